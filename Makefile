@@ -1,0 +1,59 @@
+# `make help` lists the targets. Nothing is needed but make and Python 3.11 or newer with venv.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
+
+BENCHMARKS := cpu_per_task latency throughput startup memory demo_overhead
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:  ## list the targets
+	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+
+demo: $(VENV)/.runtime  ## count identifiers of the standard library on an embedded cluster
+	@$(PY) -m frontends.demo $(ARGS)
+
+test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/.dev  ## style, formatting, types, import rules
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
+	@for name in $(BENCHMARKS); do \
+		echo "== $$name"; \
+		$(PY) -m benchmarks.$$name $(ARGS) || exit 1; \
+	done
+
+clean:  ## remove the environment, caches and build products
+	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- set-up: a virtual environment, what the product needs, what its developers need ---------
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || \
+		{ echo "error: Python 3.11 or newer is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -n 1); name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' >/dev/null 2>&1 || \
+		{ echo "error: $(PYTHON) lacks the venv module; install it (on Debian and Ubuntu the package python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: pyproject.toml | $(VENV)/.created
+	@$(PIP_INSTALL) .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.created
+	@$(PIP_INSTALL) '.[dev]'
+	@touch $(VENV)/.runtime $@

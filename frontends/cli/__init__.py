@@ -1,0 +1,1 @@
+"""The `sparrow` command: one file per subcommand."""

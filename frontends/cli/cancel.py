@@ -1,0 +1,40 @@
+"""`sparrow cancel`: cancel jobs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+import click
+
+from frontends.cli.connection import ask_all, connection_options
+from sparrow_py.job import check_name
+
+
+@click.command(short_help="Cancel jobs.")
+@connection_options
+@click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
+def cancel(schedulers: list[str], token: str, job_ids: tuple[str, ...]) -> int:
+    """Cancel what has not started of these jobs; tasks that run already finish.
+
+    The ids are those that `sparrow jobs` shows. Exits with 1 if one is not known.
+
+    \b
+    Examples:
+      sparrow cancel 0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8
+    """
+    for job_id in job_ids:
+        check_name("job id", job_id, empty=False)
+    # A list, not a generator: one unknown id must not keep the others from being cancelled.
+    return int(not all([_cancel(schedulers, token, job_id) for job_id in job_ids]))
+
+
+def _cancel(schedulers: list[str], token: str, job_id: str) -> bool:
+    """Cancel this job wherever it is, and say so; whether it was anywhere."""
+    answers = ask_all(schedulers, token, "DELETE", f"/v1/jobs/{quote(job_id, safe='')}")
+    known = any(answer.status != HTTPStatus.NOT_FOUND for answer in answers)
+    if known:
+        click.echo(f"cancelled {job_id}")
+    else:
+        click.echo(f"sparrow: no job {job_id!r} is queued or running", err=True)
+    return known

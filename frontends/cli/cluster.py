@@ -1,0 +1,63 @@
+"""`sparrow cluster`: an embedded cluster until Ctrl-C."""
+
+from __future__ import annotations
+
+import threading
+
+import click
+
+from frontends.cli.connection import SCHEDULERS_VARIABLE
+from frontends.cli.stopping import exit_on_sigterm
+
+
+@click.command(short_help="Run a cluster on this machine until Ctrl-C.")
+@click.option("--schedulers", type=click.IntRange(min=1), default=1, show_default=True, help="Scheduler processes.")
+@click.option(
+    "--node-monitors", type=click.IntRange(min=1), default=1, show_default=True, help="Node-monitor processes."
+)
+@click.option("--slots", type=click.IntRange(min=1), help="Slots of each node monitor. Default: the machine's cores.")
+@click.option("--enable-command", is_flag=True, help="Let the cluster run any command, as `sparrow run` asks it to.")
+def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_command: bool) -> None:
+    """Run a cluster on this machine, listening on loopback only, until Ctrl-C or SIGTERM.
+
+    \b
+    Examples:
+      sparrow cluster --enable-command
+      sparrow cluster --schedulers 2 --node-monitors 4 --slots 2
+    """
+    from sparrow_py import LocalCluster
+
+    exit_on_sigterm()
+    try:
+        with LocalCluster(schedulers, node_monitors, slots, enable_command=enable_command) as running:
+            click.echo(introduction(running.addresses, node_monitors, enable_command))
+            threading.Event().wait()
+    except (KeyboardInterrupt, SystemExit):
+        # How one ends it: no error.
+        click.echo("stopped", err=True)
+
+
+def introduction(addresses: list[str], node_monitors: int, enable_command: bool) -> str:
+    """What to do with the cluster that now runs."""
+    lines = [
+        f"{counted(len(addresses), 'scheduler')}, {counted(node_monitors, 'node monitor')}; Ctrl-C stops them",
+        "",
+        "In another shell:",
+        f"  export {SCHEDULERS_VARIABLE}={','.join(addresses)}",
+        "  sparrow nodes",
+    ]
+    if enable_command:
+        lines += ["  seq 10 | sparrow run -- factor {}"]
+    lines += [
+        "",
+        "In Python:",
+        "  from sparrow_py import Client",
+        f"  with Client({addresses!r}) as client:",
+        "      print(list(client.map(abs, range(-5, 5))))",
+    ]
+    return "\n".join(lines)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 scheduler`, `2 schedulers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,57 @@
+"""`sparrow jobs`: the jobs that schedulers hold."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from frontends.cli.connection import ask_all, connection_options, listed
+from frontends.cli.tables import age, print_table
+
+COUNTS = ("tasks", "unplaced", "running", "finished")
+EXCEPTIONS = ("failed", "cancelled", "lost")
+"""Counts that have a column only if some job has any."""
+
+
+@click.command(short_help="List the jobs that are queued or running.")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help='Print {"jobs": […]} instead of a table.')
+def jobs(schedulers: list[str], token: str, as_json: bool) -> None:
+    """List the jobs that the schedulers hold, the oldest first.
+
+    UNPLACED tasks wait for a slot, RUNNING ones have one; the others have ended as the column says.
+
+    \b
+    Examples:
+      sparrow jobs
+      sparrow jobs --json | jq -r '.jobs[] | select(.user == "ada") | .id' | xargs sparrow cancel
+    """
+    entries = listed(ask_all(schedulers, token, "GET", "/v1/jobs"), "jobs")
+    found = [entry | {"scheduler": address} for address, entry in entries]
+    found.sort(key=lambda job: job["submitted_at_s"])
+    if as_json:
+        click.echo(json.dumps({"jobs": found}, indent=2))
+    elif found:
+        _print(found)
+    else:
+        click.echo("no jobs are queued or running", err=True)
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    now_s = time.time()
+    counts = [*COUNTS, *(count for count in EXCEPTIONS if any(job.get(count) for job in found))]
+    columns = ["JOB", "NAME", "USER", "APP", *map(str.upper, counts), "AGE"]
+    rows = [_row(job, counts, now_s) for job in found]
+    if len({job["scheduler"] for job in found}) > 1:
+        columns.append("SCHEDULER")
+        rows = [[*row, job["scheduler"]] for row, job in zip(rows, found, strict=True)]
+    print_table(columns, rows)
+
+
+def _row(job: dict[str, Any], counts: list[str], now_s: float) -> list[str | int]:
+    names = [job["id"], job["name"], job["user"], job["app"]]
+    # A status that no task has ended in may be left out of the answer.
+    return [*names, *(job.get(count, 0) for count in counts), age(now_s - job["submitted_at_s"])]

@@ -1,0 +1,53 @@
+"""`sparrow nodes`: the nodes of a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from frontends.cli.connection import ask_all, connection_options, listed
+from frontends.cli.tables import pairs, print_table
+
+COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES", "ATTRIBUTES")
+
+
+@click.command(short_help="List the nodes that are connected.")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help='Print {"nodes": […]} instead of a table.')
+def nodes(schedulers: list[str], token: str, as_json: bool) -> None:
+    """List the nodes that are connected to the schedulers.
+
+    BUSY and RESERVATIONS count what the schedulers asked have there, all together.
+
+    \b
+    Examples:
+      sparrow nodes
+      sparrow nodes -s 10.0.0.1:20503 -s 10.0.0.2:20503
+      sparrow nodes --json | jq '[.nodes[].slots] | add'
+    """
+    found = merged(entry for _, entry in listed(ask_all(schedulers, token, "GET", "/v1/nodes"), "nodes"))
+    if as_json:
+        click.echo(json.dumps({"nodes": found}, indent=2))
+    elif found:
+        print_table(COLUMNS, map(_row, found))
+    else:
+        click.echo("no nodes are connected", err=True)
+
+
+def merged(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each node once, by id. Schedulers count only what is their own there, so their counts are added."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        known = found.setdefault(entry["id"], entry)
+        if known is not entry:
+            known["busy"] += entry["busy"]
+            known["reservations"] += entry["reservations"]
+    return [found[name] for name in sorted(found)]
+
+
+def _row(node: dict[str, Any]) -> list[str | int]:
+    counts = [node["slots"], node["busy"], node["reservations"]]
+    return [node["id"], node["state"], *counts, *(pairs(node[key]) for key in ("apps", "resources", "attributes"))]

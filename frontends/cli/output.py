@@ -1,0 +1,137 @@
+"""What `sparrow run` writes: what the commands wrote, in order, notes on those that failed, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from frontends.command.process import STREAM_BYTES_MAX
+from frontends.command.tasks import CommandResult
+
+NOTES_MAX = 10
+"""Failed tasks that get a line of their own; all are counted in the summary."""
+LABEL_MAX = 60
+"""Characters of a line of input that a note repeats."""
+FAILED_EXIT_MAX = 101
+"""As GNU parallel: 1 to 100 failed tasks are the exit code, 101 is more."""
+PROGRESS_INTERVAL_S = 0.1
+BAR_COLUMNS = 30
+CLEAR_LINE = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a task ended: `error` is empty if its command exited with 0; `result` is None if it has not run."""
+
+    task: int
+    result: CommandResult | None
+    error: str = ""
+    cancelled: bool = False
+
+
+class Progress:
+    """One line on stderr that says how many of `total` tasks have ended."""
+
+    def __init__(self, total: int, shown: bool) -> None:
+        self._total = total
+        self._shown = shown
+        self._started_s = time.monotonic()
+        self._drawn_s = 0.0
+
+    def draw(self, ended: int, failed: int) -> None:
+        """Draw the line, unless that was done just now."""
+        now_s = time.monotonic()
+        if not self._shown or now_s - self._drawn_s < PROGRESS_INTERVAL_S:
+            return
+        self._drawn_s = now_s
+        bar = "#" * (BAR_COLUMNS * ended // self._total)
+        failures = f", {failed} failed" if failed else ""
+        line = f"[{bar:<{BAR_COLUMNS}}] {ended}/{self._total}{failures}, {now_s - self._started_s:.0f} s"
+        sys.stderr.write(CLEAR_LINE + line)
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Make room for something else; the line is drawn again at the next opportunity."""
+        if self._shown and self._drawn_s:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+            self._drawn_s = 0.0
+
+
+class Output:
+    """Takes tasks as they end, in any order, and writes them in the order asked for."""
+
+    def __init__(self, labels: list[str], *, ordered: bool, progress: bool) -> None:
+        self._labels = labels
+        self._ordered = ordered
+        self._progress = Progress(len(labels), progress)
+        self._waiting: dict[int, Ended] = {}
+        self._next = 0
+        self._ended = 0
+        self._notes = 0
+        self._first_failure = ""
+        self.failed = 0
+        self.not_run = 0
+
+    def add(self, ended: Ended) -> None:
+        """Take a task that ended, and write what can be written now."""
+        self._ended += 1
+        self.failed += bool(ended.error) and not ended.cancelled
+        self.not_run += ended.cancelled
+        if not self._ordered:
+            self._write(ended)
+        else:
+            self._waiting[ended.task] = ended
+            while self._next in self._waiting:
+                self._write(self._waiting.pop(self._next))
+                self._next += 1
+        self._progress.draw(self._ended, self.failed)
+
+    def close(self) -> None:
+        """Write what still waits (tasks before it never ended), and remove the progress line."""
+        for task in sorted(self._waiting):
+            self._write(self._waiting.pop(task))
+        self._progress.clear()
+
+    def summary(self) -> str:
+        """One line about the tasks that failed; empty if there are none."""
+        if not self.failed and not self.not_run:
+            return ""
+        not_run = f", {self.not_run} not run" if self.not_run else ""
+        first = f" (first: {self._first_failure})" if self._first_failure else ""
+        return f"{self.failed} of {len(self._labels)} tasks failed{not_run}{first}"
+
+    @property
+    def exit_code(self) -> int:
+        """The number of tasks that failed, at most `FAILED_EXIT_MAX`; tasks that did not run are one."""
+        return min(self.failed or bool(self.not_run), FAILED_EXIT_MAX)
+
+    def _write(self, ended: Ended) -> None:
+        if ended.result is not None:
+            self._write_bytes(sys.stdout.buffer, ended.result.stdout)
+            self._write_bytes(sys.stderr.buffer, ended.result.stderr)
+            if ended.result.truncated:
+                self._note(ended.task, f"wrote more than is kept, the first {STREAM_BYTES_MAX >> 10} KiB are above")
+        if not ended.error or ended.cancelled:
+            return
+        self._first_failure = self._first_failure or f"{self._label(ended.task)}: {ended.error}"
+        if ended.result is None or ended.result.exit_code < 0:
+            # A command that exited with an error has said itself what is wrong; these could not.
+            self._note(ended.task, ended.error)
+
+    def _write_bytes(self, stream: BinaryIO, data: bytes) -> None:
+        if data:
+            self._progress.clear()
+            stream.write(data)
+            stream.flush()
+
+    def _note(self, task: int, text: str) -> None:
+        self._notes += 1
+        if self._notes <= NOTES_MAX:
+            self._write_bytes(sys.stderr.buffer, f"sparrow: {self._label(task)}: {text}\n".encode())
+
+    def _label(self, task: int) -> str:
+        label = self._labels[task]
+        return f"task {task} ({label if len(label) <= LABEL_MAX else label[:LABEL_MAX] + '…'})"

@@ -1,0 +1,196 @@
+"""`sparrow run`: a command for each line of input, or for each number."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frontends.cli.connection import connection_options
+from frontends.cli.output import Ended, Output
+from frontends.cli.stopping import exit_on_sigterm
+from frontends.command.tasks import CommandTask, command_job, decode_result
+from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled, TaskError, TaskFailed
+from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
+
+if TYPE_CHECKING:
+    from sparrow_py import Client
+
+PLACEHOLDER = "{}"
+INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
+ARRAY_MAX = 10_000_000
+
+
+class NotRun(click.ClickException):
+    """Something else than the tasks went wrong. The exit code is no number of failed tasks, as with GNU parallel."""
+
+    exit_code = 255
+
+
+@click.command(
+    short_help="Run a command for each line of input, or N times.",
+    # Options after the command are the command's.
+    context_settings={"allow_interspersed_args": False},
+)
+@connection_options
+@click.option("--array", type=click.IntRange(0, ARRAY_MAX), metavar="N", help="N tasks instead of one per line.")
+@click.option("-j", "--slots", type=click.IntRange(min=1), help="Tasks at once, without schedulers. Default: cores.")
+@click.option("--workdir", metavar="DIR", help="Directory to run in, which the nodes must have. Default: this one.")
+@click.option(
+    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Environment variable for the commands."
+)
+@click.option("--ordered/--unordered", default=True, help="Output in the order of input (default), or as it comes.")
+@click.option("--progress/--no-progress", default=None, help="Default: when only stderr is a terminal.")
+@click.option("--keep-going/--stop-on-failure", default=True, help="Whether to go on when a task failed (default).")
+@click.option("--name", default="", help="Name of the job, for `sparrow jobs`. Default: the command's.")
+@click.option("--prefetch", type=int, default=0, show_default=True, help="Tasks a node may hold per slot, ahead.")
+@click.option(
+    "--probe-ratio", type=float, default=PROBE_RATIO_DEFAULT, show_default=True, help="Reservations per task."
+)
+@click.option(
+    "--max-attempts", type=int, default=MAX_ATTEMPTS_DEFAULT, show_default=True, help="Starts, if nodes are lost."
+)
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
+def run(argv: tuple[str, ...], schedulers: list[str], token: str, slots: int | None, **options: Any) -> int:
+    """Run COMMAND once for each line of standard input, or N times with --array N.
+
+    {} in its arguments stands for the line; without any {} the line is appended. With --array
+    {} stands for 0 … N-1, which is also in SPARROW_ARRAY_INDEX. There is no shell; use sh -c for one.
+    The environment is the node's PATH, HOME, LANG and TZ, and what --env adds.
+
+    Without schedulers the tasks run on this machine, as many at once as it has cores.
+
+    Exits with the number of tasks that failed, 101 if that is more than 100; 255 if the tasks
+    could not be run at all, 2 for a mistake in the options, 130 after Ctrl-C.
+
+    \b
+    Examples:
+      ls *.png | sparrow run -- convert {} {}.jpg
+      find . -name '*.log' | sparrow run -- gzip -9
+      sparrow run --array 100 -- ./simulate --seed {}
+      seq 1000 | sparrow run -s 10.0.0.1:20503 --workdir /tmp -- sh -c 'echo $(( $1 * $1 ))' sh {}
+    """
+    if schedulers and slots is not None:
+        raise click.UsageError("--slots is for the embedded cluster; nodes with schedulers have their own")
+    exit_on_sigterm()
+    lines = None if options["array"] is not None else read_lines()
+    job = job_of(argv, lines, options)
+    if not job.tasks:
+        return 0
+    labels = lines if lines is not None else [str(index) for index in range(len(job.tasks))]
+    output = Output(labels, ordered=options["ordered"], progress=shows_progress(options["progress"]))
+    try:
+        with ExitStack() as stack:
+            client = stack.enter_context(open_client(schedulers, token, slots, stack))
+            follow(client, job, output, keep_going=options["keep_going"])
+    except InvalidRequest:
+        raise
+    except SparrowError as error:
+        raise NotRun(str(error)) from None
+    if summary := output.summary():
+        click.echo(f"sparrow: {summary}", err=True)
+    return output.exit_code
+
+
+def read_lines() -> list[str]:
+    """The lines of standard input, without their ends."""
+    if sys.stdin.isatty():
+        click.echo("sparrow: reading the lines from the terminal; Ctrl-D ends them", err=True)
+    data = sys.stdin.buffer.read().split(b"\n")
+    if not data[-1]:
+        data.pop()
+    lines = []
+    for number, line in enumerate(data, 1):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError:
+            raise InvalidRequest(f"line {number} of the input", line, "UTF-8") from None
+    return lines
+
+
+def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]) -> JobSpec:
+    """The job: a task per line, or where there are none one for each number below `array`."""
+    env = variables_of(options["variables"])
+    cwd = os.path.abspath(options["workdir"] or ".")  # noqa: PTH100 - Path.resolve would follow links
+    if lines is not None:
+        template = argv if any(PLACEHOLDER in argument for argument in argv) else (*argv, PLACEHOLDER)
+        tasks = [CommandTask(filled(template, line), env=env, cwd=cwd) for line in lines]
+    else:
+        indices = map(str, range(options["array"]))
+        tasks = [CommandTask(filled(argv, i), env={**env, INDEX_VARIABLE: i}, cwd=cwd) for i in indices]
+    names = ("prefetch", "probe_ratio", "max_attempts")
+    job = command_job(tasks, name=options["name"] or name_of(argv), **{name: options[name] for name in names})
+    job.validate()
+    return job
+
+
+def filled(argv: Sequence[str], text: str) -> list[str]:
+    """The arguments with `text` for each placeholder."""
+    return [argument.replace(PLACEHOLDER, text) for argument in argv]
+
+
+def name_of(argv: Sequence[str]) -> str:
+    """A name for the job: that of the command, if it can be one."""
+    name = os.path.basename(argv[0])  # noqa: PTH119 - an argument, not a path of ours
+    return name if name.isprintable() and len(name.encode("utf-8", "replace")) <= 64 else ""
+
+
+def variables_of(settings: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE as it says, NAME with its value here."""
+    variables = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not name or not (equals or name in os.environ):
+            raise InvalidRequest("env", setting, "NAME=VALUE, or the NAME of a variable that is set here")
+        variables[name] = value if equals else os.environ[name]
+    return variables
+
+
+def shows_progress(asked: bool | None) -> bool:
+    """Whether to show progress: as asked, else where it cannot get between lines of output."""
+    return asked if asked is not None else sys.stderr.isatty() and not sys.stdout.isatty()
+
+
+def open_client(schedulers: list[str], token: str, slots: int | None, stack: ExitStack) -> Client:
+    """A client of these schedulers, or of a cluster of its own, which `stack` stops."""
+    from sparrow_py import Client, LocalCluster
+
+    if schedulers:
+        return Client(schedulers, token=token or None)
+    return Client(stack.enter_context(LocalCluster(slots=slots, enable_command=True)))
+
+
+def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -> None:
+    """Run the job and write what comes; if this is interrupted, cancel what has not started."""
+    job = client.submit_job(spec)
+    try:
+        for future in job:
+            ended = outcome(future)
+            output.add(ended)
+            if ended.error and not ended.cancelled and not keep_going:
+                keep_going = True  # once is enough
+                job.cancel()
+    except BaseException:
+        job.cancel()
+        raise
+    finally:
+        output.close()
+
+
+def outcome(future: Any) -> Ended:
+    """How the task of this future, which is done, ended."""
+    task: int = future.task
+    try:
+        return Ended(task, decode_result(future.result()))
+    except (TaskCancelled, CancelledError):
+        return Ended(task, None, "cancelled", cancelled=True)
+    except TaskFailed as error:
+        data: bytes = getattr(error, "result", b"")
+        return Ended(task, decode_result(data) if data else None, str(error))
+    except TaskError as error:
+        return Ended(task, None, str(error))

@@ -1,0 +1,46 @@
+"""Tables on the terminal, and in pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+COLUMNS_MAX = 10_000
+"""Nothing is cut to fit the terminal: ids are there to be copied, and a pipe is no terminal."""
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]]) -> None:
+    """Print the rows, each on a line; numbers on the right, nothing taken for markup."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    listed = list(rows)
+    for index, column in enumerate(columns):
+        number = any(isinstance(row[index], int) for row in listed)
+        table.add_column(column, justify="right" if number else "left")
+    for row in listed:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console(width=COLUMNS_MAX).print(table)
+
+
+def age(seconds: float) -> str:
+    """A duration for people: 4 s, 3 min, 2 h, 5 d."""
+    seconds = max(seconds, 0.0)
+    for limit, size, unit in ((100, 1, "s"), (6000, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def pairs(mapping: dict[str, object]) -> str:
+    """A mapping in one cell: `cpu=4 memory=7.5GiB`, a key alone where its value is empty."""
+    return " ".join(_pair(key, value) for key, value in mapping.items())
+
+
+def _pair(key: str, value: object) -> str:
+    if isinstance(value, int | float) and key.endswith("_bytes"):
+        return f"{key.removesuffix('_bytes')}={value / (1 << 30):.1f}GiB"
+    if isinstance(value, float):
+        return f"{key}={value:g}"
+    return f"{key}={value}" if value != "" else key

@@ -1,0 +1,5 @@
+"""The command framework: tasks are commands (argv, stdin, environment, directory), results what they wrote.
+
+`frontends.command.tasks` is the frontend, `python -m frontends.command.executor` the executor.
+Node monitors run commands only where their operator says so.
+"""

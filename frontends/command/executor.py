@@ -1,0 +1,176 @@
+"""The command executor: `python -m frontends.command.executor`, started by a node monitor.
+
+One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PLACES`); further
+runs wait in order, and can be revoked. A command is started without a shell, in a process group
+of its own, with a clean environment. When it exits its task is over, and what it left running in
+its process group is killed. When the node monitor goes away, all commands are.
+
+A command that exits with 0 is a finished task; with another code, or killed by a signal, a failed
+one whose result says what it wrote. One that cannot be started is a failed task without a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from frontends.command.keeper import Keeper
+from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
+from frontends.command.tasks import APP, decode_task, encode_result
+from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
+from sparrow_py.executor_protocol import (
+    EXECUTOR_PROTOCOL_VERSION,
+    ID_VARIABLE,
+    SOCKET_VARIABLE,
+    Done,
+    ExecutorHello,
+    FrameSplitter,
+    Returned,
+    Revoke,
+    Run,
+    ToExecutor,
+    encode_frame,
+)
+from sparrow_py.job import TaskStatus
+
+PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
+PLACES_MAX = 1 << 16
+
+
+class CommandExecutor:
+    """Starts queued runs as places become free, and reports each. Calls `stop` if it cannot go on."""
+
+    def __init__(self, places: int, writer: asyncio.StreamWriter, keeper: Keeper, stop: Callable[[], object]) -> None:
+        self._free = places
+        self._writer = writer
+        self._keeper = keeper
+        self._stop = stop
+        self._environment = clean_environment()
+        self._queue: deque[Run] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def receive(self, messages: Iterable[Any]) -> None:
+        """Take what the node monitor sent. Commands have no use for common bytes."""
+        for message in messages:
+            if isinstance(message, Run):
+                self._queue.append(message)
+            elif isinstance(message, Revoke):
+                self._revoke(set(message.runs))
+        self._start_queued()
+
+    def _revoke(self, revoked: set[int]) -> None:
+        returned = [run.run for run in self._queue if run.run in revoked]
+        self._queue = deque(run for run in self._queue if run.run not in revoked)
+        self._writer.write(encode_frame([Returned(returned)]))
+
+    def _start_queued(self) -> None:
+        while self._free and self._queue:
+            self._free -= 1
+            task = asyncio.create_task(self._run(self._queue.popleft()))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            # Its run cannot be reported; the node monitor reports what an executor had when it died.
+            print(f"sparrow command executor: {error}", file=sys.stderr)
+            self._stop()
+
+    async def _run(self, run: Run) -> None:
+        started_at_s, started_s = time.time(), time.monotonic()
+        status, result, error = await self._outcome(run.payload)
+        service_s = time.monotonic() - started_s
+        self._writer.write(encode_frame([Done(run.run, status, result, error, started_at_s, service_s)]))
+        # A broken connection is seen, and dealt with, where it is read.
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+        self._free += 1
+        self._start_queued()
+
+    async def _outcome(self, payload: bytes) -> tuple[TaskStatus, bytes, str]:
+        """Status, result and error of the task with this payload."""
+        try:
+            task = decode_task(payload)
+        except InvalidRequest as error:
+            return TaskStatus.FAILED, b"", str(error)
+        try:
+            command = Command(task, self._environment, self._keeper)
+        except OSError as error:
+            return TaskStatus.FAILED, b"", start_error(error, task)
+        result = await command.wait()
+        status = TaskStatus.FAILED if result.exit_code else TaskStatus.FINISHED
+        return status, encode_result(result), exit_error(result.exit_code)
+
+
+async def serve(path: str, places: int, keeper: Keeper) -> None:
+    """Run what comes through the socket at `path` until it closes or this process is told to end."""
+    current = asyncio.current_task()
+    assert current is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, current.cancel)
+    # Ctrl-C reaches the terminal's whole process group; it is the node monitor's to act on. Not SIG_IGN,
+    # which commands would inherit.
+    loop.add_signal_handler(signal.SIGINT, _ignore)
+    reader, writer = await asyncio.open_unix_connection(path)
+    hello = ExecutorHello(
+        version=EXECUTOR_PROTOCOL_VERSION,
+        id=os.environ.get(ID_VARIABLE, ""),
+        app=APP,
+        places=places,
+        runtime="",
+        pid=os.getpid(),
+    )
+    writer.write(encode_frame([hello]))
+    executor = CommandExecutor(places, writer, keeper, current.cancel)
+    splitter = FrameSplitter(msgspec.msgpack.Decoder(list[ToExecutor]))
+    # A reset connection is a node monitor that died: an end like any other.
+    with contextlib.suppress(asyncio.CancelledError, ConnectionResetError):
+        while data := await reader.read(READ_BYTES):
+            executor.receive(splitter.feed(data))
+
+
+def _ignore() -> None:
+    """A signal that is somebody else's to act on."""
+
+
+def places_from_environment() -> int:
+    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
+    text = os.environ.get(PLACES_VARIABLE, "1")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= PLACES_MAX:
+        raise InvalidOption(PLACES_VARIABLE, text, f"a whole number from 1 to {PLACES_MAX}")
+    return int(text)
+
+
+def main() -> int:
+    """Run until the node monitor goes away; the process's exit code."""
+    try:
+        places = places_from_environment()
+        path = os.environ.get(SOCKET_VARIABLE)
+        if not path:
+            raise LinkError(f"{SOCKET_VARIABLE} is not set; a node monitor sets it when it starts this")
+        if not hasattr(os, "pidfd_open"):
+            raise InvalidOption("enable_command", sys.platform, "on Linux 5.3 or newer only")
+        keeper = Keeper()
+        try:
+            asyncio.run(serve(path, places, keeper))
+        finally:
+            # Also kills the commands that still run.
+            keeper.close()
+    except (SparrowError, OSError) as error:
+        print(f"sparrow command executor: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The Python executor: `python -m frontends.python.executor`, one warm process per slot.
+
+It runs the calls it is given in order. Functions are unpickled once per job. Between calls it
+looks at its socket at most once a millisecond, and it returns results as soon as it has nothing
+left to run or a millisecond has passed, so that very short calls share their messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from sparrow_py import executor_protocol as x
+from sparrow_py.calls import APP, RUNTIME, PythonCommon, encode_value
+from sparrow_py.errors import shown
+from sparrow_py.job import TaskStatus
+
+LOOK_EVERY_S = 0.001
+OUTPUT_CHARS_MAX = 65536
+"""Characters of each of a call's captured streams that are returned."""
+ERROR_CHARS_MAX = 500
+PR_SET_PDEATHSIG = 1
+
+
+class Function:
+    """A job's function, unpickled when first called."""
+
+    def __init__(self, data: bytes) -> None:
+        self._common = msgspec.msgpack.decode(data, type=PythonCommon)
+        self._function: Callable[..., Any] | None = None
+        self.capture_output = self._common.capture_output
+
+    def __call__(self, payload: bytes) -> Any:
+        if self._function is None:
+            self._function = pickle.loads(self._common.function)
+        if self._common.chunked:
+            return [self._function(*args) for args in pickle.loads(payload)]
+        args, kwargs = pickle.loads(payload)
+        return self._function(*args, **kwargs)
+
+
+class PythonExecutor:
+    """Runs what the node monitor at the other end of the connection sends."""
+
+    def __init__(self, connection: x.ExecutorConnection) -> None:
+        self._connection = connection
+        self._functions: dict[int, Function] = {}
+        self._runs: deque[x.Run] = deque()
+        self._ended: list[x.ExecutorMessage] = []
+
+    def serve(self) -> None:
+        """Run calls until the node monitor closes the connection."""
+        connection, runs, clock = self._connection, self._runs, time.perf_counter
+        looked_s = clock()
+        try:
+            while True:
+                if not runs or clock() - looked_s > LOOK_EVERY_S:
+                    if self._ended:
+                        connection.send(self._ended)
+                        self._ended.clear()
+                    for message in connection.receive(wait=not runs):
+                        self._handle(message)
+                    looked_s = clock()
+                if runs:
+                    self._ended.append(self._run(runs.popleft()))
+        except (EOFError, ConnectionError):
+            return
+
+    def _handle(self, message: Any) -> None:
+        kind = type(message)
+        if kind is x.Run:
+            self._runs.append(message)
+        elif kind is x.Common:
+            self._functions[message.common] = Function(message.data)
+        elif kind is x.ForgetCommon:
+            self._functions.pop(message.common, None)
+        elif kind is x.Revoke:
+            revoked = [run for run in self._runs if run.run in message.runs]
+            for run in revoked:
+                self._runs.remove(run)
+            self._ended.append(x.Returned([run.run for run in revoked]))
+
+    def _run(self, run: x.Run) -> x.Done:
+        function = self._functions[run.common]
+        if function.capture_output:
+            return self._run_captured(run, function)
+        started_at_s, started_s = time.time(), time.perf_counter()
+        status, result, error = _call(function, run.payload)
+        return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
+
+    def _run_captured(self, run: x.Run, function: Function) -> x.Done:
+        out, err = io.StringIO(), io.StringIO()
+        started_at_s, started_s = time.time(), time.perf_counter()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status, result, error = _call(function, run.payload)
+        service_s = time.perf_counter() - started_s
+        printed = (out.getvalue()[:OUTPUT_CHARS_MAX], err.getvalue()[:OUTPUT_CHARS_MAX])
+        return x.Done(run.run, status, result, error, started_at_s, service_s, *printed)
+
+
+def _call(function: Function, payload: bytes) -> tuple[TaskStatus, bytes, str]:
+    """(status, result, error) of one call."""
+    try:
+        value = function(payload)
+    except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
+        return _failed(error)
+    try:
+        return TaskStatus.FINISHED, encode_value(value), ""
+    except Exception as error:
+        reason = TypeError(f"the result {shown(value)} of type {type(value).__qualname__} cannot be pickled: {error}")
+        return _failed(reason)
+
+
+def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
+    """The exception and its traceback, pickled; the traceback starts in the task's own code."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        error.add_note(
+            f"the worker (Python {RUNTIME}, {sys.executable}) has no module {error.name!r}: install it there, "
+            f"or ship it with cloudpickle.register_pickle_by_value"
+        )
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    summary = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+    error.__traceback__ = None
+    try:
+        result = encode_value((error, text))
+        pickle.loads(result)  # Some exceptions pickle and do not unpickle.
+    except Exception:
+        stand_in = RuntimeError(f"{summary} (the exception itself cannot be pickled)")
+        result = pickle.dumps((stand_in, text))
+    return TaskStatus.FAILED, result, summary
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the node monitor dies, even in the middle of a call (Linux)."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # It died before we asked.
+            os._exit(1)
+
+
+def main() -> None:
+    """Connect to the node monitor that started this process, and serve it."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    executor = PythonExecutor(x.ExecutorConnection.from_environment(APP, runtime=RUNTIME))
+    gc.freeze()
+    executor.serve()
+
+
+if __name__ == "__main__":
+    main()

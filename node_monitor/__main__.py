@@ -1,0 +1,24 @@
+"""`python -m node_monitor`, `sparrow-node-monitor`."""
+
+from __future__ import annotations
+
+from node_monitor.options import NodeMonitorOptions
+from sparrow_py import daemon
+from sparrow_py.options import command
+
+
+def _run(options: NodeMonitorOptions) -> None:
+    from node_monitor.daemon import NodeMonitorDaemon
+
+    daemon.run(lambda: NodeMonitorDaemon(options), options)
+
+
+main = command(
+    "sparrow-node-monitor",
+    NodeMonitorOptions,
+    _run,
+    "A Sparrow node monitor: offers this machine's slots to the schedulers that it dials.",
+)
+
+if __name__ == "__main__":
+    main()

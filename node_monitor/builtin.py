@@ -1,0 +1,57 @@
+"""The apps noop and sleep, built into the node monitor: for experiments with hundreds of slots in a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from sparrow_py import executor_protocol as x
+from sparrow_py.job import TaskStatus
+
+BUILTIN_APPS = ("noop", "sleep")
+SLEEP_MAX_S = 1e6
+
+Ended = Callable[[str, x.Done], None]
+_duration = msgspec.msgpack.Decoder(float).decode
+
+
+class Builtin:
+    """Runs the built-in apps' tasks. `ended_now` takes those that end at once, `ended_later` the others."""
+
+    def __init__(self, clock: Callable[[], float], ended_now: Ended, ended_later: Ended) -> None:
+        self._clock = clock
+        self._ended_now = ended_now
+        self._ended_later = ended_later
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+
+    def run(self, app: str, message: x.ExecutorMessage) -> None:
+        """A message of the core to the executor of a built-in app; the executor's id is the app's name."""
+        if not isinstance(message, x.Run):
+            return  # Common bytes mean nothing to these apps; runs on many places start at once, so none is revoked.
+        started_at_s = self._clock()
+        if app == "noop":
+            self._ended_now(app, x.Done(message.run, TaskStatus.FINISHED, b"", "", started_at_s, 0.0))
+            return
+        try:
+            duration_s = _duration(message.payload)
+            if not 0 <= duration_s <= SLEEP_MAX_S:
+                raise msgspec.ValidationError(f"{duration_s} is not from 0 to {SLEEP_MAX_S:g}")
+        except msgspec.MsgspecError as error:
+            reason = f"payload: {error}; allowed: msgpack of a number of seconds"
+            self._ended_now(app, x.Done(message.run, TaskStatus.FAILED, b"", reason, started_at_s, 0.0))
+            return
+        self._timers[message.run] = asyncio.get_running_loop().call_later(
+            duration_s, self._awake, app, message.run, started_at_s
+        )
+
+    def _awake(self, app: str, run: int, started_at_s: float) -> None:
+        del self._timers[run]
+        service_s = max(0.0, self._clock() - started_at_s)
+        self._ended_later(app, x.Done(run, TaskStatus.FINISHED, b"", "", started_at_s, service_s))
+
+    def stop(self) -> None:
+        """Wake nobody any more."""
+        for timer in self._timers.values():
+            timer.cancel()

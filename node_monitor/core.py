@@ -1,0 +1,680 @@
+"""The node monitor's pure core: every decision of a node monitor, and nothing else.
+
+Events come in through the public methods, each with the time; effects go out through the
+`Outbox`. After a batch of events the driver calls `pump`, which gives free slots to waiting
+tasks and asks for more. No sockets, processes, clocks or logging of its own.
+
+A slot is free, or asks (it waits for the answer to a getTask), or is held by a busy place of an
+executor; it never runs two tasks. A task that was prefetched waits in its app's `ready` queue
+until a slot is free; it counts as queued. A ready task of a few milliseconds or less may be
+given to a one-place executor ahead of time (`PIPELINE_S`), which runs what it is given in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from node_monitor.executor_state import AppPlan, AppState, ExecutorState
+from node_monitor.options import NodeMonitorOptions
+from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, Charge, QueuedTicket, make_queue
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import InvariantViolated, LinkError
+from sparrow_py.job import TaskStatus
+
+PIPELINE_S = 0.002
+"""An executor is given tasks ahead of time for at most this long by their expected durations."""
+DURATION_WEIGHT = 0.2
+"""Weight of the newest duration in a job's moving average."""
+RESTART_DELAY_S = 0.1
+"""First wait before an executor that did no task is restarted; doubles up to the maximum."""
+RESTART_DELAY_MAX_S = 30.0
+
+
+SERVICE_MAX_S = MAX_DURATION_S
+"""Longest service time believed of an executor."""
+SMALL_RESULT_BYTES = 8192
+"""Results up to this size fit any frame: no need to measure them exactly."""
+
+
+class _NotNext(Exception):
+    """The reservation next in order may not be prefetched."""
+
+
+class Outbox(Protocol):
+    """Where effects go. Messages to schedulers and executors that are gone may be dropped."""
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Send to a scheduler."""
+
+    def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
+        """Send to an executor."""
+
+    def start_executor(self, app: str, places: int) -> None:
+        """Start a process for the app; `executor_up` or `executor_failed` follows."""
+
+
+class JobHere:
+    """A job that has tasks at this node."""
+
+    __slots__ = ("common", "duration_s", "forgotten", "held", "id", "number", "scheduler")
+
+    def __init__(self, scheduler: str, job_id: str, number: int) -> None:
+        self.scheduler = scheduler
+        self.id = job_id
+        self.number = number
+        """Names the job's common bytes to executors."""
+        self.common: bytes | None = None
+        self.duration_s: float | None = None
+        """Moving average of its tasks' service times here."""
+        self.held = 0
+        """Attempts here whose end was not reported."""
+        self.forgotten = False
+
+
+class Held:
+    """An attempt that is at this node: ready, or given to an executor."""
+
+    __slots__ = ("app", "attempt", "charge", "executor", "given_at_s", "job", "payload", "prefetch", "run")
+
+    def __init__(self, job: JobHere, app: AppState, attempt: int, payload: bytes, charge: Charge) -> None:
+        self.job = job
+        self.app = app
+        self.attempt = attempt
+        self.payload = payload
+        self.charge = charge
+        self.prefetch = charge.ticket.prefetch
+        self.executor: ExecutorState | None = None
+        self.run = 0
+        self.given_at_s = 0.0
+
+
+class Ask:
+    """A getTask that has not been answered wholly."""
+
+    __slots__ = ("app", "charges", "deadline_s", "id", "prefetched", "scheduler")
+
+    def __init__(self, ask_id: int, app: AppState, scheduler: str, deadline_s: float, prefetched: bool) -> None:
+        self.id = ask_id
+        self.app = app
+        self.scheduler = scheduler
+        self.deadline_s = deadline_s
+        self.prefetched = prefetched
+        """Whether it asks ahead of free slots, and so holds none."""
+        self.charges: list[Charge] = []
+
+
+class Counters:
+    """What the metrics show; all counts since the start."""
+
+    __slots__ = (
+        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops",
+        "refused_reservations", "reservations", "started",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.ask_timeouts = 0
+        self.asks = 0
+        self.cancelled_reservations = 0
+        self.ended = 0
+        self.executor_deaths = 0
+        self.handed_back = 0
+        self.noops = 0
+        self.refused_reservations = 0
+        self.reservations = 0
+        self.started = 0
+
+
+class NodeMonitorCore:
+    """See the module's docstring. Times are seconds, of any clock that never goes back."""
+
+    def __init__(self, options: NodeMonitorOptions, slots: int, plans: list[AppPlan], outbox: Outbox) -> None:
+        self.options = options
+        self.slots = slots
+        self.free_slots = slots
+        self.draining = False
+        self.counters = Counters()
+        self.queue = make_queue(options.queue, slots)
+        self.apps = {plan.app: AppState(plan) for plan in plans}
+        self.schedulers: dict[str, int] = {}
+        """Connected schedulers, and the largest result in bytes that each takes."""
+        self._to_scheduler = outbox.to_scheduler
+        self._to_executor = outbox.to_executor
+        self._start_executor = outbox.start_executor
+        self._executors: dict[str, ExecutorState] = {}
+        self._jobs: dict[tuple[str, str], JobHere] = {}
+        self._held: dict[tuple[str, int], Held] = {}
+        self._asks: dict[int, Ask] = {}
+        self._ask_order: deque[Ask] = deque()
+        self._next_ask = 1
+        self._next_run = 1
+        self._next_job = 1
+        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._next_timer = 0
+        self._history: deque[tuple[float, str]] = deque(maxlen=options.history_len_max)
+        self._keep_history = options.history_len_max > 0
+        self._from_scheduler: dict[type, Callable[[str, Any, float], None]] = {
+            m.Reserve: self._reserve,
+            m.CancelReservations: self._cancel_reservations,
+            m.Common: self._common,
+            m.Launch: self._launch,
+            m.NoTask: self._no_task,
+            m.CancelAttempt: self._cancel_attempt,
+            m.ForgetJob: self._forget_job,
+        }
+
+    # ---- events: schedulers ------------------------------------------------------------------
+
+    def scheduler_up(self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`."""
+        self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
+        if self.draining:
+            self._to_scheduler(scheduler, m.NodeDraining("the node is draining"))
+
+    def scheduler_down(self, scheduler: str, now_s: float) -> None:
+        """A scheduler is gone, and with it what it had queued here; what runs goes on, unreported."""
+        self.schedulers.pop(scheduler, None)
+        self.queue.cancel_scheduler(scheduler)
+        for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
+            self._end_ask(ask)
+        for app in self.apps.values():
+            for held in [held for held in app.ready if held.job.scheduler == scheduler]:
+                app.ready.remove(held)
+                self._drop_ready(held)
+        for job in [job for job in self._jobs.values() if job.scheduler == scheduler]:
+            self._forget(job)
+        self._note(now_s, "scheduler %s down", scheduler)
+
+    def receive(self, scheduler: str, message: m.Message, now_s: float) -> None:
+        """A message from a connected scheduler; `LinkError` if it may not be sent."""
+        self._from_scheduler[type(message)](scheduler, message, now_s)
+
+    # ---- events: executors -------------------------------------------------------------------
+
+    def start(self, warm: list[str]) -> None:
+        """Start the executors that are to be warm before the first task."""
+        for app in warm:
+            self._want_executors(self.apps[app])
+
+    def executor_up(self, executor_id: str, app_name: str, places: int, now_s: float) -> None:
+        """An executor said hello."""
+        app = self.apps[app_name]
+        executor = ExecutorState(executor_id, app, places)
+        self._executors[executor_id] = executor
+        app.came(executor)
+        self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
+
+    def executor_failed(self, app_name: str, reason: str, now_s: float) -> None:
+        """A process that was started for the app ended before its hello."""
+        self._note(now_s, "an executor of app %s did not start: %s", app_name, reason)
+        app = self.apps[app_name]
+        app.starting -= 1
+        self._restart_later(app, now_s)
+
+    def executor_down(self, executor_id: str, reason: str, now_s: float) -> None:
+        """An executor died: its slots come back, its tasks are reported lost (guarantee 4)."""
+        executor = self._executors.pop(executor_id)
+        app = executor.app
+        self.counters.executor_deaths += 1
+        self.free_slots += executor.busy_places
+        app.went(executor)
+        for held in executor.running.values():
+            self.queue.settle(held.charge, now_s - held.given_at_s)
+            self._report(held, TaskStatus.LOST, reason)
+        self._note(now_s, "executor %s down: %s", executor_id, reason)
+        if not app.executors:
+            while app.ready:
+                self._hand_back(app, f"the node's {app.plan.app} executors are gone")
+        if not app.plan.supervised:
+            return
+        if executor.did_tasks:
+            app.failures = 0
+            self._restart_soon(app)
+        else:
+            self._restart_later(app, now_s)
+
+    def done(self, executor_id: str, message: x.Done, now_s: float) -> None:
+        """An executor ended a run; `LinkError` if it did not have it."""
+        executor = self._executors[executor_id]
+        if message.run not in executor.running:
+            raise LinkError(f"executor {executor_id} reported run {message.run}, which it does not have")
+        if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
+            raise LinkError(f"executor {executor_id} reported {message.status.value}, neither finished nor failed")
+        if not 0 <= message.service_s <= SERVICE_MAX_S:
+            raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
+        held = executor.running.pop(message.run)
+        executor.did_tasks = True
+        job, service_s = held.job, message.service_s
+        if job.duration_s is None:
+            job.duration_s = service_s
+        else:
+            job.duration_s += DURATION_WEIGHT * (service_s - job.duration_s)
+        self.queue.settle(held.charge, service_s)
+        self.counters.ended += 1
+        del self._held[(job.scheduler, held.attempt)]
+        report = m.Report(
+            job.id, held.attempt, message.status, message.result, message.error,
+            message.started_at_s, service_s, message.stdout, message.stderr,
+        )  # fmt: skip
+        if len(report.result) + 4 * (len(report.stdout) + len(report.stderr)) > SMALL_RESULT_BYTES:
+            report = self._fit(report, self.schedulers.get(job.scheduler, 0))
+        self._to_scheduler(job.scheduler, report)
+        self._let_go(job)
+        self._place_freed(executor, now_s)
+
+    def _fit(self, report: m.Report, bytes_max: int) -> m.Report:
+        """The report, or one that says that it is too large for the scheduler."""
+        size = len(report.result) + len(report.stdout.encode()) + len(report.stderr.encode())
+        if size <= bytes_max:
+            return report
+        error = f"the task's result is {size} bytes; at most {bytes_max} can be returned"
+        return m.Report(
+            report.job, report.attempt, TaskStatus.FAILED, b"", error, report.started_at_s, report.service_s
+        )
+
+    def returned(self, executor_id: str, message: x.Returned, now_s: float) -> None:
+        """An executor gave runs back that it had not started: they were revoked, as they were cancelled."""
+        executor = self._executors[executor_id]
+        for run in message.runs:
+            held = executor.running.pop(run, None)
+            if held is not None:
+                self.queue.refund(held.charge)
+                self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        self._place_freed(executor, now_s)
+
+    def _place_freed(self, executor: ExecutorState, now_s: float) -> None:
+        app = executor.app
+        if executor.places == 1 and executor.running:
+            # It has work; give it more in time if there is any, so that it need not wait for us.
+            if app.ready and len(executor.running) * 2 <= self._depth(app.ready[0]):
+                self._feed(executor, now_s)
+            return
+        self.free_slots += app.free_places(executor)
+
+    # ---- events: time and operator -----------------------------------------------------------
+
+    def next_deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        while self._ask_order and self._ask_order[0].id not in self._asks:
+            self._ask_order.popleft()
+        ask_s = self._ask_order[0].deadline_s if self._ask_order else None
+        timer_s = self._timers[0][0] if self._timers else None
+        if ask_s is None or timer_s is None:
+            return ask_s if timer_s is None else timer_s
+        return min(ask_s, timer_s)
+
+    def tick(self, now_s: float) -> None:
+        """Time has come to `now_s`: release the slots of unanswered asks, restart executors."""
+        while self._ask_order and (self._ask_order[0].id not in self._asks or self._ask_order[0].deadline_s <= now_s):
+            ask = self._ask_order.popleft()
+            if ask.id in self._asks:
+                self.counters.ask_timeouts += 1
+                self._note(now_s, "ask %d to %s timed out", ask.id, ask.scheduler)
+                self._end_ask(ask)
+        while self._timers and self._timers[0][0] <= now_s:
+            heapq.heappop(self._timers)[2](now_s)
+
+    def drain(self, now_s: float) -> None:
+        """Take nothing new: hand back what has not started; what runs goes on."""
+        self.draining = True
+        self._note(now_s, "draining")
+        for scheduler in sorted(self.schedulers):
+            self._to_scheduler(scheduler, m.NodeDraining("the node is draining"))
+        self.queue.clear()
+        for ask in list(self._asks.values()):
+            self._end_ask(ask)
+        for app in self.apps.values():
+            while app.ready:
+                self._hand_back(app, "the node is draining")
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is ready."""
+        return not self._held
+
+    def story(self) -> list[str]:
+        """What is remembered, for people who look for a bug; needs `history_len_max` > 0."""
+        return [f"{at_s:.6f} {text}" for at_s, text in self._history]
+
+    # ---- reservations ------------------------------------------------------------------------
+
+    def _reserve(self, scheduler: str, message: m.Reserve, now_s: float) -> None:
+        if self.draining:
+            return  # The scheduler drops them when NodeDraining, which is on its way, arrives.
+        expected_s = message.expected_duration_s
+        if (
+            message.count < 1
+            or not MIN_WEIGHT <= message.weight <= MAX_WEIGHT
+            or not (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)
+        ):
+            raise LinkError(f"bad reservation: {message}")
+        app = self.apps.get(message.app)
+        if app is None:
+            self._refuse(scheduler, message.ticket, message.count, f"no app {message.app!r} here")
+            return
+        room = self.options.reservations_per_user_max - self.queue.user_count(message.user)
+        count = min(message.count, room)
+        if count < message.count:
+            self._refuse(scheduler, message.ticket, message.count - max(count, 0), f"user {message.user} has too many")
+        if count < 1:
+            return
+        self.counters.reservations += count
+        self.queue.add(
+            QueuedTicket(
+                key=(scheduler, message.ticket), job=message.job, user=message.user, weight=message.weight,
+                priority=message.priority, app=message.app, prefetch=message.prefetch,
+                expected_duration_s=message.expected_duration_s, demand=message.demand, count=count,
+            )
+        )  # fmt: skip
+        app.prefetch_max = max(app.prefetch_max, message.prefetch)
+        if not app.wanted:
+            self._want_executors(app)
+        self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count)
+
+    def _refuse(self, scheduler: str, ticket: int, count: int, reason: str) -> None:
+        self.counters.refused_reservations += count
+        self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason))
+
+    def _cancel_reservations(self, scheduler: str, message: m.CancelReservations, now_s: float) -> None:
+        key = (scheduler, message.ticket)
+        self.counters.cancelled_reservations += self.queue.cancel(key)
+        self._note(now_s, "ticket %s/%d cancelled", scheduler, message.ticket)
+
+    # ---- asking ------------------------------------------------------------------------------
+
+    def pump(self, now_s: float) -> None:
+        """After events: start what is ready, and ask for tasks for the slots that are free."""
+        asks: dict[tuple[str, int], Ask] = {}
+        for app in self.apps.values():
+            while app.ready and self.free_slots > 0 and app.idle:
+                self.free_slots -= 1
+                self._feed(app.take_place(), now_s)
+        while self.free_slots > 0 and len(self.queue) and not all(app.lacking for app in self.apps.values()):
+            charge = self.queue.take(self._may_run)
+            if charge is None:
+                break
+            self.free_slots -= 1
+            self._add_to_ask(asks, charge, now_s, prefetched=False).app.asking += 1
+        if asks:
+            self._send_asks(asks)
+        self._prefetch(now_s)
+
+    def _may_run(self, ticket: QueuedTicket) -> bool:
+        return not self.apps[ticket.app].lacking
+
+    def _prefetch(self, now_s: float) -> None:
+        """Ask ahead of free slots, in bulk: once what was prefetched has fallen to half.
+
+        Only for the ticket that is next in order anyway: a user that does not prefetch would
+        otherwise find every slot taken by one who does.
+        """
+        apps = [app for app in self.apps.values() if app.prefetch_max]
+        if not len(self.queue):
+            for app in apps:
+                app.prefetch_max = 0
+            return
+        filling = [app for app in apps if app.executors and app.prefetched * 2 <= app.prefetch_max * self.slots]
+        if not filling:
+            return
+        asks: dict[tuple[str, int], Ask] = {}
+
+        def may_prefetch(ticket: QueuedTicket) -> bool:
+            app = self.apps[ticket.app]
+            if not app.executors:
+                return False
+            if app not in filling or app.prefetched >= ticket.prefetch * self.slots:
+                raise _NotNext
+            return True
+
+        try:
+            while (charge := self.queue.take(may_prefetch)) is not None:
+                self._add_to_ask(asks, charge, now_s, prefetched=True).app.prefetched += 1
+        except _NotNext:
+            pass
+        self._send_asks(asks)
+
+    def _add_to_ask(self, asks: dict[tuple[str, int], Ask], charge: Charge, now_s: float, *, prefetched: bool) -> Ask:
+        ticket = charge.ticket
+        ask = asks.get(ticket.key)
+        if ask is None:
+            deadline_s = now_s + self.options.get_task_timeout_s
+            ask = asks[ticket.key] = Ask(self._next_ask, self.apps[ticket.app], ticket.key[0], deadline_s, prefetched)
+            self._next_ask += 1
+        ask.charges.append(charge)
+        return ask
+
+    def _send_asks(self, asks: dict[tuple[str, int], Ask]) -> None:
+        for (scheduler, ticket), ask in asks.items():
+            self._asks[ask.id] = ask
+            self._ask_order.append(ask)
+            self.counters.asks += 1
+            self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, len(ask.charges)))
+
+    def _end_ask(self, ask: Ask) -> None:
+        """What has not been answered will not be waited for."""
+        del self._asks[ask.id]
+        for charge in ask.charges:
+            self.queue.refund(charge)
+        self._answered(ask, len(ask.charges))
+        ask.charges.clear()
+
+    def _answered(self, ask: Ask, count: int) -> None:
+        """So many of the ask's slots got an answer or gave up: they are free again."""
+        if ask.prefetched:
+            ask.app.prefetched -= count
+        else:
+            ask.app.asking -= count
+            self.free_slots += count
+
+    def _no_task(self, scheduler: str, message: m.NoTask, now_s: float) -> None:
+        ask = self._asks.get(message.ask)
+        if ask is None or ask.scheduler != scheduler:
+            return  # It timed out.
+        if not 1 <= message.count <= len(ask.charges):
+            raise LinkError(f"{message.count} no-ops for an ask of {len(ask.charges)}")
+        self.counters.noops += message.count
+        for _ in range(message.count):
+            self.queue.refund(ask.charges.pop())
+        if not ask.charges:
+            del self._asks[ask.id]
+        self._answered(ask, message.count)
+
+    # ---- tasks -------------------------------------------------------------------------------
+
+    def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
+        self._job(scheduler, message.job).common = message.data
+
+    def _job(self, scheduler: str, job_id: str) -> JobHere:
+        key = (scheduler, job_id)
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = JobHere(scheduler, job_id, self._next_job)
+            self._next_job += 1
+        return job
+
+    def _launch(self, scheduler: str, message: m.Launch, now_s: float) -> None:
+        """A task has come, for a slot that asked (late binding) or ahead of one."""
+        ask = self._asks.get(message.ask)
+        if ask is None or ask.scheduler != scheduler:
+            self.counters.handed_back += 1
+            self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "the ask had timed out"))
+            return
+        job = self._job(scheduler, message.job)
+        job.forgotten = False
+        held = Held(job, ask.app, message.attempt, message.payload, ask.charges.pop())
+        job.held += 1
+        self._held[(scheduler, held.attempt)] = held
+        if not ask.charges:
+            del self._asks[ask.id]
+        app = ask.app
+        if ask.prefetched:
+            app.ready.append(held)  # It stays counted as prefetched until an executor has it.
+            return
+        app.asking -= 1
+        if app.idle:
+            self._give(app.take_place(), held, now_s)
+        else:  # Its executor died meanwhile.
+            self.free_slots += 1
+            app.prefetched += 1
+            app.ready.append(held)
+
+    def _depth(self, held: Held) -> int:
+        """How many tasks like this one an executor may be given at a time."""
+        duration_s = held.job.duration_s
+        if not held.prefetch or duration_s is None:
+            return 1
+        return max(1, min(held.prefetch, int(PIPELINE_S / max(duration_s, 1e-9))))
+
+    def _feed(self, executor: ExecutorState, now_s: float) -> None:
+        """Give an executor what it should have of what is ready: one task, or a few short ones."""
+        app = executor.app
+        batch = 1
+        if executor.places == 1:
+            share = -(-len(app.ready) // max(1, len(app.executors)))
+            batch = max(1, min(self._depth(app.ready[0]) - len(executor.running), share))
+        for _ in range(batch):
+            app.prefetched -= 1
+            self._give(executor, app.ready.popleft(), now_s)
+
+    def _give(self, executor: ExecutorState, held: Held, now_s: float) -> None:
+        job = held.job
+        if job.common and job.number not in executor.commons:
+            executor.commons.add(job.number)
+            self._to_executor(executor.id, x.Common(job.number, job.common))
+        held.executor = executor
+        held.run = self._next_run
+        held.given_at_s = now_s
+        self._next_run += 1
+        executor.running[held.run] = held
+        self.counters.started += 1
+        self._to_executor(executor.id, x.Run(held.run, job.number if job.common else 0, held.payload))
+        held.payload = b""
+
+    def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
+        held = self._held.get((scheduler, message.attempt))
+        if held is None:
+            return  # It ended or was handed back: the report is on its way.
+        executor = held.executor
+        if executor is None:
+            held.app.ready.remove(held)
+            held.app.prefetched -= 1
+            self.queue.refund(held.charge)
+            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        elif executor.places == 1 and next(iter(executor.running)) != held.run:
+            self._to_executor(executor.id, x.Revoke([held.run]))
+        else:
+            self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))
+
+    def _hand_back(self, app: AppState, reason: str) -> None:
+        """Hand the first ready task back: it was not started."""
+        held = app.ready.popleft()
+        self.counters.handed_back += 1
+        self._to_scheduler(held.job.scheduler, m.HandBack(held.job.id, held.attempt, reason))
+        self._drop_ready(held)
+
+    def _drop_ready(self, held: Held) -> None:
+        held.app.prefetched -= 1
+        self.queue.refund(held.charge)
+        del self._held[(held.job.scheduler, held.attempt)]
+        self._let_go(held.job)
+
+    def _report(self, held: Held, status: TaskStatus, error: str) -> None:
+        """Report an attempt that has no result."""
+        job = held.job
+        del self._held[(job.scheduler, held.attempt)]
+        self._to_scheduler(job.scheduler, m.Report(job.id, held.attempt, status, b"", error, None, None))
+        self._let_go(job)
+
+    def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
+        job = self._jobs.get((scheduler, message.job))
+        if job is not None:
+            self._forget(job)
+
+    def _forget(self, job: JobHere) -> None:
+        job.forgotten = True
+        if not job.held:
+            del self._jobs[(job.scheduler, job.id)]
+            for executor in self._executors.values():
+                if job.number in executor.commons:
+                    executor.commons.discard(job.number)
+                    self._to_executor(executor.id, x.ForgetCommon(job.number))
+
+    def _let_go(self, job: JobHere) -> None:
+        job.held -= 1
+        if job.forgotten and not job.held:
+            self._forget(job)
+
+    # ---- executors ---------------------------------------------------------------------------
+
+    def _want_executors(self, app: AppState) -> None:
+        """Start as many processes as the app lacks."""
+        app.wanted = True
+        processes, places = (1, self.slots) if app.plan.one_process else (self.slots, 1)
+        missing = processes - len(app.executors) - app.starting - app.waiting
+        for _ in range(missing if app.plan.supervised else 0):
+            app.starting += 1
+            self._start_executor(app.plan.app, places)
+
+    def _restart_soon(self, app: AppState) -> None:
+        if not self.draining:
+            self._want_executors(app)
+
+    def _restart_later(self, app: AppState, now_s: float) -> None:
+        """An executor died without having done anything: it may well do so again."""
+        app.failures += 1
+        app.waiting += 1
+        delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
+        self._at(now_s + delay_s, lambda _: self._restart(app))
+
+    def _restart(self, app: AppState) -> None:
+        app.waiting -= 1
+        self._restart_soon(app)
+
+    # ---- helpers -----------------------------------------------------------------------------
+
+    def _at(self, at_s: float, action: Callable[[float], None]) -> None:
+        heapq.heappush(self._timers, (at_s, self._next_timer, action))
+        self._next_timer += 1
+
+    def _note(self, now_s: float, text: str, *values: object) -> None:
+        if self._keep_history:
+            self._history.append((now_s, text % values))
+
+    # ---- invariants --------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantViolated`, with the story, if something that must hold does not (guarantee 5)."""
+        problem = self._problem()
+        if problem:
+            raise InvariantViolated(problem, self.story())
+        self.queue.check_invariants()
+
+    def _problem(self) -> str | None:
+        executors = self._executors.values()
+        busy = sum(executor.busy_places for executor in executors)
+        asking = sum(len(ask.charges) for ask in self._asks.values() if not ask.prefetched)
+        if self.free_slots + busy + asking != self.slots:
+            return f"{self.free_slots} free + {busy} busy + {asking} asking slots are not {self.slots}"
+        if self.free_slots < 0:
+            return f"{self.free_slots} free slots"
+        for executor in executors:
+            runs = len(executor.running) if executor.places > 1 else bool(executor.running)
+            if executor.busy_places != runs or executor.busy_places > executor.places:
+                return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
+        for app in self.apps.values():
+            asks = [ask for ask in self._asks.values() if ask.app is app]
+            waiting = sum(len(ask.charges) for ask in asks if not ask.prefetched)
+            ahead = sum(len(ask.charges) for ask in asks if ask.prefetched) + len(app.ready)
+            idle = sum(executor.places - executor.busy_places for executor in app.executors.values())
+            if (app.asking, app.prefetched, len(app.idle)) != (waiting, ahead, idle):
+                return (
+                    f"app {app.plan.app}: asking, prefetched, idle are {(waiting, ahead, idle)}, "
+                    f"counted as {(app.asking, app.prefetched, len(app.idle))}"
+                )
+        held = sum(len(executor.running) for executor in executors) + sum(len(app.ready) for app in self.apps.values())
+        if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
+            return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"
+        return None

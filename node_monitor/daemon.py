@@ -1,0 +1,235 @@
+"""The node monitor's driver: links, executors and timers around `core.NodeMonitorCore`. It decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import deque
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from node_monitor.apps import App, offered_apps
+from node_monitor.builtin import BUILTIN_APPS, Builtin
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executors import ExecutorPool
+from node_monitor.metrics import collect
+from node_monitor.options import NodeMonitorOptions
+from node_monitor.resources import cores, resource_vector
+from node_monitor.routes import add_routes
+from sparrow_py import daemon
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.dialling import Dialling
+from sparrow_py.errors import LinkError
+
+log = logging.getLogger("sparrow.node_monitor")
+
+
+class NodeMonitor:
+    """One node: its core, its executors, its links to schedulers."""
+
+    def __init__(
+        self, node_id: str, options: NodeMonitorOptions, apps: dict[str, App], session: aiohttp.ClientSession
+    ) -> None:
+        self.id = node_id
+        self.options = options
+        self.slots = options.slots or cores()
+        self.core = NodeMonitorCore(options, self.slots, [app.plan for app in apps.values()], self)
+        self.pool = ExecutorPool(apps, self)
+        self._clock = Clock()
+        info = m.NodeInfo(
+            self.slots,
+            resource_vector(),
+            options.attributes,
+            {name: app.plan.runtime for name, app in apps.items()},
+        )
+        self._dialling = Dialling(
+            options.scheduler,
+            m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", options.token(), info),
+            m.FrameDecoder(m.ToNode),
+            self,
+            session,
+            heartbeat_s=options.heartbeat_s,
+            backlog_bytes_max=options.link_backlog_bytes_max,
+        )
+        self._links = self._dialling.links
+        self._ended: deque[tuple[str, x.Done]] = deque()
+        self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
+        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
+
+    # ---- the core's outbox -------------------------------------------------------------------
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self._links.get(scheduler)
+        if link is not None:
+            link.send(message)
+
+    def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
+        """Effect of the core."""
+        if executor in BUILTIN_APPS:
+            self._builtin.run(executor, message)
+        else:
+            self.pool.send(executor, message)
+
+    def start_executor(self, app: str, places: int) -> None:
+        """Effect of the core."""
+        self.pool.start_executor(app, places)
+
+    # ---- life --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start executors and dial schedulers."""
+        await self.pool.start()
+        for app in BUILTIN_APPS:
+            self.core.executor_up(app, app, self.slots, self._clock())
+        # Hundreds of node monitors in one process are for the built-in apps: no workers until a task comes.
+        self.core.start(list(self.options.warm) if self.options.count == 1 else [])
+        self._dialling.start()
+
+    async def drain(self) -> None:
+        """Hand back what has not started, and wait for what runs."""
+        self.core.drain(self._clock())
+        self._after(self._clock())
+        await daemon.until(lambda: self.core.idle)
+
+    async def stop(self) -> None:
+        """End at once."""
+        await self._dialling.stop("the node monitor is shutting down")
+        self._timer.cancel()
+        self._builtin.stop()
+        await self.pool.stop()
+
+    @property
+    def connected(self) -> int:
+        """Links to schedulers that stand."""
+        return len(self._links)
+
+    # ---- after events ------------------------------------------------------------------------
+
+    def _after(self, now_s: float) -> None:
+        """Events were fed in: let the core act on all of them together, and send what it wants sent."""
+        self.core.pump(now_s)
+        while self._ended:
+            while self._ended:
+                self.core.done(*self._ended.popleft(), now_s)
+            self.core.pump(now_s)
+        self.pool.flush()
+        self._timer.update()
+
+    def _tick(self) -> None:
+        now_s = self._clock()
+        self.core.tick(now_s)
+        self._after(now_s)
+
+    def _builtin_ended_now(self, executor: str, done: x.Done) -> None:
+        self._ended.append((executor, done))  # The core is in the middle of an event: `_after` feeds it in.
+
+    def _builtin_ended_later(self, executor: str, done: x.Done) -> None:
+        self._ended.append((executor, done))
+        self._after(self._clock())
+
+    # ---- executors' events -------------------------------------------------------------------
+
+    def executor_up(self, executor: str, app: str, places: int) -> None:
+        """Event of the pool."""
+        self.core.executor_up(executor, app, places, self._clock())
+        self._after(self._clock())
+
+    def executor_failed(self, app: str, reason: str) -> None:
+        """Event of the pool."""
+        self.core.executor_failed(app, reason, self._clock())
+        self._after(self._clock())
+
+    def executor_down(self, executor: str, reason: str) -> None:
+        """Event of the pool."""
+        self.core.executor_down(executor, reason, self._clock())
+        self._after(self._clock())
+
+    def executor_said(self, executor: str, messages: list[Any]) -> None:
+        """Event of the pool."""
+        now_s, done = self._clock(), self.core.done
+        try:
+            for message in messages:
+                if type(message) is x.Done:
+                    done(executor, message, now_s)
+                elif type(message) is x.Returned:
+                    self.core.returned(executor, message, now_s)
+                else:
+                    raise LinkError("a second hello")
+        finally:
+            self._after(now_s)
+
+    # ---- schedulers' events ------------------------------------------------------------------
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        """Event of the dialling."""
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max)
+        log.info("%s: linked to %s", self.id, scheduler)
+
+    def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
+        """Event of the dialling."""
+        now_s, receive = self._clock(), self.core.receive
+        try:
+            for message in batch:
+                receive(scheduler, message, now_s)
+        finally:
+            self._after(now_s)
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        """Event of the dialling."""
+        log.info("%s: %s gone: %s", self.id, scheduler, reason)
+        self.core.scheduler_down(scheduler, self._clock())
+        self._after(self._clock())
+
+
+class NodeMonitorDaemon:
+    """A process that hosts `count` node monitors."""
+
+    kind = "node_monitor"
+
+    def __init__(self, options: NodeMonitorOptions, *, attached: tuple[str, ...] = ()) -> None:
+        self.options = options
+        self.address = ""
+        self.nodes: list[NodeMonitor] = []
+        self._apps = offered_apps(options, attached=attached)
+        self._session: aiohttp.ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> dict[str, Any]:
+        """Listen for HTTP and start all node monitors; returns what to announce."""
+        app = daemon.make_app(self, self.options.token(), lambda: collect([node.core for node in self.nodes]))
+        add_routes(app, self)
+        self._runner, self.address = await daemon.listen(app, self.options.host, self.options.port)
+        base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
+        ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        for node_id in ids:
+            node = NodeMonitor(node_id, self.options, self._apps, self._session)
+            self.nodes.append(node)
+            await node.start()
+        return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
+
+    def why_not_ready(self) -> str:
+        """Why no task can run here; empty if one can."""
+        if any(node.core.draining for node in self.nodes):
+            return "draining"
+        return "" if all(node.connected for node in self.nodes) else "not linked to a scheduler"
+
+    async def drain(self) -> None:
+        """Drain all node monitors."""
+        await asyncio.gather(*(node.drain() for node in self.nodes))
+
+    async def stop(self) -> None:
+        """End at once."""
+        await asyncio.gather(*(node.stop() for node in self.nodes))
+        if self._session is not None:
+            await self._session.close()
+        if self._runner is not None:
+            with contextlib.suppress(OSError):
+                await self._runner.cleanup()

@@ -1,0 +1,104 @@
+"""What the node monitor's core knows of apps and their executors."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from node_monitor.core import Held
+
+
+@dataclass(frozen=True, slots=True)
+class AppPlan:
+    """An app that this node runs, and how.
+
+    app: its name. runtime: what its executors run, for comparison with what a job asks for.
+    one_process: one process with a place per slot; otherwise a process with one place per slot.
+    supervised: whether the node monitor starts the processes itself.
+    """
+
+    app: str
+    runtime: str = ""
+    one_process: bool = False
+    supervised: bool = True
+
+
+class ExecutorState:
+    """An executor that said hello. A place runs one task at a time."""
+
+    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "places", "running")
+
+    def __init__(self, executor_id: str, app: AppState, places: int) -> None:
+        self.id = executor_id
+        self.app = app
+        self.places = places
+        self.busy_places = 0
+        self.did_tasks = False
+        self.running: dict[int, Held] = {}
+        """Runs given to it and not ended, oldest first."""
+        self.commons: set[int] = set()
+        """Numbers of the common bytes that it was sent."""
+
+
+class AppState:
+    """An app and its executors."""
+
+    __slots__ = (
+        "asking", "executors", "failures", "idle", "plan", "prefetch_max", "prefetched", "ready", "starting",
+        "waiting", "wanted",
+    )  # fmt: skip
+
+    def __init__(self, plan: AppPlan) -> None:
+        self.plan = plan
+        self.executors: dict[str, ExecutorState] = {}
+        self.idle: list[ExecutorState] = []
+        """An entry for each free place; the place that was freed last is used first, while it is warm."""
+        self.asking = 0
+        """Free places that are spoken for by an ask."""
+        self.ready: deque[Held] = deque()
+        self.prefetched = 0
+        """Tasks asked for ahead of a slot, and those that are ready."""
+        self.prefetch_max = 0
+        """The largest prefetch among recent tickets: whether to think about prefetching at all."""
+        self.wanted = False
+        self.starting = 0
+        """Processes started that have not said hello."""
+        self.waiting = 0
+        """Restarts that wait for their time."""
+        self.failures = 0
+        """Processes in a row that ended without having done a task."""
+
+    @property
+    def lacking(self) -> bool:
+        """Whether there is no free place that no ask has spoken for."""
+        return len(self.idle) <= self.asking
+
+    def came(self, executor: ExecutorState) -> None:
+        """An executor said hello."""
+        self.executors[executor.id] = executor
+        self.idle += [executor] * executor.places
+        self.starting = max(0, self.starting - 1)
+
+    def went(self, executor: ExecutorState) -> None:
+        """An executor is gone."""
+        del self.executors[executor.id]
+        self.idle = [other for other in self.idle if other is not executor]
+
+    def take_place(self) -> ExecutorState:
+        """Occupy a free place; there must be one."""
+        executor = self.idle.pop()
+        executor.busy_places += 1
+        return executor
+
+    def free_places(self, executor: ExecutorState) -> int:
+        """Free the executor's places that run nothing any more; returns how many."""
+        needed = len(executor.running) if executor.places > 1 else bool(executor.running)
+        freed = executor.busy_places - needed
+        executor.busy_places = needed
+        if freed == 1:
+            self.idle.append(executor)
+        elif freed:
+            self.idle += [executor] * freed
+        return freed

@@ -1,0 +1,248 @@
+"""Supervision of executors: their processes, and their connections over the Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from asyncio.subprocess import Process
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from node_monitor.apps import App
+from sparrow_py import executor_protocol as x
+from sparrow_py.errors import LinkError
+
+log = logging.getLogger("sparrow.node_monitor.executors")
+HELLO_TIMEOUT_S = 30.0
+LAST_WORDS_S = 0.5
+"""After a process ended its socket is read this long for what it sent last."""
+PLACES_MAX = 1 << 16
+REASON_CHARS_MAX = 200
+
+
+class Events(Protocol):
+    """Who is told what executors do."""
+
+    def executor_up(self, executor: str, app: str, places: int) -> None:
+        """It said hello."""
+
+    def executor_failed(self, app: str, reason: str) -> None:
+        """Its process ended before it said hello."""
+
+    def executor_down(self, executor: str, reason: str) -> None:
+        """It is gone."""
+
+    def executor_said(self, executor: str, messages: list[Any]) -> None:
+        """It sent these messages; `LinkError` if it may not have."""
+
+
+class ExecutorPool:
+    """The executors of one node monitor."""
+
+    def __init__(self, apps: dict[str, App], events: Events) -> None:
+        self._apps = apps
+        self._events = events
+        self._numbers = itertools.count(1)
+        self._connections: dict[str, _Connection] = {}
+        self._processes: dict[str, Process] = {}
+        self._starting: dict[str, str] = {}
+        """Executor id to app of those whose hello is due."""
+        self._supervisors: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._directory = ""
+        self._stopping = False
+
+    @property
+    def socket_path(self) -> str:
+        """Where executors connect."""
+        return str(Path(self._directory, "executors.sock"))
+
+    async def start(self) -> None:
+        """Listen for executors, on a socket that only this user can reach."""
+        self._directory = tempfile.mkdtemp(prefix="sparrow-")
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Connection(self), self.socket_path)
+
+    async def stop(self) -> None:
+        """Kill all executors and what they started."""
+        self._stopping = True
+        for executor in list(self._processes):
+            self._kill(executor)
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._server is not None:
+            self._server.close()
+        if self._supervisors:
+            await asyncio.wait(self._supervisors, timeout=5)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # ---- processes ---------------------------------------------------------------------------
+
+    def start_executor(self, app: str, places: int) -> None:
+        """Start a process for the app."""
+        task = asyncio.create_task(self._supervise(app, places))
+        self._supervisors.add(task)
+        task.add_done_callback(self._supervisors.discard)
+
+    async def _supervise(self, app: str, places: int) -> None:
+        executor = f"{app}-{next(self._numbers)}"
+        self._starting[executor] = app
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._apps[app].argv,
+                env=self._environment(executor, places),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.warning("executor of app %s cannot be started: %s", app, error)
+            del self._starting[executor]
+            self._events.executor_failed(app, f"cannot be started: {error}")
+            return
+        self._processes[executor] = process
+        hello_timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello, executor)
+        reason = _exit_reason(await process.wait())
+        hello_timer.cancel()
+        connection = self._connections.get(executor)
+        if connection is not None:
+            # Something that the executor started may hold its socket open: don't wait for long.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await connection.closed.wait()
+        self._kill(executor)  # What it may have left in its process group.
+        del self._processes[executor]
+        if self._stopping:
+            return
+        log.info("executor %s ended: %s", executor, reason)
+        if connection is None:
+            del self._starting[executor]
+            self._events.executor_failed(app, reason)
+        else:
+            connection.close()
+            self._gone(executor, f"executor {executor} {reason}")
+
+    def _environment(self, executor: str, places: int) -> dict[str, str]:
+        """The daemon's own environment less what is the daemon's business, secrets above all."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
+        return kept | {
+            x.SOCKET_VARIABLE: self.socket_path,
+            x.ID_VARIABLE: executor,
+            "SPARROW_EXECUTOR_PLACES": str(places),
+        }
+
+    def _no_hello(self, executor: str) -> None:
+        if executor in self._starting:
+            log.warning("executor %s did not say hello within %g s", executor, HELLO_TIMEOUT_S)
+            self._kill(executor)
+
+    def _kill(self, executor: str) -> None:
+        process = self._processes.get(executor)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    # ---- connections -------------------------------------------------------------------------
+
+    def send(self, executor: str, message: x.ExecutorMessage) -> None:
+        """Queue a message; `flush` sends it."""
+        connection = self._connections.get(executor)
+        if connection is not None:
+            connection.queued.append(message)
+
+    def flush(self) -> None:
+        """Send what is queued, a frame per executor."""
+        for connection in self._connections.values():
+            if connection.queued:
+                connection.flush()
+
+    def said(self, connection: _Connection, messages: list[Any]) -> None:
+        """An executor sent these messages."""
+        if connection.executor is None:
+            self._hello(connection, messages.pop(0))
+        if messages and connection.executor is not None:
+            self._events.executor_said(connection.executor, messages)
+
+    def _hello(self, connection: _Connection, hello: Any) -> None:
+        if not isinstance(hello, x.ExecutorHello):
+            raise LinkError("the first message is not a hello")
+        if hello.version != x.EXECUTOR_PROTOCOL_VERSION:
+            raise LinkError(f"protocol version {hello.version}; {x.EXECUTOR_PROTOCOL_VERSION} is spoken here")
+        app = self._apps.get(hello.app)
+        if app is None or not 1 <= hello.places <= PLACES_MAX:
+            raise LinkError(f"app {hello.app!r} with {hello.places} places is not wanted here")
+        if app.plan.supervised:
+            if self._starting.pop(hello.id, None) != hello.app:
+                raise LinkError(f"no executor {hello.id!r} of app {hello.app!r} was started")
+            executor = hello.id
+        else:
+            executor = f"{hello.app}-{next(self._numbers)}"
+        connection.executor = executor
+        self._connections[executor] = connection
+        self._events.executor_up(executor, hello.app, hello.places)
+
+    def lost(self, connection: _Connection) -> None:
+        """A connection closed."""
+        executor = connection.executor
+        if executor is None or self._stopping:
+            return
+        if executor in self._processes:
+            self._kill(executor)  # Its supervisor sees the process end, and goes on from there.
+        else:
+            self._gone(executor, f"executor {executor} disconnected")
+
+    def _gone(self, executor: str, reason: str) -> None:
+        if self._connections.pop(executor, None) is not None:
+            self._events.executor_down(executor, reason)
+
+
+class _Connection(asyncio.Protocol):
+    """One executor's socket."""
+
+    def __init__(self, pool: ExecutorPool) -> None:
+        self.executor: str | None = None
+        self.queued: list[x.ExecutorMessage] = []
+        self.closed = asyncio.Event()
+        self._pool = pool
+        self._splitter = x.FrameSplitter()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance.
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            messages = self._splitter.feed(data)
+            if messages:
+                self._pool.said(self, messages)
+        except LinkError as error:
+            log.warning("executor %s broke the protocol and is cut off: %s", self.executor or "(no hello)", error)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+        self._pool.lost(self)
+
+    def flush(self) -> None:
+        if self._transport is not None:
+            self._transport.write(x.encode_frame(self.queued))
+        self.queued.clear()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _exit_reason(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

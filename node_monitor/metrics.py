@@ -1,0 +1,36 @@
+"""The node monitors' metrics, read from their cores when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from node_monitor.core import NodeMonitorCore
+
+COUNTERS = {
+    "reservations": "Reservations queued.",
+    "cancelled_reservations": "Reservations removed because their scheduler cancelled them.",
+    "refused_reservations": "Reservations refused.",
+    "asks": "getTask messages sent.",
+    "noops": "Slots that asked and got no task.",
+    "ask_timeouts": "getTask messages not answered in time.",
+    "started": "Tasks given to executors.",
+    "ended": "Tasks that executors finished or failed.",
+    "handed_back": "Tasks handed back unstarted.",
+    "executor_deaths": "Executors that died.",
+}
+
+
+def collect(cores: Sequence[NodeMonitorCore]) -> Iterator[Metric]:
+    """All metrics, summed over the node monitors of this process."""
+    for name, help_text in COUNTERS.items():
+        total = sum(getattr(core.counters, name) for core in cores)
+        yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)
+    gauges = {
+        "slots": ("Slots.", sum(core.slots for core in cores)),
+        "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
+        "queued_reservations": ("Reservations queued now.", sum(len(core.queue) for core in cores)),
+    }
+    for name, (help_text, value) in gauges.items():
+        yield GaugeMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=value)

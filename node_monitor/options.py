@@ -1,0 +1,65 @@
+"""The node monitor's options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparrow_py.addresses import check_source
+from sparrow_py.options import DaemonOptions, option, parse_pairs, require
+
+PORT_DEFAULT = 20504
+QUEUE_POLICIES = ("fair", "fifo", "priority")
+SLOTS_MAX = 1 << 16
+
+
+@dataclass(kw_only=True)
+class NodeMonitorOptions(DaemonOptions):
+    """What an operator may set. Every option can be given as flag, as SPARROW_… or in a TOML file."""
+
+    scheduler: tuple[str, ...] = option(
+        ("127.0.0.1:20503",),
+        "Schedulers to dial: host:port, file:PATH (one address a line, re-read) or dns:NAME:PORT. "
+        "Several may be given, with commas or by repeating the flag.",
+        many=True,
+    )
+    port: int = option(PORT_DEFAULT, "TCP port for /livez, /readyz and /metrics; 0 takes a free one.")
+    node_id: str = option("", "Name of this node, unique in the cluster; default: the host's name and the port.")
+    slots: int = option(0, "Tasks run at a time; 0: as many as this process has cores.")
+    count: int = option(1, "Node monitors hosted in this process, for experiments with many nodes on one machine.")
+    attr: tuple[str, ...] = option((), "KEY=VALUE: an attribute of the node, for constraints.", many=True)
+    queue: str = option(
+        "fair",
+        "fair: weighted fair queueing between users. priority: strict priorities, fair within one. fifo: by arrival.",
+    )
+    get_task_timeout_s: float = option(
+        1.0, "A getTask that is not answered in this time releases its slot. Well above the round trip."
+    )
+    reservations_per_user_max: int = option(
+        1_000_000, "Reservations a user may have queued at this node; beyond it they are refused."
+    )
+    warm: tuple[str, ...] = option(
+        ("python",), "Apps whose executors start at once, not with the first task.", many=True
+    )
+    enable_command: bool = option(False, "Run the app `command`: any program, as this process's user.")
+    python: str = option("", "Interpreter of the python app's workers; default: the one of this process.")
+    history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
+
+    attributes: dict[str, str] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scheduler = tuple(part for source in self.scheduler for part in source.split(",") if part)
+        for source in self.scheduler:
+            check_source(source)
+        require(bool(self.scheduler), "scheduler", self.scheduler, "at least one scheduler")
+        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
+        require(0 <= self.slots <= SLOTS_MAX, "slots", self.slots, f"a whole number from 0 to {SLOTS_MAX}")
+        require(1 <= self.count <= 10_000, "count", self.count, "a whole number from 1 to 10000")
+        require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))
+        require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
+        require(
+            self.reservations_per_user_max >= 1,
+            "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
+        )  # fmt: skip
+        require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
+        self.attributes = parse_pairs("attr", self.attr)

@@ -1,0 +1,671 @@
+"""The queues of reservations at a node monitor, and the policies that pick the next one (paper §3.5).
+
+"Each slave performs weighted fair queueing at user level granularity using a separate queue for probes from each
+user"; operators "may prefer strict priorities to fair shares", served by "a separate queue for each priority at each
+slave". Three policies, one interface (`ReservationQueue`): `FairQueue`, the default, `PriorityQueue`, `FifoQueue`.
+
+Pure: no clock, no randomness, no I/O. Durations are seconds of slot time (one slot held for one second is one
+slot-second).
+
+The algorithm of `FairQueue`
+============================
+Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Each
+user k has a tag T_k, the service it has been charged for, divided by its weight; the node has a virtual time V.
+
+- take: of the users that have a ticket that may run, the one with the least tag is served; ties go to the one that has
+  been backlogged for longer. V becomes max(V, T_k), then T_k rises by e/w_k, e being the estimate of the duration: what
+  the ticket states, else the recent mean of the user's tasks here, else `DEFAULT_ESTIMATE_S`.
+- settle: the task held a slot for a seconds, so T_k moves by (a - e)/w_k, up or down. refund: T_k falls by e/w_k. Both
+  use the weight of the charge, whatever the user's weight is by now.
+- lift: a user that becomes backlogged starts from max(T_k, V), so it has saved nothing up while idle, and still owes
+  what it owed. The same happens to a user that a take passed over because none of its tickets may run: credit earned
+  while unable to run would starve the others later.
+- What is left to correct of a charge made before a lift counts as if it had been known at the lift: with own the tag
+  that the user would have without the lift, T_k = max(own, V at the lift) + the charges since. So an estimate far too
+  high, or a no-op, that comes to light after the lift is no credit either.
+- V stands still when nobody is queued; it needs no running task to define it. A user is forgotten when it has nothing
+  queued, no charge outstanding and T_k <= V: as a new user it would start at the same tag. When nobody has anything
+  queued or outstanding, everything is forgotten.
+
+The bound
+=========
+A charge is outstanding from take until settle or refund. Let users i and j both be backlogged, with a ticket that may
+run, throughout [t1, t2]. Let S_k be the service (slot-seconds / weight) that k's tasks get in [t1, t2]. Of all charges
+of the busy period so far, let L_k be the largest of k's estimates and actual durations, l_k = L_k/w_k, and c the most
+that i and j had outstanding together (at most slots + prefetched tasks). Then
+
+    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j),
+
+whatever the estimates, however long the interval, whoever else comes and goes.
+
+Proof. The value of a charge is e while outstanding, a once settled, 0 once refunded (what is refunded ran nothing). It
+is never negative. What a settle or refund does to the tag, the correction, has the sign of the change of value and
+is at most as large: equal to it, or after a lift what max(own, .) lets through.
+
+(1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later, it was
+    to V at least, and on top of max(own, floor) count only the values of later charges. Else k could run at q and was
+    not before the chosen one in order, so T_k >= V just before q; since then T_k fell only by corrections to charges
+    outstanding at q (at most c, by at most l_k each), as what was charged later has a value that is not negative. If
+    no take has raised V yet, V = 0, and no tag is negative.
+(2) T_k <= V + c l_k while k is known. Take k's last charge, or the last time its tag was set to V (by a lift, or when
+    it became known), whichever is later. Just before the charge, or just after the setting, T_k <= V. Since then T_k
+    rose only by charges outstanding just after (the new one included), at most c, each by at most max(e, a)/w_k. And V
+    never falls.
+(3) So |T_i - T_j| <= c (l_i + l_j) at t1.
+(4) Call charges outstanding at t1 old, those made in (t1, t2] new. Let s be the last new charge of i; if there is none,
+    S_i <= c l_i and we are done. Just before s, T_i <= T_j, else j would have been chosen. No lift falls within
+    (t1, s], so each tag is its value at t1, plus corrections to old charges (O), plus values of new charges (N):
+        N_i - N_j <= (T_j - T_i)(t1) + O_j - O_i   just before s.
+    Of i's service, an old charge gives at most l_i even with its part of -O_i added: settled for a < e before s, it
+    gives at most a + (e - a), else at most a. New charges give at most N_i, and l_i more for each that is outstanding
+    just after s. Of j's service, new charges give at least N_j, less l_j for each outstanding at s. O_j is at most l_j
+    for each old charge. Hence
+        S_i - S_j <= (T_j - T_i)(t1) + [old charges: c max(l_i, l_j)] + [new ones at s: c max(l_i, l_j)].
+    With (3), and with i and j exchanged, that is the bound. QED
+
+Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
+exact as on its first day. The rounding, at most one tick a charge, is left out above.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+
+DEFAULT_ESTIMATE_S = 0.1
+"""Estimate of a task's duration (seconds) for a user of whom nothing is known: the paper's tasks last about 100 ms."""
+
+MAX_DURATION_S = 1e9
+"""Longest duration accepted (seconds, 31 years). Longer, or not a number, is an error of the caller."""
+
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+"""Weights accepted; only their ratios matter."""
+
+MAX_DEBTORS = 1024
+"""Idle users whose debt a level remembers; beyond it the smallest debts are forgiven. V can stand still while new users
+keep coming (each starts at V), so without a limit their number would have none."""
+
+_TICKS_PER_S = 1e15
+"""Ticks of virtual time to a slot-second at weight 1: at the greatest weight a millisecond still is a million ticks."""
+
+_EWMA_GAIN = 0.25
+"""Share of the newest task in a user's mean duration: about the last eight tasks count."""
+
+_HEAP_SLACK = 64
+"""Superseded heap entries tolerated beyond the number of live ones before a heap is rebuilt."""
+
+Key = tuple[str, int]
+
+
+class QueuedTicket:
+    """What is queued: `count` reservations for one group ("ticket") of a scheduler. The queue it is added to owns it.
+
+    key: (scheduler name, ticket id), unique among what is queued.
+    job, user, app: names. weight: the user's share relative to others', `MIN_WEIGHT` to `MAX_WEIGHT`.
+    priority: higher goes first, under the policy "priority" only.
+    prefetch: tasks that may be fetched ahead of a free slot; the node monitor's business, not the queue's.
+    expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
+    count: reservations left.
+    """
+
+    __slots__ = (
+        "app",
+        "count",
+        "demand",
+        "expected_duration_s",
+        "job",
+        "key",
+        "prefetch",
+        "priority",
+        "user",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        key: Key,
+        job: str,
+        user: str,
+        weight: float = 1.0,
+        priority: int = 0,
+        app: str = "",
+        prefetch: int = 0,
+        expected_duration_s: float | None = None,
+        demand: dict[str, float] | None = None,
+        count: int = 1,
+    ) -> None:
+        self.key = key
+        self.job = job
+        self.user = user
+        self.weight = weight
+        self.priority = priority
+        self.app = app
+        self.prefetch = prefetch
+        self.expected_duration_s = expected_duration_s
+        self.demand = demand
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"QueuedTicket({self.key}, user={self.user!r}, count={self.count})"
+
+
+class Charge:
+    """One reservation taken off the queue and charged to its user, until `settle` or `refund`, whichever it is, once.
+
+    estimate_s: what was charged, in seconds of slot time.
+    """
+
+    __slots__ = ("_cost", "_flow", "_lifts", "_open", "_rate", "estimate_s", "ticket")
+
+    def __init__(self, ticket: QueuedTicket, estimate_s: float, flow: _Flow | None = None, cost: int = 0) -> None:
+        self.ticket = ticket
+        self.estimate_s = estimate_s
+        self._flow = flow
+        self._cost = cost  # ticks charged
+        self._open = True
+        if flow is not None:
+            self._rate = flow.rate  # the weight may change before the end
+            self._lifts = flow.lifts
+
+
+class ReservationQueue(ABC):
+    """Reservations queued at one node monitor, and the policy that picks the next. Counts are plain numbers: a ticket
+    for 100,000 reservations costs what a ticket for one does. All operations take constant time but for the length of a
+    heap's path and the tickets that `take` passes over because they may not run."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, dict[int, QueuedTicket]] = {}  # scheduler -> ticket id -> ticket
+        self._users: dict[str, int] = {}  # reservations queued, users with none left out
+        self._size = 0
+
+    def add(self, ticket: QueuedTicket) -> None:
+        """Queue a ticket. If its key is queued already the count of that one grows, and it keeps its place. The weight
+        is the user's from now on. ValueError, and nothing is queued, if a number is out of range."""
+        if ticket.count < 1:
+            raise ValueError(f"count must be at least 1, not {ticket.count}")
+        if not MIN_WEIGHT <= ticket.weight <= MAX_WEIGHT:
+            raise ValueError(f"weight must be from {MIN_WEIGHT} to {MAX_WEIGHT}, not {ticket.weight}")
+        if ticket.expected_duration_s is not None:
+            _check_duration("expected_duration_s", ticket.expected_duration_s)
+        scheduler, number = ticket.key
+        known = self._index.setdefault(scheduler, {}).setdefault(number, ticket)
+        self._size += ticket.count
+        self._users[known.user] = self._users.get(known.user, 0) + ticket.count
+        if known is ticket:
+            self._enqueue(ticket)
+        else:
+            known.count += ticket.count
+            known.weight = ticket.weight
+            self._reweigh(known)
+
+    def cancel(self, key: Key) -> int:
+        """Remove a ticket wholly; returns how many reservations went, 0 if it was not queued."""
+        ticket = self.ticket(key)
+        if ticket is None:
+            return 0
+        self._dequeue(ticket)
+        self._spend(ticket, ticket.count)
+        self._unindex(key)
+        return ticket.count
+
+    def cancel_scheduler(self, scheduler: str) -> int:
+        """Remove all tickets of a scheduler; returns how many reservations went."""
+        return sum([self.cancel(ticket.key) for ticket in list(self._index.get(scheduler, {}).values())])
+
+    def clear(self) -> int:
+        """Remove everything queued; returns how many reservations went. Outstanding charges stay."""
+        return sum([self.cancel_scheduler(scheduler) for scheduler in list(self._index)])
+
+    @abstractmethod
+    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+        """Take the next reservation by policy among the tickets for which `may_run` is true, and charge its user an
+        estimate. None, and nothing is charged, if there is none. Within a user (FIFO: within the queue) tickets go in
+        order of arrival, those that may not run are passed over. `may_run` must not touch the queue."""
+
+    @abstractmethod
+    def refund(self, charge: Charge) -> None:
+        """The ask led to no task (no-op, time-out, handed back): as if it had never been charged, so it does not cost
+        the user its turn. What held a slot, however briefly, is settled instead, or its user had that for nothing. The
+        reservation stays taken; whoever wants it queued again adds it."""
+
+    @abstractmethod
+    def settle(self, charge: Charge, service_s: float) -> None:
+        """The task ended after service_s seconds of slot time: the charge is corrected to it."""
+
+    def user_count(self, user: str) -> int:
+        """Reservations queued for the user."""
+        return self._users.get(user, 0)
+
+    def users(self) -> dict[str, int]:
+        """Reservations queued per user, users with none left out. A copy."""
+        return dict(self._users)
+
+    def __len__(self) -> int:
+        """Reservations queued in all."""
+        return self._size
+
+    def ticket(self, key: Key) -> QueuedTicket | None:
+        """The ticket queued under the key."""
+        tickets = self._index.get(key[0])
+        return None if tickets is None else tickets.get(key[1])
+
+    def tickets(self) -> Iterator[QueuedTicket]:
+        """All tickets queued, in no particular order. The queue must not change meanwhile."""
+        for tickets in self._index.values():
+            yield from tickets.values()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError, with a message, if the bookkeeping does not add up. Costs a pass over all tickets."""
+        users: dict[str, int] = {}
+        for scheduler, tickets in self._index.items():
+            assert tickets, f"scheduler {scheduler} is indexed without a ticket"
+            for number, ticket in tickets.items():
+                assert ticket.key == (scheduler, number), f"{ticket} is indexed as {(scheduler, number)}"
+                assert ticket.count > 0, f"{ticket} is queued with nothing left"
+                users[ticket.user] = users.get(ticket.user, 0) + ticket.count
+        assert users == self._users, f"reservations per user: counted {users}, kept {self._users}"
+        assert sum(users.values()) == self._size, f"reservations: counted {sum(users.values())}, kept {self._size}"
+
+    @abstractmethod
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        """Give the new ticket its place."""
+
+    @abstractmethod
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        """Take the ticket's place away."""
+
+    def _reweigh(self, ticket: QueuedTicket) -> None:  # noqa: B027 - a policy without weights has nothing to do
+        """The ticket, queued already, came with another weight."""
+
+    def _spend(self, ticket: QueuedTicket, count: int) -> None:
+        """Count reservations of the ticket as gone."""
+        self._size -= count
+        left = self._users[ticket.user] - count
+        if left:
+            self._users[ticket.user] = left
+        else:
+            del self._users[ticket.user]
+
+    def _unindex(self, key: Key) -> None:
+        tickets = self._index[key[0]]
+        del tickets[key[1]]
+        if not tickets:
+            del self._index[key[0]]
+
+
+class FifoQueue(ReservationQueue):
+    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
+
+    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+        for ticket in self._line.values():
+            if may_run(ticket):
+                self._spend(ticket, 1)
+                ticket.count -= 1
+                if not ticket.count:
+                    del self._line[ticket.key]
+                    self._unindex(ticket.key)
+                stated = ticket.expected_duration_s
+                return Charge(ticket, DEFAULT_ESTIMATE_S if stated is None else stated)
+        return None
+
+    def refund(self, charge: Charge) -> None:
+        _close(charge)
+
+    def settle(self, charge: Charge, service_s: float) -> None:
+        _check_duration("service_s", service_s)
+        _close(charge)
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        self._line[ticket.key] = ticket
+
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        del self._line[ticket.key]
+
+
+class FairQueue(ReservationQueue):
+    """Weighted fair sharing of slot-seconds between users (§3.5). The algorithm, its bound and the proof are at the top
+    of this file.
+
+    slots: servers of the node. The algorithm is the same for any number; the bound grows with it.
+    """
+
+    def __init__(self, slots: int) -> None:
+        super().__init__()
+        if slots < 1:
+            raise ValueError(f"slots must be at least 1, not {slots}")
+        self.slots = slots
+        self._levels: dict[int, _Level] = {}
+        self._ranked: list[_Level] = []  # highest priority first
+
+    @property
+    def flow_count(self) -> int:
+        """Users of whom something is remembered, once for each priority: those with reservations queued, with charges
+        outstanding, or in debt."""
+        return sum(len(level.flows) for level in self._ranked)
+
+    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+        for level in self._ranked:
+            charge = level.take(may_run)
+            if charge is not None:
+                ticket = charge.ticket
+                self._spend(ticket, 1)
+                if not ticket.count:
+                    self._unindex(ticket.key)
+                return charge
+        return None
+
+    def refund(self, charge: Charge) -> None:
+        flow = _close(charge)
+        self._correct(flow, charge, -charge._cost)
+
+    def settle(self, charge: Charge, service_s: float) -> None:
+        _check_duration("service_s", service_s)
+        flow = _close(charge)
+        mean_s = flow.mean_s
+        flow.mean_s = service_s if mean_s is None else mean_s + _EWMA_GAIN * (service_s - mean_s)
+        self._correct(flow, charge, int(service_s * charge._rate) - charge._cost)
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        assert self._ranked == sorted(self._levels.values(), key=lambda level: -level.priority), "levels out of order"
+        queued = 0
+        for priority, level in self._levels.items():
+            level.check_invariants()
+            for flow in level.flows.values():
+                for key, ticket in flow.tickets.items():
+                    assert self.ticket(key) is ticket, f"{ticket} has a place but is not indexed"
+                    assert ticket.user == flow.user, f"{ticket} is queued for {flow.user}"
+                    assert self._priority(ticket) == priority, f"{ticket} is queued at priority {priority}"
+                queued += len(flow.tickets)
+        assert queued == sum(1 for _ in self.tickets()), "a ticket is indexed but has no place"
+
+    def _priority(self, ticket: QueuedTicket) -> int:
+        return 0
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        priority = self._priority(ticket)
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = _Level(priority)
+            self._ranked = sorted(self._levels.values(), key=lambda level: -level.priority)
+        level.enqueue(ticket)
+
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        level = self._levels[self._priority(ticket)]
+        level.dequeue(ticket)
+        if not level.active:
+            self._drop(level)
+
+    def _reweigh(self, ticket: QueuedTicket) -> None:
+        self._levels[self._priority(ticket)].flows[ticket.user].rate = _TICKS_PER_S / ticket.weight
+
+    def _correct(self, flow: _Flow, charge: Charge, change: int) -> None:
+        level = flow.level
+        level.correct(flow, charge, change)
+        if not level.active:
+            self._drop(level)
+
+    def _drop(self, level: _Level) -> None:
+        """A busy period ended: nobody owes anybody anything, all tags and V go."""
+        del self._levels[level.priority]
+        self._ranked.remove(level)
+
+
+class PriorityQueue(FairQueue):
+    """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
+    the users within one priority, as in `FairQueue`."""
+
+    def _priority(self, ticket: QueuedTicket) -> int:
+        return ticket.priority
+
+
+def make_queue(policy: str, slots: int) -> ReservationQueue:
+    """The queue for a policy: "fair" (the daemon's default), "fifo" or "priority". slots: servers of the node."""
+    if policy == "fair":
+        return FairQueue(slots)
+    if policy == "priority":
+        return PriorityQueue(slots)
+    if policy == "fifo":
+        return FifoQueue()
+    raise ValueError(f"unknown queue policy {policy!r}: allowed are 'fair', 'fifo', 'priority'")
+
+
+class _Flow:
+    """One user at one priority level."""
+
+    __slots__ = (
+        "entry",
+        "floor",
+        "level",
+        "lifts",
+        "mean_s",
+        "order",
+        "outstanding",
+        "own",
+        "rate",
+        "tag",
+        "tickets",
+        "user",
+    )
+
+    def __init__(self, user: str, level: _Level) -> None:
+        self.user = user
+        self.level = level
+        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # in order of arrival; any = backlogged
+        self.outstanding = 0  # charges not closed yet
+        self.rate = 0.0  # ticks to a slot-second: _TICKS_PER_S / weight
+        self.mean_s: float | None = None  # EWMA of the durations of its tasks here, seconds
+        self.tag = level.virtual  # ticks
+        # A lift lets the tag be max(own, floor) and later charges come on top; charges older than it correct `own`.
+        self.own = self.floor = self.tag
+        self.lifts = 0
+        self.order = 0  # rank by when it became backlogged, settles ties
+        self.entry: _Entry | None = None  # its live entry in level.heap (backlogged) or level.debts (idle, in debt)
+
+
+_Entry = tuple[int, int, _Flow]  # tag when pushed, order, flow; two of the same tag and order are of the same flow
+
+
+class _Level:
+    """The users of one priority, their tags and their virtual time.
+
+    `heap` has a live entry for each backlogged user, at or below its tag: a tag that fell gets a new entry, one that
+    rose is put right when its entry comes up. An entry that is not its flow's `entry` is dead: it goes once on top.
+    """
+
+    __slots__ = ("_arrivals", "active", "debtors", "debts", "flows", "heap", "priority", "virtual")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.virtual = 0  # V, ticks
+        self.flows: dict[str, _Flow] = {}
+        self.active = 0  # flows with anything queued or outstanding
+        self.heap: list[_Entry] = []
+        self.debts: list[_Entry] = []  # idle users by tag, until V reaches it
+        self.debtors = 0  # live entries of `debts`
+        self._arrivals = 0
+
+    def enqueue(self, ticket: QueuedTicket) -> None:
+        flow = self.flows.get(ticket.user)
+        if flow is None:
+            flow = self.flows[ticket.user] = _Flow(ticket.user, self)
+        flow.rate = _TICKS_PER_S / ticket.weight
+        if not flow.tickets:
+            if not flow.outstanding:
+                self.active += 1
+                if flow.entry is not None:
+                    self.debtors -= 1
+            self._lift(flow)
+            self._arrivals += 1
+            flow.order = self._arrivals
+            self._push(flow)
+        flow.tickets[ticket.key] = ticket
+
+    def dequeue(self, ticket: QueuedTicket) -> None:
+        flow = self.flows[ticket.user]
+        del flow.tickets[ticket.key]
+        if not flow.tickets:
+            flow.entry = None
+            if not flow.outstanding:
+                self._rest(flow)
+
+    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+        heap = self.heap
+        passed: list[_Flow] = []
+        charge = None
+        try:
+            while heap:
+                entry = heap[0]
+                flow = entry[2]
+                if flow.entry is not entry:
+                    heappop(heap)
+                elif flow.tag > entry[0]:
+                    flow.entry = entry = (flow.tag, flow.order, flow)
+                    heapreplace(heap, entry)
+                else:
+                    for ticket in flow.tickets.values():
+                        if may_run(ticket):
+                            charge = self._charge(flow, ticket)
+                            return charge
+                    heappop(heap)
+                    passed.append(flow)
+            return None
+        finally:
+            for flow in passed:
+                if charge is not None:  # else V stands still, and nobody was preferred to it
+                    self._lift(flow)
+                self._push(flow)
+
+    def _charge(self, flow: _Flow, ticket: QueuedTicket) -> Charge:
+        """Serve the flow, whose entry is at the top of the heap."""
+        tag = flow.tag
+        if tag > self.virtual:
+            self.virtual = tag
+            debts = self.debts
+            while debts and debts[0][0] <= tag:
+                self._forgive()
+        estimate_s = ticket.expected_duration_s
+        if estimate_s is None:
+            estimate_s = flow.mean_s
+            if estimate_s is None:
+                estimate_s = DEFAULT_ESTIMATE_S
+        cost = int(estimate_s * flow.rate)
+        flow.tag = tag = tag + cost
+        flow.outstanding += 1
+        ticket.count -= 1
+        if not ticket.count:
+            del flow.tickets[ticket.key]
+        if flow.tickets:
+            flow.entry = entry = (tag, flow.order, flow)
+            heapreplace(self.heap, entry)
+        else:
+            flow.entry = None
+            heappop(self.heap)
+        return Charge(ticket, estimate_s, flow, cost)
+
+    def correct(self, flow: _Flow, charge: Charge, change: int) -> None:
+        """The charge ends, worth `change` ticks more than was charged."""
+        if charge._lifts != flow.lifts:
+            before = max(flow.own, flow.floor)
+            flow.own += change
+            change = max(flow.own, flow.floor) - before
+        flow.tag += change
+        flow.outstanding -= 1
+        if flow.tickets:
+            if flow.entry is not None and flow.tag < flow.entry[0]:
+                self._push(flow)
+        elif not flow.outstanding:
+            self._rest(flow)
+
+    def _lift(self, flow: _Flow) -> None:
+        """Start the flow no earlier than now."""
+        flow.lifts += 1
+        flow.own = flow.tag
+        flow.floor = self.virtual
+        flow.tag = max(flow.own, flow.floor)
+
+    def _push(self, flow: _Flow) -> None:
+        flow.entry = entry = (flow.tag, flow.order, flow)
+        heappush(self.heap, entry)
+        self._trim(self.heap)
+
+    def _forget(self, flow: _Flow) -> None:
+        del self.flows[flow.user]
+        self._trim(self.heap)
+
+    def _rest(self, flow: _Flow) -> None:
+        """The flow has nothing queued and nothing outstanding any more: forget it, or remember its debt."""
+        self.active -= 1
+        if flow.tag <= self.virtual:
+            self._forget(flow)
+            return
+        flow.entry = entry = (flow.tag, flow.order, flow)
+        heappush(self.debts, entry)
+        self.debtors += 1
+        while self.debtors > MAX_DEBTORS:
+            self._forgive()
+        self._trim(self.debts)
+
+    def _forgive(self) -> None:
+        """Drop the first entry of `debts`, and if it is live the user with it."""
+        entry = heappop(self.debts)
+        flow = entry[2]
+        if flow.entry is entry:
+            self._forget(flow)
+            self.debtors -= 1
+
+    def _trim(self, heap: list[_Entry]) -> None:
+        """Rebuild a heap once most of it is dead: constant time, amortised. Its first live entry stays the first."""
+        if len(heap) > 2 * len(self.flows) + _HEAP_SLACK:
+            heap[:] = [entry for entry in heap if entry[2].entry is entry]
+            heapify(heap)
+
+    def check_invariants(self) -> None:
+        active = debtors = 0
+        live = {id(entry) for entry in self.heap}
+        owed = {id(entry) for entry in self.debts}
+        for user, flow in self.flows.items():
+            assert (flow.user, flow.level) == (user, self), f"{user} is filed wrongly"
+            assert flow.outstanding >= 0, f"{user} has {flow.outstanding} charges outstanding"
+            assert flow.tag >= 0, f"{user} has a negative tag {flow.tag}"
+            if flow.tickets or flow.outstanding:
+                active += 1
+            if flow.tickets:
+                assert flow.entry is not None, f"{user} is backlogged but has no entry"
+                assert id(flow.entry) in live, f"{user} is backlogged but cannot be picked"
+                assert flow.entry[0] <= flow.tag, f"{user} is filed at {flow.entry[0]}, after its tag {flow.tag}"
+                assert flow.tag >= flow.floor, f"{user} has saved up credit: tag {flow.tag}, floor {flow.floor}"
+            elif flow.outstanding:
+                assert flow.entry is None, f"{user} has nothing queued but is filed"
+            else:
+                assert id(flow.entry) in owed, f"{user} is idle but remembered"
+                assert flow.tag > self.virtual, f"{user} owes nothing but is remembered"
+                debtors += 1
+        assert active == self.active > 0, f"active users: counted {active}, kept {self.active}"
+        assert debtors == self.debtors <= MAX_DEBTORS, f"users in debt: counted {debtors}, kept {self.debtors}"
+        for heap in (self.heap, self.debts):
+            for i in range(1, len(heap)):
+                assert heap[(i - 1) // 2][:2] <= heap[i][:2], "a heap is out of order"
+
+
+def _close(charge: Charge) -> _Flow:
+    """Mark a charge ended; a second end would take it off the user's tag twice."""
+    if not charge._open:
+        raise ValueError(f"the charge for {charge.ticket} was settled or refunded before")
+    charge._open = False
+    return charge._flow  # type: ignore[return-value]  # None under FIFO, which does not look at it
+
+
+def _check_duration(name: str, duration_s: float) -> None:
+    if not 0.0 <= duration_s <= MAX_DURATION_S:  # false for NaN, too
+        raise ValueError(f"{name} must be from 0 to {MAX_DURATION_S} seconds, not {duration_s}")

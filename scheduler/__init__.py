@@ -1,0 +1,1 @@
+"""The scheduler daemon: stateless, any number of them, each places its own jobs (Sparrow §3, §6)."""

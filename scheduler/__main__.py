@@ -1,0 +1,24 @@
+"""`python -m scheduler`, `sparrow-scheduler`."""
+
+from __future__ import annotations
+
+from scheduler.options import SchedulerOptions
+from sparrow_py import daemon
+from sparrow_py.options import command
+
+
+def _run(options: SchedulerOptions) -> None:
+    from scheduler.daemon import SchedulerDaemon
+
+    daemon.run(lambda: SchedulerDaemon(options), options)
+
+
+main = command(
+    "sparrow-scheduler",
+    SchedulerOptions,
+    _run,
+    "A Sparrow scheduler: clients submit jobs to it, node monitors dial it. Run any number of them.",
+)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Admission: how many unplaced tasks a user may have at this scheduler (guarantee 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RETRY_AFTER_MIN_S = 0.1
+RETRY_AFTER_MAX_S = 30.0
+RATE_WINDOW_S = 1.0
+"""The placing rate, from which retry-after is estimated, is measured over windows of this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a job was not admitted, and when to try again (None: never)."""
+
+    reason: str
+    retry_after_s: float | None
+
+
+class Admission:
+    """Counts unplaced tasks per user; memory is bounded by the number of users with such tasks."""
+
+    def __init__(self, unplaced_tasks_max: int) -> None:
+        self.unplaced_tasks_max = unplaced_tasks_max
+        self.unplaced: dict[str, int] = {}
+        self._placed = 0
+        self._window_start_s = 0.0
+        self._rate_per_s = 0.0
+
+    def admit(self, user: str, tasks: int, now_s: float) -> Refusal | None:
+        """Count the tasks in, or say why not."""
+        limit = self.unplaced_tasks_max
+        if tasks > limit:
+            return Refusal(f"the job has {tasks} tasks; at most unplaced_tasks_max = {limit} may be unplaced", None)
+        self._measure(now_s)
+        held = self.unplaced.get(user, 0)
+        excess = held + tasks - limit
+        if excess > 0:
+            wait_s = excess / self._rate_per_s if self._rate_per_s else RETRY_AFTER_MAX_S
+            return Refusal(
+                f"user {user} has {held} unplaced tasks and the job {tasks}; at most unplaced_tasks_max = {limit} fit",
+                min(max(wait_s, RETRY_AFTER_MIN_S), RETRY_AFTER_MAX_S),
+            )
+        if tasks:
+            self.unplaced[user] = held + tasks
+        return None
+
+    def placed(self, user: str) -> None:
+        """One task of the user was placed."""
+        self._placed += 1
+        self.withdrawn(user, 1)
+
+    def returned(self, user: str) -> None:
+        """A placed task is unplaced again; it was admitted before, so it is not refused."""
+        self.unplaced[user] = self.unplaced.get(user, 0) + 1
+
+    def withdrawn(self, user: str, tasks: int) -> None:
+        """So many unplaced tasks are unplaced no more."""
+        left = self.unplaced.get(user, 0) - tasks
+        if left > 0:
+            self.unplaced[user] = left
+        else:
+            self.unplaced.pop(user, None)
+
+    def _measure(self, now_s: float) -> None:
+        elapsed_s = now_s - self._window_start_s
+        if elapsed_s >= RATE_WINDOW_S:
+            self._rate_per_s = self._placed / elapsed_s
+            self._placed, self._window_start_s = 0, now_s

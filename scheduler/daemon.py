@@ -1,0 +1,188 @@
+"""The scheduler's driver: sockets and timers around `core.SchedulerCore`. It decides nothing."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import uuid
+from typing import Any
+
+from aiohttp import web
+
+from scheduler.core import SchedulerCore
+from scheduler.metrics import collect
+from scheduler.options import SchedulerOptions
+from scheduler.routes import add_routes
+from sparrow_py import daemon, links
+from sparrow_py import messages as m
+from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.job import check_name, check_whole
+from sparrow_py.links import Link
+
+log = logging.getLogger("sparrow.scheduler")
+SLOTS_MAX = 1 << 16
+
+
+class SchedulerDaemon:
+    """A scheduler. `start` it, then `stop` it; `address` is where it listens."""
+
+    kind = "scheduler"
+
+    def __init__(self, options: SchedulerOptions) -> None:
+        self.options = options
+        self.name = f"scheduler-{uuid.uuid4().hex[:12]}"
+        self.address = ""
+        self.core = SchedulerCore(options, random.Random(), self)
+        self.clock = Clock()
+        self._nodes: dict[str, Link] = {}
+        self._clients: dict[str, Link] = {}
+        self._client_numbers = itertools.count(1)
+        self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
+        self._runner: web.AppRunner | None = None
+        self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
+
+    # ---- the core's outbox -------------------------------------------------------------------
+
+    def to_node(self, node_id: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self._nodes.get(node_id)
+        if link is not None:
+            link.send(message)
+
+    def to_client(self, client: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self._clients.get(client)
+        if link is not None:
+            link.send(message)
+
+    # ---- life --------------------------------------------------------------------------------
+
+    async def start(self) -> dict[str, Any]:
+        """Listen; returns what to announce."""
+        app = daemon.make_app(self, self.options.token(), lambda: collect(self.core, len(self._clients)))
+        app.router.add_get(links.LINK_PATH, self._link)
+        add_routes(app, self)
+        self._runner, self.address = await daemon.listen(app, self.options.host, self.options.port)
+        return {"address": self.address, "name": self.name}
+
+    def why_not_ready(self) -> str:
+        """Why jobs should not be sent here; empty if they may."""
+        if self.core.draining:
+            return "draining"
+        return "" if len(self.core.nodes) else "no node monitor is connected"
+
+    async def drain(self) -> None:
+        """Refuse new jobs and wait for those accepted."""
+        self.core.drain(self.clock())
+        await daemon.until(lambda: not self.core.jobs)
+
+    async def stop(self) -> None:
+        """Close all links and listen no more."""
+        self._timer.cancel()
+        for link in [*self._clients.values(), *self._nodes.values()]:
+            await link.aclose("the scheduler is shutting down")
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def cancel_job(self, job_id: str) -> bool:
+        """The operator's command."""
+        known = self.core.cancel_job(job_id, self.clock())
+        self._timer.update()
+        return known
+
+    def _tick(self) -> None:
+        self.core.tick(self.clock())
+
+    # ---- links -------------------------------------------------------------------------------
+
+    async def _link(self, request: web.Request) -> web.WebSocketResponse:
+        accepted = await links.accept(
+            request,
+            name=self.name,
+            token=self.options.token(),
+            decoders=self._decoders,
+            heartbeat_s=self.options.heartbeat_s,
+            frame_bytes_max=self.options.frame_bytes_max,
+            backlog_bytes_max=self.options.link_backlog_bytes_max,
+            admit=self._admit,
+        )
+        if isinstance(accepted, web.WebSocketResponse):
+            return accepted
+        link, hello, ws = accepted
+        if hello.role == "node":
+            await self._serve_node(link, hello)
+        else:
+            await self._serve_client(link, hello)
+        return ws
+
+    def _admit(self, hello: m.Hello) -> None:
+        if hello.role == "client":
+            check_name("user", hello.user, empty=False)
+            if len(self._clients) >= self.options.clients_max:
+                raise LinkError(f"clients_max = {self.options.clients_max} clients are connected")
+            return
+        check_name("node id", hello.name, empty=False)
+        if hello.node is None:
+            raise InvalidRequest("node", None, "the node's slots, resources, attributes and apps")
+        check_whole("slots", hello.node.slots, 0, SLOTS_MAX)
+        if len(self._nodes) >= self.options.nodes_max and hello.name not in self._nodes:
+            raise LinkError(f"nodes_max = {self.options.nodes_max} node monitors are connected")
+
+    async def _serve_node(self, link: Link, hello: m.Hello) -> None:
+        node_id, core, clock = hello.name, self.core, self.clock
+        assert hello.node is not None
+        before = self._nodes.pop(node_id, None)
+        if before is not None:
+            # The node dialled again before its old link was seen to be dead.
+            core.node_down(node_id, clock())
+            before.close("the node monitor dialled again")
+        self._nodes[node_id] = link
+        core.node_up(node_id, hello.node, clock())
+        self._timer.update()
+        log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
+        receive = core.receive_from_node
+        try:
+            async for batch in link.batches():
+                if self._nodes.get(node_id) is not link:
+                    break
+                now_s = clock()
+                for message in batch:
+                    if type(message) is m.Goodbye:
+                        link.closed_because = message.reason
+                        break
+                    receive(node_id, message, now_s)
+                self._timer.update()
+        except LinkError as error:
+            link.close(str(error))
+        finally:
+            if self._nodes.get(node_id) is link:
+                del self._nodes[node_id]
+                core.node_down(node_id, clock())
+                self._timer.update()
+            log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
+            await link.aclose()
+
+    async def _serve_client(self, link: Link, hello: m.Hello) -> None:
+        client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
+        self._clients[client] = link
+        core, clock = self.core, self.clock
+        receive = core.receive_from_client
+        try:
+            async for batch in link.batches():
+                now_s = clock()
+                for message in batch:
+                    if type(message) is m.Goodbye:
+                        link.closed_because = message.reason
+                        break
+                    receive(client, user, message, now_s)
+                self._timer.update()
+        except LinkError as error:
+            log.warning("client %s cut off: %s", client, error)
+            link.close(str(error))
+        finally:
+            del self._clients[client]
+            core.client_down(client, clock())
+            self._timer.update()
+            await link.aclose()

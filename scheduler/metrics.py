@@ -1,0 +1,41 @@
+"""The scheduler's metrics, read from its core when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from scheduler.core import SchedulerCore
+
+COUNTERS = {
+    "jobs_accepted": "Jobs accepted.",
+    "jobs_refused": "Jobs refused.",
+    "jobs_ended": "Jobs whose every task has an outcome.",
+    "reservations": "Reservations sent to node monitors.",
+    "reservations_cancelled": "Surplus reservations cancelled.",
+    "reservations_shared": "Surplus reservations passed to another job.",
+    "reservations_refused": "Reservations that node monitors refused.",
+    "asks": "getTask messages from node monitors.",
+    "noops": "Slots that asked and got no task.",
+    "launched": "Task starts sent to node monitors.",
+    "retries": "Tasks put back to be started again.",
+    "attempts_lost": "Starts whose node or executor was lost.",
+    "handed_back": "Tasks that a node monitor handed back unstarted.",
+    "stale_reports": "Reports on unknown or settled attempts, ignored.",
+}
+
+
+def collect(core: SchedulerCore, clients: int) -> Iterator[Metric]:
+    """All metrics, in base units."""
+    for name, help_text in COUNTERS.items():
+        yield CounterMetricFamily(f"sparrow_scheduler_{name}", help_text, value=getattr(core.counters, name))
+    outcomes = CounterMetricFamily("sparrow_scheduler_outcomes", "Task outcomes by status.", labels=["status"])
+    for status, count in core.counters.settled.items():
+        outcomes.add_metric([status.value], count)
+    yield outcomes
+    yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
+    yield GaugeMetricFamily("sparrow_scheduler_nodes", "Node monitors connected.", value=len(core.nodes))
+    yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
+    unplaced = sum(core.admission.unplaced.values())
+    yield GaugeMetricFamily("sparrow_scheduler_unplaced_tasks", "Tasks accepted and not placed.", value=unplaced)

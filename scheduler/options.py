@@ -1,0 +1,68 @@
+"""The scheduler's options."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from sparrow_py.options import DaemonOptions, option, parse_pairs, require
+
+PORT_DEFAULT = 20503
+
+
+@dataclass(kw_only=True)
+class SchedulerOptions(DaemonOptions):
+    """What an operator may set. Every option can be given as flag, as SPARROW_… or in a TOML file."""
+
+    port: int = option(PORT_DEFAULT, "TCP port for clients, node monitors and HTTP; 0 takes a free one.")
+    unplaced_tasks_max: int = option(
+        1_000_000,
+        "Unplaced tasks a user may have here; beyond it jobs are refused with a retry-after. "
+        "A task takes about 0.2 kB and its payload.",
+    )
+    user_weight: tuple[str, ...] = option(
+        (), "USER=WEIGHT: the user's share under fair queueing; default 1.", many=True
+    )
+    user_priority: tuple[str, ...] = option(
+        (), "USER=PRIORITY: whole number, higher first, for node monitors with --queue priority; default 0.", many=True
+    )
+    probe_sharing: bool = option(
+        True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
+    )
+    history_len_max: int = option(
+        0, "Events remembered for debugging; 0 remembers none and is fastest."
+    )
+    clients_max: int = option(10_000, "Clients connected at a time.")
+    nodes_max: int = option(20_000, "Node monitors connected at a time.")
+
+    weights: dict[str, float] = field(init=False, default_factory=dict)
+    priorities: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
+        for name in ("unplaced_tasks_max", "clients_max", "nodes_max"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
+        require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
+        for user, text in parse_pairs("user_weight", self.user_weight).items():
+            self.weights[user] = _number("user_weight", text)
+        for user, text in parse_pairs("user_priority", self.user_priority).items():
+            require(text.lstrip("-").isdigit(), "user_priority", text, "a whole number")
+            self.priorities[user] = int(text)
+
+    def weight(self, user: str) -> float:
+        """The user's weight under fair queueing."""
+        return self.weights.get(user, 1.0)
+
+    def priority(self, user: str) -> int:
+        """The user's priority under strict priority."""
+        return self.priorities.get(user, 0)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    require(0 < value < math.inf, name, text, "a number above 0")
+    return value

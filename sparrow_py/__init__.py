@@ -1,0 +1,60 @@
+"""Sparrow for Python: decentralised, low-latency scheduling of short parallel tasks.
+
+The public API is what this module exports; it is loaded on first use, so that workers and
+daemons import only what they need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparrow_py.async_client import AsyncClient, AsyncJob
+    from sparrow_py.client import CallOptions, Client, Job
+    from sparrow_py.cluster import LocalCluster
+    from sparrow_py.errors import (
+        ClusterError,
+        InvalidOption,
+        InvalidRequest,
+        LinkError,
+        NoScheduler,
+        Refused,
+        RemoteTraceback,
+        SparrowError,
+        TaskCancelled,
+        TaskError,
+        TaskFailed,
+        TaskLost,
+    )
+    from sparrow_py.executor import SparrowExecutor
+    from sparrow_py.job import JobReport, JobSpec, TaskReport, TaskSpec, TaskStatus
+
+_HOMES = {
+    "async_client": ("AsyncClient", "AsyncJob"),
+    "client": ("CallOptions", "Client", "Job"),
+    "cluster": ("LocalCluster",),
+    "errors": (
+        "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
+        "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
+    ),
+    "executor": ("SparrowExecutor",),
+    "job": ("JobReport", "JobSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AsyncClient", "AsyncJob", "CallOptions", "Client", "ClusterError", "InvalidOption", "InvalidRequest", "Job",
+    "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused", "RemoteTraceback",
+    "SparrowError", "SparrowExecutor", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport",
+    "TaskSpec", "TaskStatus",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

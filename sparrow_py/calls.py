@@ -1,0 +1,86 @@
+"""Python calls as tasks of the app `python`: how they and their outcomes are encoded.
+
+The function is the job's common bytes, pickled once; each task's payload is its arguments.
+Pickle is only ever decoded in the Python executor and in the client that asked for it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost, shown
+from sparrow_py.job import TaskStatus
+from sparrow_py.messages import Outcome
+
+APP = "python"
+RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
+"""What the workers must run too: pickled functions are good for one minor version of Python."""
+
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types that pickle itself encodes well; anything else may refer to `__main__`, which cloudpickle sees to."""
+_NO_CALL = pickle.dumps(((), {}), protocol=5)
+
+
+class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
+    """Common bytes of a job of calls. `chunked`: each payload holds several calls' arguments."""
+
+    function: bytes
+    capture_output: bool = False
+    chunked: bool = False
+
+
+def encode_function(function: Callable[..., Any], *, capture_output: bool = False, chunked: bool = False) -> bytes:
+    """The common bytes for calls of `function`; raises what pickling raises if it cannot be pickled."""
+    return msgspec.msgpack.encode(PythonCommon(cloudpickle.dumps(function, protocol=5), capture_output, chunked))
+
+
+def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The payload of one call; raises what pickling raises if an argument cannot be pickled."""
+    if not kwargs:
+        if not args:
+            return _NO_CALL
+        if all(type(argument) in _PLAIN for argument in args):
+            return pickle.dumps((args, kwargs), protocol=5)
+    return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+
+
+def encode_chunk(calls: list[tuple[Any, ...]]) -> bytes:
+    """The payload of several calls by positional arguments, for a `chunked` function."""
+    return bytes(cloudpickle.dumps(calls, protocol=5))
+
+
+def encode_value(value: Any) -> bytes:
+    """A result as the worker returns it."""
+    if type(value) in _PLAIN:
+        return pickle.dumps(value, protocol=5)
+    return bytes(cloudpickle.dumps(value, protocol=5))
+
+
+def decode_value(outcome: Outcome) -> Any:
+    """The value of a finished task."""
+    return pickle.loads(outcome.result)
+
+
+def failure(outcome: Outcome, app: str) -> BaseException:
+    """The exception of a task that failed or was lost: its own if it can be shown, with the remote traceback."""
+    if outcome.status is TaskStatus.LOST:
+        return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
+    own: TaskFailed = TaskFailed(f"task {outcome.task} failed on {outcome.node}: {outcome.error}")
+    own.result = outcome.result
+    if app != APP or not outcome.result:
+        return own
+    try:
+        exception, text = pickle.loads(outcome.result)
+    except Exception as error:
+        own.add_note(f"its exception could not be unpickled here: {shown(error)}")
+        return own
+    if not isinstance(exception, BaseException):
+        return own
+    exception.__cause__ = RemoteTraceback(text)
+    return exception

@@ -1,0 +1,630 @@
+"""The client library: `Client` for threads, on top of a `Session` that runs in a loop of its own.
+
+`submit` calls made in quick succession for the same function travel as one job, so a loop of
+submits costs little more than a `map`, and its tasks are sampled as one batch (Sparrow §3.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed, wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sparrow_py import calls
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled
+from sparrow_py.job import (
+    MAX_ATTEMPTS_DEFAULT,
+    PROBE_RATIO_DEFAULT,
+    JobReport,
+    JobSpec,
+    TaskReport,
+    TaskStatus,
+    check_whole,
+    new_job_id,
+)
+from sparrow_py.session import CONNECT_TIMEOUT_S, SUBMIT_TIMEOUT_S, Session
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster
+
+T = TypeVar("T")
+MAP_WINDOW_DEFAULT = 20_000
+"""Tasks of a `map` in flight at a time."""
+MAP_JOB_TASKS = 5_000
+"""Tasks that a `map` submits as one job."""
+CANCEL_ANSWER_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How calls of Python functions are run; the fields are those of `JobSpec`.
+
+    capture_output: return what the calls print, in `Future.report`.
+    """
+
+    probe_ratio: float = PROBE_RATIO_DEFAULT
+    prefetch: int = 0
+    max_attempts: int = MAX_ATTEMPTS_DEFAULT
+    retry_failed: bool = False
+    queue_timeout_s: float | None = None
+    expected_duration_s: float | None = None
+    capture_output: bool = False
+    report_placed: bool = False
+
+    def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
+        """The job of these calls."""
+        return JobSpec(
+            payloads,
+            app=calls.APP,
+            runtime=calls.RUNTIME,
+            common=common,
+            name=name,
+            probe_ratio=self.probe_ratio,
+            prefetch=self.prefetch,
+            max_attempts=self.max_attempts,
+            retry_failed=self.retry_failed,
+            queue_timeout_s=self.queue_timeout_s,
+            expected_duration_s=self.expected_duration_s,
+            report_placed=self.report_placed,
+        )
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """A function's name, as `sparrow jobs` shows it."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return "".join(c for c in name if c.isprintable())[:60]
+
+
+def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
+    """An outcome as the user sees it."""
+    started, service = outcome.started_at_s, outcome.service_s
+    return TaskReport(
+        task=outcome.task,
+        status=outcome.status,
+        attempts=outcome.attempts,
+        node=outcome.node,
+        error=outcome.error,
+        submitted_at_s=submitted_at_s,
+        reserved_at_s=outcome.reserved_at_s,
+        started_at_s=started,
+        finished_at_s=None if started is None or service is None else started + service,
+        service_s=service,
+        stdout=outcome.stdout,
+        stderr=outcome.stderr,
+    )
+
+
+class TaskFuture(Future[Any]):
+    """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
+
+    def __init__(self, job: Job, task: int) -> None:
+        super().__init__()
+        self.job = job
+        self.task = task
+        self.outcome: m.Outcome | None = None
+        self._cancel_answer: threading.Event | None = None
+
+    @property
+    def report(self) -> TaskReport | None:
+        """What became of the task, once it is done."""
+        return None if self.outcome is None else task_report(self.outcome, self.job.submitted_at_s)
+
+    def cancel(self) -> bool:
+        """Cancel the task if it has not started; asks the scheduler, and waits for its answer.
+
+        Called from a done-callback it cannot wait: then it returns False, and the task may still
+        end cancelled.
+        """
+        if self.done() or self.running():
+            return self.cancelled()
+        return self.job.cancel_futures([self]) == 1
+
+    def settle(self, outcome: m.Outcome) -> None:
+        """The task's outcome has come (on the client's loop)."""
+        self.outcome = outcome
+        app = self.job.spec.app
+        if outcome.status is TaskStatus.FINISHED:
+            try:
+                self.set_result(calls.decode_value(outcome) if app == calls.APP else outcome.result)
+            except Exception as error:  # Unpickling runs the user's code.
+                error.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
+                self.set_exception(error)
+        elif outcome.status is TaskStatus.CANCELLED:
+            if super().cancel():
+                self.set_running_or_notify_cancel()
+            else:  # It was known to be placed, which a Future takes for running.
+                self.set_exception(TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}"))
+        else:
+            self.set_exception(calls.failure(outcome, app))
+        self._answer()
+
+    def refuse(self, error: SparrowError) -> None:
+        """The task's job was not accepted."""
+        self.set_exception(error)
+        self._answer()
+
+    def _answer(self) -> None:
+        if self._cancel_answer is not None:
+            self._cancel_answer.set()
+
+
+class Job:
+    """A job in flight: its tasks' futures, as a sequence, as they complete, or as a whole."""
+
+    def __init__(self, client: Client, spec: JobSpec, tasks: int) -> None:
+        self._client = client
+        self.spec = spec
+        self.job_id = spec.job_id
+        self.submitted_at_s = 0.0
+        self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(tasks)]
+        self._decided = threading.Event()
+        self._error: SparrowError | None = None
+
+    def __iter__(self) -> Iterator[TaskFuture]:
+        """The futures, as they complete."""
+        return as_completed(self.futures)  # type: ignore[return-value]
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for all outcomes; False if the time ran out."""
+        return not wait(self.futures, timeout_s).not_done
+
+    def accepted(self, timeout_s: float | None = None) -> None:
+        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
+        if not self._decided.wait(timeout_s):
+            raise TimeoutError(f"no scheduler accepted job {self.job_id} within {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+
+    def results(self, timeout_s: float | None = None) -> list[Any]:
+        """All results in submission order; raises the first failure."""
+        if not self.wait(timeout_s):
+            raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
+        return [future.result() for future in self.futures]
+
+    def report(self, timeout_s: float | None = None) -> JobReport:
+        """What became of every task, once all are done; raises if the job was not accepted."""
+        if not self.wait(timeout_s):
+            raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        return JobReport(self.job_id, [future.report for future in self.futures if future.report is not None])
+
+    def cancel(self) -> None:
+        """Cancel what has not started. What runs goes on, and its outcome comes."""
+        self._client._call_soon(lambda: self._client._session.cancel_job(self.job_id))
+
+    def cancel_futures(self, futures: Sequence[TaskFuture]) -> int:
+        """Cancel those of these tasks that have not started; returns how many were cancelled."""
+        asked = [future for future in futures if not future.done() and not future.running()]
+        for future in asked:
+            future._cancel_answer = future._cancel_answer or threading.Event()
+        tasks = [future.task for future in asked]
+        self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks))
+        if not self._client._on_loop():
+            for future in asked:
+                if not future.done() and future._cancel_answer is not None:
+                    future._cancel_answer.wait(CANCEL_ANSWER_TIMEOUT_S)
+        return sum(future.cancelled() for future in asked)
+
+    # ---- the session's sink, on the client's loop ---------------------------------------------
+
+    def on_accepted(self) -> None:
+        self._decided.set()
+
+    def on_refused(self, error: SparrowError) -> None:
+        self._error = error
+        self._decided.set()
+        for future in self.futures:
+            future.refuse(error)
+        self.on_ended()
+
+    def on_ended(self) -> None:
+        self._client._jobs.pop(self.job_id, None)
+
+
+class _Sink:
+    """Tells a `Job` what the session is told of it."""
+
+    __slots__ = ("_futures", "_job")
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._futures = job.futures
+
+    def accepted(self) -> None:
+        self._job.on_accepted()
+
+    def refused(self, error: SparrowError) -> None:
+        self._job.on_refused(error)
+
+    def placed(self, task: int) -> None:
+        future = self._futures[task]
+        if not future.done() and not future.running():
+            future.set_running_or_notify_cancel()
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        self._futures[outcome.task].settle(outcome)
+
+    def not_cancelled(self, task: int) -> None:
+        self.placed(task)
+        self._futures[task]._answer()
+
+    def ended(self) -> None:
+        self._job.on_ended()
+
+
+class Client:
+    """Submits jobs to schedulers. Thread-safe; close it, or use it in a `with` block.
+
+    Parameters
+    ----------
+    schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, or None:
+        an embedded cluster of this machine's cores, which ends with the client.
+    user: whose work this is, for fair queueing; default: the system's user name.
+    token: the cluster's secret; default: from SPARROW_TOKEN.
+    connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised.
+    submit_timeout_s: how long a job is offered again to schedulers that refuse it for now.
+    options: how calls are run unless `with_options` says otherwise.
+    """
+
+    def __init__(
+        self,
+        schedulers: str | Sequence[str] | LocalCluster | None = None,
+        *,
+        user: str | None = None,
+        token: str | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        options: CallOptions | None = None,
+    ) -> None:
+        self._own_cluster, addresses = _cluster_of(schedulers)
+        self.options = options or CallOptions()
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._batches: list[_Batch] = []
+        self._waking = False
+        try:
+            self._session = Session(
+                addresses,
+                user=user,
+                token=token,
+                connect_timeout_s=connect_timeout_s,
+                submit_timeout_s=submit_timeout_s,
+            )
+            self._loop = new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="sparrow-client", daemon=True)
+            self._thread.start()
+            try:
+                self._run(self._session.start())
+            except BaseException:
+                self._stop_loop()
+                raise
+        except BaseException:
+            if self._own_cluster is not None:
+                self._own_cluster.stop()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the client: what has not started is cancelled, futures not done end with an error."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._run(self._session.stop())
+        self._stop_loop()
+        if self._own_cluster is not None:
+            self._own_cluster.stop()
+
+    # ---- submitting --------------------------------------------------------------------------
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run `function(*args, **kwargs)` on the cluster. What cannot be pickled is an error of the future."""
+        return self._submit(self.options, function, args, kwargs)
+
+    def _submit(
+        self, options: CallOptions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TaskFuture:
+        try:
+            payload = calls.encode_arguments(args, kwargs)
+        except Exception as error:
+            return self._failed_future(error)
+        with self._lock:
+            self._check_open()
+            batch = self._batches[-1] if self._batches else None
+            if batch is None or not batch.takes(function, options):
+                try:
+                    common = calls.encode_function(function, capture_output=options.capture_output)
+                except Exception as error:
+                    return self._failed_future(error)
+                batch = _Batch(self, function, options, common)
+                self._batches.append(batch)
+            future = batch.add(payload)
+            wake, self._waking = not self._waking, True
+        if wake:
+            self._loop.call_soon_threadsafe(self._submit_batches)
+        return future
+
+    def _failed_future(self, error: Exception) -> TaskFuture:
+        job = Job(self, JobSpec([], job_id=new_job_id()), 1)
+        job.futures[0].set_exception(error)
+        return job.futures[0]
+
+    def _submit_batches(self) -> None:
+        with self._lock:
+            batches, self._batches, self._waking = self._batches, [], False
+        for batch in batches:
+            batch.job.spec.tasks = batch.payloads
+            self._start(batch.job)
+
+    def _start(self, job: Job) -> None:
+        """Submit a job (on the loop)."""
+        job.submitted_at_s = self._session.now_s()
+        self._jobs[job.job_id] = job
+        try:
+            self._session.submit(job.spec, _Sink(job))
+        except SparrowError as error:
+            job.on_refused(error)
+        else:
+            if not job.futures:
+                job.on_accepted()
+
+    def submit_job(self, spec: JobSpec, *, progress: bool = False) -> Job:
+        """Submit a job and return at once; `InvalidRequest` if it cannot be."""
+        spec.validate()
+        spec = replace(spec, job_id=spec.job_id or new_job_id())
+        job = Job(self, spec, len(spec.tasks))
+        with self._lock:
+            self._check_open()
+        self._call_soon(lambda: self._start(job))
+        if progress:
+            show_progress(job.futures, spec.name or spec.app)
+        return job
+
+    def submit_calls(
+        self,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]],
+        *,
+        name: str = "",
+        options: CallOptions | None = None,
+        progress: bool = False,
+    ) -> Job:
+        """One job with a task `function(*args)` per tuple of arguments. Pickling errors are raised here."""
+        options = options or self.options
+        common = calls.encode_function(function, capture_output=options.capture_output)
+        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        return self.submit_job(options.job(name or function_name(function), common, payloads), progress=progress)
+
+    def map(
+        self,
+        function: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout_s: float | None = None,
+        chunksize: int = 1,
+        window: int = MAP_WINDOW_DEFAULT,
+        options: CallOptions | None = None,
+        progress: bool = False,
+    ) -> Iterator[T]:
+        """The results of `function` over the iterables, in order.
+
+        At most about `window` calls are in flight, so the iterables may be endless. `chunksize`
+        calls make one task. Work starts now, not with the first `next`.
+        """
+        check_whole("chunksize", chunksize, 1, 1 << 20)
+        check_whole("window", window, 1, 1 << 24)
+        options = options or self.options
+        common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
+        name = function_name(function)
+        arguments = zip(*iterables, strict=False)
+        chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+        in_flight_max = max(1, window // chunksize)
+        pending: deque[TaskFuture] = deque()
+
+        def refill() -> None:
+            while len(pending) < in_flight_max:
+                size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
+                payloads = [calls.encode_chunk(chunk) for chunk in itertools.islice(chunks, size)]
+                if not payloads:
+                    return
+                pending.extend(self.submit_job(options.job(name, common, payloads)).futures)
+
+        refill()
+        return self._map_results(pending, refill, in_flight_max, timeout_s, progress, name)
+
+    def _map_results(
+        self,
+        pending: deque[TaskFuture],
+        refill: Callable[[], None],
+        in_flight_max: int,
+        timeout_s: float | None,
+        progress: bool,
+        name: str,
+    ) -> Iterator[Any]:
+        deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
+        bar = progress_bar(name) if progress else None
+        try:
+            while pending:
+                left_s = None if deadline_s is None else max(0.0, deadline_s - self._session.now_s())
+                yield from pending.popleft().result(left_s)
+                if len(pending) * 2 <= in_flight_max:
+                    refill()
+                if bar is not None:
+                    bar(1)
+        finally:
+            if bar is not None:
+                bar(None)
+            self.cancel(pending)
+
+    def with_options(self, **changes: Any) -> CallsWithOptions:
+        """This client with other `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""
+        return CallsWithOptions(self, replace(self.options, **changes))
+
+    # ---- waiting and cancelling --------------------------------------------------------------
+
+    def gather(self, futures: Iterable[Future[T]]) -> list[T]:
+        """All results in the order given; raises the first failure."""
+        return [future.result() for future in futures]
+
+    def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]]) -> None:
+        """Cancel a job, a future or several futures, as far as they have not started."""
+        if isinstance(what, Job):
+            what.cancel()
+            return
+        futures = [what] if isinstance(what, Future) else list(what)
+        by_job: dict[str, list[TaskFuture]] = {}
+        for future in futures:
+            if not isinstance(future, TaskFuture):
+                raise InvalidRequest("futures", future, "futures of this client")
+            if not future.done():
+                by_job.setdefault(future.job.job_id, []).append(future)
+        for asked in by_job.values():
+            asked[0].job.cancel_futures(asked)
+
+    def unfinished(self) -> list[TaskFuture]:
+        """The futures that are not done."""
+        with self._lock:
+            futures = [future for batch in self._batches for future in batch.job.futures]
+        # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
+        for job in self._run(self._current_jobs()):
+            futures += job.futures
+        return [future for future in futures if not future.done()]
+
+    async def _current_jobs(self) -> list[Job]:
+        return list(self._jobs.values())
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+
+    def _on_loop(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _call_soon(self, action: Callable[[], object]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            raise RuntimeError("the client is closed") from None
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        for job in list(self._jobs.values()):
+            for future in job.futures:
+                if not future.done():
+                    future.refuse(SparrowError("the client was closed before the task's outcome came"))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class CallsWithOptions:
+    """A client seen with other options; it shares the client's links and ends with it."""
+
+    def __init__(self, client: Client, options: CallOptions) -> None:
+        self._client = client
+        self.options = options
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """As `Client.submit`."""
+        return self._client._submit(self.options, function, args, kwargs)
+
+    def submit_calls(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **how: Any) -> Job:
+        """As `Client.submit_calls`."""
+        return self._client.submit_calls(function, arguments, options=self.options, **how)
+
+    def map(self, function: Callable[..., T], *iterables: Iterable[Any], **how: Any) -> Iterator[T]:
+        """As `Client.map`."""
+        return self._client.map(function, *iterables, options=self.options, **how)
+
+
+class _Batch:
+    """Calls of one function that have been submitted and not yet been sent: one job."""
+
+    def __init__(self, client: Client, function: Callable[..., Any], options: CallOptions, common: bytes) -> None:
+        self.function = function
+        self.options = options
+        self.payloads: list[bytes] = []
+        spec = options.job(function_name(function), common, [])
+        spec.job_id = new_job_id()
+        self.job = Job(client, spec, 0)
+
+    def takes(self, function: Callable[..., Any], options: CallOptions) -> bool:
+        """Whether a call of `function` may join."""
+        return self.function is function and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
+
+    def add(self, payload: bytes) -> TaskFuture:
+        future = TaskFuture(self.job, len(self.payloads))
+        self.payloads.append(payload)
+        self.job.futures.append(future)
+        return future
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of the fastest kind that this platform has."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _cluster_of(
+    schedulers: str | Sequence[str] | LocalCluster | None,
+) -> tuple[LocalCluster | None, str | Sequence[str]]:
+    """(the cluster to stop at the end or None, scheduler addresses)."""
+    if isinstance(schedulers, str | list | tuple):
+        return None, schedulers
+    if schedulers is None:
+        from sparrow_py.cluster import LocalCluster
+
+        cluster = LocalCluster()
+        return cluster, cluster.addresses
+    return None, schedulers.addresses  # type: ignore[union-attr]
+
+
+def show_progress(futures: Sequence[Future[Any]], name: str) -> None:
+    """A progress bar on standard error until all futures are done."""
+    bar = progress_bar(name, len(futures))
+    try:
+        for _ in as_completed(futures):
+            bar(1)
+    finally:
+        bar(None)
+
+
+def progress_bar(name: str, total: int | None = None) -> Callable[[int | None], None]:
+    """A bar that `bar(n)` advances and `bar(None)` ends."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
+
+    progress = Progress(SpinnerColumn(), *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(),
+                        console=Console(stderr=True))  # fmt: skip
+    task = progress.add_task(name, total=total)
+    progress.start()
+
+    def advance(count: int | None) -> None:
+        if count is None:
+            progress.stop()
+        else:
+            progress.advance(task, count)
+
+    return advance

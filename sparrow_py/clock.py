@@ -1,0 +1,53 @@
+"""The drivers' clock, and the one timer that wakes a core."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+class Clock:
+    """Seconds since the epoch that never go back: the monotonic clock, set once by the wall clock."""
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - time.monotonic()
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._offset_s
+
+
+class DeadlineTimer:
+    """Calls `tick` when the core's next deadline is due, with one timer of the loop at most."""
+
+    def __init__(self, clock: Clock, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> None:
+        self._clock = clock
+        self._next_deadline_s = next_deadline_s
+        self._tick = tick
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_s: float | None = None
+
+    def update(self) -> None:
+        """After events: arrange for the next deadline, which may have moved."""
+        due_s = self._next_deadline_s()
+        if due_s == self._due_s:
+            return
+        if due_s is not None and self._due_s is not None and due_s > self._due_s:
+            return  # The earlier timer will fire for nothing, which is cheaper than to move it.
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._due_s = due_s
+        if due_s is not None:
+            delay_s = max(0.0, due_s - self._clock())
+            self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = self._due_s = None
+        self._tick()
+        self.update()
+
+    def cancel(self) -> None:
+        """Fire no more."""
+        if self._handle is not None:
+            self._handle.cancel()

@@ -1,0 +1,304 @@
+"""`LocalCluster`: schedulers and node monitors on this machine, as processes or in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from sparrow_py.errors import ClusterError
+from sparrow_py.job import check_whole
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+LOG_TAIL_CHARS = 2000
+
+
+class DaemonProcess:
+    """A daemon as a child process. `announcement` is what it said when it was ready to work."""
+
+    def __init__(self, module: str, arguments: Sequence[str], environment: dict[str, str], log: Any) -> None:
+        self.module = module
+        self.announcement: dict[str, Any] = {}
+        self._log = log
+        command = [sys.executable, "-m", module, "--port", "0", "--exit-on-stdin-eof", *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self.announcement["address"])
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def wait_until_ready(self) -> None:
+        """Read its announcement; `ClusterError` with its last log lines if it ends instead."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{self.log_tail()}")
+        self.announcement = orjson.loads(line)
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        if self._log == subprocess.DEVNULL or self._log is None:
+            return ""
+        return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+        self._close_pipes()
+
+    def end(self) -> None:
+        """Close its standard input, so that it ends at once and stops its executors."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def wait_ended(self) -> None:
+        """Wait until it has ended; kill it if it takes too long."""
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class LocalCluster:
+    """An embedded cluster. Use it in a `with` block, or `stop` it.
+
+    Parameters
+    ----------
+    schedulers, node_monitors: how many of each.
+    slots: of each node monitor; default: this machine's cores.
+    in_process: run the daemons and their Python tasks in threads of this process, so that a
+        debugger sees them. Tasks then share this interpreter, and killing is not possible.
+    enable_command: offer the app `command`.
+    scheduler_options, node_options: further command-line flags of the daemons.
+    log_dir: where the daemons' logs go, a file each; default: nowhere.
+    """
+
+    def __init__(
+        self,
+        schedulers: int = 1,
+        node_monitors: int = 1,
+        slots: int | None = None,
+        *,
+        in_process: bool = False,
+        enable_command: bool = False,
+        scheduler_options: Sequence[str] = (),
+        node_options: Sequence[str] = (),
+        log_dir: str | Path | None = None,
+    ) -> None:
+        check_whole("schedulers", schedulers, 1, 1000)
+        check_whole("node_monitors", node_monitors, 1, 1000)
+        if slots is not None:
+            check_whole("slots", slots, 1, 1 << 16)
+        self.scheduler_processes: list[DaemonProcess] = []
+        self.node_processes: list[DaemonProcess] = []
+        self._in_process: _InProcess | None = None
+        self._log_dir = Path(log_dir) if log_dir is not None else None
+        self._logs: list[Any] = []
+        self._scheduler_options = list(scheduler_options)
+        self._node_options = [
+            *(["--slots", str(slots)] if slots else []),
+            *(["--enable-command"] if enable_command else []),
+            *node_options,
+        ]
+        self._node_count = 0
+        try:
+            if in_process:
+                self._in_process = _InProcess(schedulers, node_monitors, self._scheduler_options, self._node_options)
+                self.addresses: list[str] = self._in_process.addresses
+            else:
+                self._start_processes(schedulers, node_monitors)
+            self._wait_for_nodes(node_monitors)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_processes(self, schedulers: int, node_monitors: int) -> None:
+        self.scheduler_processes = [
+            self._spawn("scheduler", f"scheduler-{number}", self._scheduler_options) for number in range(schedulers)
+        ]
+        for process in self.scheduler_processes:
+            process.wait_until_ready()
+        self.addresses = [process.address for process in self.scheduler_processes]
+        for _ in range(node_monitors):
+            self._spawn_node()
+        for process in self.node_processes:
+            process.wait_until_ready()
+
+    def _spawn_node(self) -> DaemonProcess:
+        node_id = f"node-{self._node_count}"
+        self._node_count += 1
+        return self._respawn_node(node_id)
+
+    def _respawn_node(self, node_id: str) -> DaemonProcess:
+        flags = ["--scheduler", ",".join(self.addresses), "--node-id", node_id, *self._node_options]
+        process = self._spawn("node_monitor", node_id, flags)
+        self.node_processes.append(process)
+        return process
+
+    def add_node_monitor(self, node_id: str | None = None) -> DaemonProcess:
+        """Start another node monitor (of that name), and wait until it works."""
+        process = self._spawn_node() if node_id is None else self._respawn_node(node_id)
+        process.wait_until_ready()
+        return process
+
+    def _spawn(self, module: str, name: str, flags: Sequence[str]) -> DaemonProcess:
+        log: Any = subprocess.DEVNULL
+        if self._log_dir is not None:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+            log = (self._log_dir / f"{name}.log").open("ab")
+            self._logs.append(log)
+        # Workers must find what this process can import.
+        path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
+        environment = {**os.environ, "PYTHONPATH": path}
+        return DaemonProcess(module, flags, environment, log)
+
+    def nodes_connected(self, address: str) -> int:
+        """Node monitors linked to the scheduler at this address."""
+        return len(http_get_json(address, "/v1/nodes")["nodes"])
+
+    def _wait_for_nodes(self, count: int) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        for address in self.addresses:
+            while self.nodes_connected(address) < count:
+                if time.monotonic() > deadline_s:
+                    raise ClusterError(f"the node monitors did not reach scheduler {address} in {START_TIMEOUT_S:g} s")
+                time.sleep(0.005)
+
+    def stop(self) -> None:
+        """End all daemons at once."""
+        if self._in_process is not None:
+            self._in_process.stop()
+            self._in_process = None
+        processes = [*self.node_processes, *self.scheduler_processes]
+        for process in processes:
+            process.end()
+        for process in processes:
+            process.wait_ended()
+        for log in self._logs:
+            log.close()
+        self._logs.clear()
+
+
+def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:
+    """What a daemon answers; `ClusterError` if it does not."""
+    import http.client
+
+    token = os.environ.get("SPARROW_TOKEN", "")
+    connection = http.client.HTTPConnection(address, timeout=timeout_s)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        response = connection.getresponse()
+        body = response.read()
+    except OSError as error:
+        raise ClusterError(f"{address} does not answer: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise ClusterError(f"{address}{path} answered {response.status}: {body[:200]!r}")
+    return orjson.loads(body)
+
+
+class _InProcess:
+    """All daemons on a loop in a thread of this process, and Python workers as threads."""
+
+    def __init__(
+        self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]
+    ) -> None:
+        from sparrow_py.client import new_event_loop
+
+        self.addresses: list[str] = []
+        self._daemons: list[Any] = []
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sparrow-cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._run(self._start(schedulers, node_monitors, scheduler_flags, node_flags))
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _start(
+        self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]
+    ) -> None:
+        from node_monitor.daemon import NodeMonitorDaemon
+        from node_monitor.options import NodeMonitorOptions
+        from scheduler.daemon import SchedulerDaemon
+        from scheduler.options import SchedulerOptions
+        from sparrow_py.options import parse
+
+        for _ in range(schedulers):
+            scheduler = SchedulerDaemon(parse(SchedulerOptions, ["--port", "0", *scheduler_flags]))
+            self._daemons.append(scheduler)
+            self.addresses.append((await scheduler.start())["address"])
+        for number in range(node_monitors):
+            flags = ["--port", "0", "--node-id", f"node-{number}", "--scheduler", ",".join(self.addresses), *node_flags]
+            node_monitor = NodeMonitorDaemon(parse(NodeMonitorOptions, flags), attached=("python",))
+            self._daemons.append(node_monitor)
+            await node_monitor.start()
+            for node in node_monitor.nodes:
+                for _ in range(node.slots):
+                    threading.Thread(target=_serve_calls, args=(node.pool.socket_path,), daemon=True).start()
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop the daemons, node monitors first; the worker threads end as their sockets close."""
+        if self._loop.is_closed():
+            return
+        for daemon in reversed(self._daemons):
+            self._run(daemon.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _serve_calls(socket_path: str) -> None:
+    """A Python worker as a thread."""
+    from frontends.python.executor import PythonExecutor
+    from sparrow_py import executor_protocol as x
+    from sparrow_py.calls import APP, RUNTIME
+
+    connection = x.ExecutorConnection(socket_path)
+    connection.hello(APP, runtime=RUNTIME)
+    with contextlib.suppress(OSError):
+        PythonExecutor(connection).serve()
+    connection.close()

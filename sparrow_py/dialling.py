@@ -1,0 +1,146 @@
+"""Keeping a link to every scheduler: dial, serve, dial again with backoff, for ever.
+
+Node monitors and clients both hold links to all schedulers that their sources name
+(`addresses`), as schedulers come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import aiohttp
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from sparrow_py import addresses, links
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError, SparrowError
+from sparrow_py.links import Link
+
+log = logging.getLogger("sparrow.links")
+REDIAL_MIN_S = 0.05
+REDIAL_MAX_S = 5.0
+
+
+class LinkUser(Protocol):
+    """Who uses the links."""
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        """A link stands."""
+
+    def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
+        """A frame's messages, without a Goodbye; `LinkError` if they may not have been sent."""
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        """A link is gone."""
+
+
+class Dialling:
+    """Links to all schedulers of `sources`, by the name each scheduler gives itself."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        hello: m.Hello,
+        decode: m.FrameDecoder,
+        user: LinkUser,
+        session: aiohttp.ClientSession,
+        *,
+        heartbeat_s: float,
+        backlog_bytes_max: int = links.BACKLOG_BYTES_MAX,
+    ) -> None:
+        self.links: dict[str, Link] = {}
+        self.last_error = "no scheduler has been dialled yet"
+        self._sources = sources
+        self._hello = hello
+        self._decode = decode
+        self._user = user
+        self._session = session
+        self._heartbeat_s = heartbeat_s
+        self._backlog_bytes_max = backlog_bytes_max
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._scheduler_at: dict[str, str] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._watch = asyncio.create_task(self._watch_addresses())
+
+    async def stop(self, reason: str) -> None:
+        """Close all links and dial no more."""
+        tasks = [*self._tasks.values(), *([self._watch] if self._watch else [])]
+        for link in list(self.links.values()):
+            await link.aclose(reason)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch_addresses(self) -> None:
+        """Keep a task per address, as addresses come and go."""
+        while True:
+            try:
+                wanted = await addresses.resolve(self._sources)
+            except SparrowError as error:
+                log.warning("%s", error)
+                self.last_error = str(error)
+                wanted = list(self._tasks)
+            for address in wanted:
+                if address not in self._tasks:
+                    self._tasks[address] = asyncio.create_task(self._keep_link(address))
+            for address in set(self._tasks) - set(wanted):
+                self._tasks.pop(address).cancel()
+            if addresses.is_fixed(self._sources):
+                return
+            await asyncio.sleep(addresses.REFRESH_S)
+
+    async def _keep_link(self, address: str) -> None:
+        while True:
+            # Two addresses may lead to one scheduler, which knows each peer by one link only.
+            while self._scheduler_at.get(address) in self.links:
+                await asyncio.sleep(REDIAL_MAX_S)
+            async for attempt in AsyncRetrying(
+                wait=wait_random_exponential(multiplier=REDIAL_MIN_S, max=REDIAL_MAX_S),
+                retry=retry_if_exception_type(LinkError),
+            ):
+                with attempt:
+                    link, welcome = await self._dial(address)
+            await self._serve(address, link, welcome)
+            await asyncio.sleep(REDIAL_MIN_S)
+
+    async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
+        try:
+            return await links.dial(
+                self._session,
+                address,
+                self._hello,
+                self._decode,
+                heartbeat_s=self._heartbeat_s,
+                backlog_bytes_max=self._backlog_bytes_max,
+            )
+        except LinkError as error:
+            self.last_error = str(error)
+            log.debug("%s", error)
+            raise
+
+    async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
+        scheduler, said = welcome.name, self._user.scheduler_said
+        self._scheduler_at[address] = scheduler
+        if scheduler in self.links:
+            await link.aclose("there is a link already")
+            return
+        self.links[scheduler] = link
+        self._user.scheduler_up(scheduler, welcome)
+        try:
+            async for batch in link.batches():
+                if type(batch[-1]) is m.Goodbye:
+                    link.closed_because = batch.pop().reason
+                said(scheduler, batch)
+        except LinkError as error:
+            log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
+            link.close(str(error))
+        finally:
+            del self.links[scheduler]
+            self._user.scheduler_down(scheduler, link.closed_because or "the connection was closed")
+            await link.aclose()

@@ -1,0 +1,120 @@
+"""Every error of sparrow-py, as one tree.
+
+    SparrowError
+    ├── InvalidRequest        the caller's fault: a field, the value it had, what is allowed
+    │   └── InvalidOption     the same, for a daemon's or client's option
+    ├── Refused               the cluster will not take the job now or ever; says when to try again
+    ├── NoScheduler           no scheduler could be reached
+    ├── LinkError             the other side of a link broke the protocol or went away
+    ├── ClusterError          an embedded cluster did not start or stop as it should
+    └── TaskError             a task did not finish
+        ├── TaskFailed        the task ran and failed, and its own exception could not be shown
+        ├── TaskLost          its node, executor or scheduler went away too often, or no place was found
+        └── TaskCancelled     it was cancelled
+
+A task's own exception (a Python function's) is raised as itself, with a
+`RemoteTraceback` as its cause.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import Any
+
+VALUE_SHOWN_MAX = 80
+"""Characters of an offending value that an error message repeats."""
+
+
+def shown(value: object) -> str:
+    """`value` as an error message repeats it: its repr, cut to `VALUE_SHOWN_MAX` characters."""
+    text = repr(value)
+    return text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(text)} characters)"
+
+
+class SparrowError(Exception):
+    """The root of the tree."""
+
+
+class InvalidRequest(SparrowError, ValueError):
+    """A request has a field that cannot be: `field`, the `value` it had and what is `allowed`."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field}: {shown(value)} is not valid; allowed: {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value, self.allowed)
+
+
+class InvalidOption(InvalidRequest):
+    """An option of a daemon or of the client has a value that cannot be."""
+
+
+class Refused(SparrowError):
+    """A job was not accepted: nothing of it ran.
+
+    `retry_after_s` says when to try again, and is None where trying again cannot help.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        hint = "" if retry_after_s is None else f" (try again in {retry_after_s:.1f} s)"
+        super().__init__(reason + hint)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.retry_after_s)
+
+
+class NoScheduler(SparrowError, ConnectionError):
+    """No scheduler answered within the time allowed."""
+
+
+class LinkError(SparrowError, ConnectionError):
+    """The other side of a link sent what the protocol does not allow, or the link broke."""
+
+
+class ClusterError(SparrowError, RuntimeError):
+    """A daemon of an embedded cluster did not start, or ended when it should not have."""
+
+
+class TaskError(SparrowError):
+    """A task did not finish; the message says why."""
+
+
+class TaskFailed(TaskError):
+    """A task ran and failed. Raised when the task's own exception cannot be raised itself.
+
+    `result` holds what the executor returned all the same: a command's output, for instance.
+    """
+
+    result: bytes = b""
+
+
+class TaskLost(TaskError):
+    """A task was started `max_attempts` times without its outcome becoming known, or found no place."""
+
+
+class TaskCancelled(TaskError, CancelledError):
+    """A task was cancelled before it finished."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of the executor's side, shown as the cause of the exception raised here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return "\n" + self.text
+
+
+class InvariantViolated(AssertionError):
+    """A pure core found itself in a state that must not be; carries the recent history."""
+
+    def __init__(self, problem: str, story: list[str]) -> None:
+        super().__init__("\n".join([problem, "what happened before:", *story]))
+        self.problem = problem

@@ -1,0 +1,282 @@
+"""Links: one WebSocket per pair of processes, one frame per turn of the loop.
+
+`Link.send` encodes a message at once and returns; everything sent to a peer in one turn of the
+loop leaves as one frame. A peer that reads too slowly is cut off once `backlog_bytes_max` bytes
+wait for it. Who dials says `Hello`; who was dialled answers `Welcome` or `Goodbye`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidRequest, LinkError
+
+LINK_PATH = "/link"
+HANDSHAKE_TIMEOUT_S = 10.0
+BACKLOG_BYTES_MAX = 256 << 20
+BACKLOG_LOW_BYTES = 4 << 20
+"""`Link.drained` waits until fewer bytes than this wait to be sent."""
+TRUSTED_FRAME_BYTES_MAX = 64 << 20
+"""What a dialler accepts from the scheduler it chose."""
+CLOSE_TIMEOUT_S = 2.0
+
+_ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
+_MESSAGES_PER_FRAME_MAX = 0xFFFF
+
+WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+class Link:
+    """One connection to a peer. `send` queues; `batches` yields what arrives, frame by frame."""
+
+    def __init__(
+        self,
+        ws: WebSocket,
+        peer: str,
+        decode: m.FrameDecoder,
+        *,
+        frame_bytes_max: int = m.FRAME_BYTES_MAX,
+        backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+    ) -> None:
+        self.peer = peer
+        self.frame_bytes_max = frame_bytes_max
+        self.closed_because = ""
+        self._ws = ws
+        self._decode = decode
+        self._backlog_bytes_max = backlog_bytes_max
+        self._frames: deque[bytearray] = deque()
+        self._frame = bytearray(_ARRAY_HEADER)
+        self._frame_messages = 0
+        self._backlog_bytes = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._low: asyncio.Event = asyncio.Event()
+        self._closing = False
+        self._closer: asyncio.Future[None] | None = None
+        self._sender = asyncio.create_task(self._send_frames(), name=f"link to {peer}")
+
+    def send(self, message: m.Message) -> None:
+        """Queue a message; after the link has closed it is dropped.
+
+        Raises `LinkError` if the message is larger than a frame may be.
+        """
+        if self._closing:
+            return
+        frame = self._frame
+        before = len(frame)
+        m.encode_into(message, frame, -1)
+        size = len(frame) - before
+        if len(frame) > self.frame_bytes_max or self._frame_messages == _MESSAGES_PER_FRAME_MAX:
+            if self._frame_messages:
+                encoded = bytes(memoryview(frame)[before:])
+                del frame[before:]
+                self._close_frame()
+                self._frame += encoded
+            if size > self.frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES:
+                self._frame = bytearray(_ARRAY_HEADER)
+                raise LinkError(f"a message of {size} bytes does not fit a frame of {self.frame_bytes_max}")
+        self._frame_messages += 1
+        self._backlog_bytes += size
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            wake.set_result(None)
+        elif self._backlog_bytes > self._backlog_bytes_max:
+            self.close(f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it")
+
+    def _close_frame(self) -> None:
+        """Move the frame being filled to those ready to leave."""
+        frame = self._frame
+        frame[1:3] = self._frame_messages.to_bytes(2, "big")
+        self._frames.append(frame)
+        self._frame = bytearray(_ARRAY_HEADER)
+        self._frame_messages = 0
+
+    async def _send_frames(self) -> None:
+        loop = asyncio.get_running_loop()
+        send_bytes = self._ws.send_bytes
+        try:
+            while True:
+                if self._frame_messages:
+                    self._close_frame()
+                elif not self._frames:
+                    self._low.set()
+                    self._wake = loop.create_future()
+                    await self._wake
+                    continue
+                while self._frames:
+                    frame = self._frames.popleft()
+                    # aiohttp's transport may keep the object until the socket takes it; we never touch it again.
+                    await send_bytes(frame)  # type: ignore[arg-type]
+                    self._backlog_bytes -= len(frame) - len(_ARRAY_HEADER)
+                    if self._backlog_bytes < BACKLOG_LOW_BYTES:
+                        self._low.set()
+        except (ConnectionError, aiohttp.ClientError, RuntimeError) as error:
+            self._closing = True
+            self.closed_because = self.closed_because or f"connection lost: {error}"
+            self._low.set()
+
+    async def drained(self) -> None:
+        """Wait until little is left to send, so that a large submission does not fill memory."""
+        while self._backlog_bytes >= BACKLOG_LOW_BYTES and not self._closing:
+            self._low.clear()
+            await self._low.wait()
+
+    async def batches(self) -> AsyncIterator[list[Any]]:
+        """The messages of each frame that arrives, until the link closes.
+
+        A frame that does not decode raises `LinkError`, and so does a peer that goes without Goodbye.
+        """
+        receive, decode = self._ws.receive, self._decode
+        while True:
+            frame = await receive()
+            if frame.type is aiohttp.WSMsgType.BINARY:
+                yield decode(frame.data)
+            elif frame.type is aiohttp.WSMsgType.TEXT:
+                raise LinkError("a text frame came; frames are binary")
+            elif frame.type is aiohttp.WSMsgType.ERROR:
+                raise LinkError(f"{frame.data}")
+            else:
+                return
+
+    def close(self, reason: str) -> None:
+        """Say Goodbye and close, without waiting for it."""
+        if not self._closing:
+            self.closed_because = reason
+            self._closer = asyncio.ensure_future(self.aclose(reason))
+
+    async def aclose(self, reason: str = "") -> None:
+        """Send what is queued, say Goodbye with the reason, and close."""
+        if not self._closing:
+            self.closed_because = self.closed_because or reason
+            self.send(m.Goodbye(reason))
+            self._closing = True
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    while (self._frames or self._frame_messages) and not self._sender.done():
+                        self._low.clear()
+                        await self._low.wait()
+            except TimeoutError:
+                pass
+        self._sender.cancel()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._ws.close()
+        except (TimeoutError, ConnectionError, aiohttp.ClientError):
+            pass
+
+
+async def accept(
+    request: web.Request,
+    *,
+    name: str,
+    token: str,
+    decoders: dict[str, m.FrameDecoder],
+    heartbeat_s: float,
+    frame_bytes_max: int,
+    backlog_bytes_max: int,
+    admit: Callable[[m.Hello], None],
+) -> tuple[Link, m.Hello, web.WebSocketResponse] | web.WebSocketResponse:
+    """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the closed socket.
+
+    `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
+    for a Hello that is not welcome.
+    """
+    ws = web.WebSocketResponse(
+        heartbeat=heartbeat_s,
+        max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
+        compress=False,
+        timeout=CLOSE_TIMEOUT_S,
+    )
+    await ws.prepare(request)
+    try:
+        hello = await _receive_one(ws, m.Hello)
+        if hello.version != m.PROTOCOL_VERSION:
+            raise LinkError(f"protocol version {hello.version} is not spoken here; {m.PROTOCOL_VERSION} is")
+        if token and not hmac.compare_digest(hello.token.encode(), token.encode()):
+            raise LinkError("the token is missing or wrong")
+        if hello.role not in decoders:
+            raise InvalidRequest("role", hello.role, " or ".join(decoders))
+        admit(hello)
+    except (LinkError, InvalidRequest) as error:
+        await _say_goodbye(ws, str(error))
+        return ws
+    link = Link(
+        ws,
+        hello.name or hello.user,
+        decoders[hello.role],
+        frame_bytes_max=frame_bytes_max,
+        backlog_bytes_max=backlog_bytes_max,
+    )
+    link.send(m.Welcome(m.PROTOCOL_VERSION, name, frame_bytes_max))
+    return link, hello, ws
+
+
+async def dial(
+    session: aiohttp.ClientSession,
+    address: str,
+    hello: m.Hello,
+    decode: m.FrameDecoder,
+    *,
+    heartbeat_s: float,
+    backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+) -> tuple[Link, m.Welcome]:
+    """Connect to the scheduler at `address` (host:port); `LinkError` with the reason if it says no."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            ws = await session.ws_connect(
+                f"http://{address}{LINK_PATH}",
+                heartbeat=heartbeat_s,
+                max_msg_size=TRUSTED_FRAME_BYTES_MAX,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+            )
+            try:
+                frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
+                m.encode_into(hello, frame, -1)
+                await ws.send_bytes(bytes(frame))
+                welcome = await _receive_one(ws, m.Welcome | m.Goodbye)
+                if isinstance(welcome, m.Goodbye):
+                    raise LinkError(f"scheduler {address} refused the link: {welcome.reason}")
+            except BaseException:
+                await ws.close()
+                raise
+    except TimeoutError:
+        raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise LinkError(f"scheduler {address} cannot be reached: {error}") from None
+    link = Link(
+        ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max
+    )
+    return link, welcome
+
+
+async def _receive_one(ws: WebSocket, kind: Any) -> Any:
+    """The first frame, which must hold just one message of this kind."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            frame = await ws.receive()
+    except TimeoutError:
+        raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
+    if frame.type is not aiohttp.WSMsgType.BINARY:
+        raise LinkError("closed before its first message" if frame.type is not aiohttp.WSMsgType.TEXT else "text frame")
+    batch = m.FrameDecoder(kind)(frame.data)
+    if len(batch) != 1:
+        raise LinkError(f"{len(batch)} messages in the first frame; one is expected")
+    return batch[0]
+
+
+async def _say_goodbye(ws: web.WebSocketResponse, reason: str) -> None:
+    frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
+    m.encode_into(m.Goodbye(reason), frame, -1)
+    try:
+        await ws.send_bytes(bytes(frame))
+        await ws.close()
+    except (ConnectionError, aiohttp.ClientError):
+        pass

@@ -1,0 +1,183 @@
+"""Options: each a field of a dataclass, with one name in flag, environment and file.
+
+Flag over environment (`SPARROW_…`) over TOML over default; click does the merging. A field
+made by `option` says in `help` what it means, its unit and what to choose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import click
+
+from sparrow_py.errors import InvalidOption, SparrowError
+
+ENVIRONMENT_PREFIX = "SPARROW"
+T = TypeVar("T")
+
+
+def option(default: Any, help: str, *, many: bool = False, flag: str | None = None) -> Any:
+    """A dataclass field that is an option. `many`: may be given several times, a tuple of strings."""
+    return dataclasses.field(default=default, metadata={"help": help, "many": many, "flag": flag})
+
+
+def load_toml(path: str) -> dict[str, Any]:
+    """The options in a TOML file; `InvalidOption` if it cannot be read."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
+
+
+def command(name: str, options: type[T], run: Callable[[T], None], help: str) -> click.Command:
+    """The command line of a daemon: parses into `options` and calls `run` with them."""
+
+    def callback(**values: Any) -> None:
+        try:
+            run(options(**values))
+        except SparrowError as error:
+            # One line, no traceback: the mistake is the caller's and the message names it.
+            raise click.ClickException(str(error)) from None
+
+    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]  # type: ignore[arg-type]
+    params.append(
+        click.Option(
+            ["--config"],
+            expose_value=False,
+            is_eager=True,
+            callback=_use_config,
+            envvar=f"{ENVIRONMENT_PREFIX}_CONFIG",
+            metavar="FILE",
+            help="TOML file with options by their flags' names, with _ for -.",
+        )
+    )
+    settings = {
+        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+        "show_default": True,
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    }
+    return click.Command(name, params=params, callback=callback, help=help, context_settings=settings)
+
+
+def parse(options: type[T], arguments: list[str]) -> T:
+    """The options that these command-line arguments (and the environment) give; raises as click does."""
+    parsed: list[T] = []
+    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False)
+    return parsed[0]
+
+
+def _use_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path:
+        try:
+            values = load_toml(path)
+        except InvalidOption as error:
+            raise click.BadParameter(str(error)) from None
+        known = {parameter.name for parameter in context.command.params}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise click.BadParameter(f"{path}: unknown options: {', '.join(unknown)}")
+        context.default_map = values
+
+
+def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:
+    hint = get_type_hints(options)[field.name]
+    flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
+    help_text, many = field.metadata["help"], field.metadata["many"]
+    if hint is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
+    kind = next((kind for kind in (int, float, str) if hint in (kind, kind | None)), str)
+    return click.Option(
+        [flag, field.name],
+        default=field.default if not many else list(field.default),
+        type=kind,
+        multiple=many,
+        help=help_text,
+        show_default=field.default not in (None, "", ()),
+    )
+
+
+def parse_pairs(name: str, pairs: tuple[str, ...]) -> dict[str, str]:
+    """`("a=1", "b=2")` as a dict; `InvalidOption` names the pair that is none."""
+    parsed = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise InvalidOption(name, pair, "key=value")
+        parsed[key] = value
+    return parsed
+
+
+def require(condition: bool, name: str, value: object, allowed: str) -> None:
+    """Raise `InvalidOption` unless the condition holds."""
+    if not condition:
+        raise InvalidOption(name, value, allowed)
+
+
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+TOKEN_BYTES_MIN = 32
+
+
+@dataclasses.dataclass(kw_only=True)
+class DaemonOptions:
+    """The options that all daemons have."""
+
+    host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs a token.")
+    token_file: str | None = option(
+        None, f"File with the cluster's shared secret, at least {TOKEN_BYTES_MIN} bytes. Or set SPARROW_TOKEN."
+    )
+    drain_timeout_s: float = option(
+        30.0, "After SIGTERM: seconds to finish what runs before the daemon ends all the same."
+    )
+    heartbeat_s: float = option(
+        10.0, "A peer silent for one and a half times this is taken for dead. Shorter finds it sooner, costs traffic."
+    )
+    frame_bytes_max: int = option(
+        1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
+    )
+    link_backlog_bytes_max: int = option(
+        256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
+    )
+    log_level: str = option("info", "debug, info, warning or error.")
+    exit_on_stdin_eof: bool = option(
+        False, "End at once when standard input closes: for daemons that must not outlive who started them."
+    )
+
+    def __post_init__(self) -> None:
+        levels = ("debug", "info", "warning", "error")
+        require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
+        require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
+        require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
+        require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
+        require(
+            self.link_backlog_bytes_max >= self.frame_bytes_max,
+            "link_backlog_bytes_max", self.link_backlog_bytes_max, "at least frame_bytes_max",
+        )  # fmt: skip
+        if self.host not in LOOPBACK_HOSTS and not self.token():
+            raise InvalidOption(
+                "host", self.host, "a loopback address, or give --token-file or SPARROW_TOKEN (guarantee 7)"
+            )
+
+    def token(self) -> str:
+        """The cluster's shared secret; empty if there is none (loopback only)."""
+        return read_token(self.token_file)
+
+
+def read_token(path: str | None) -> str:
+    """The token from the file, or else from SPARROW_TOKEN; `InvalidOption` if it is too short to be one."""
+    if path is None:
+        source, token = "SPARROW_TOKEN", os.environ.get("SPARROW_TOKEN", "")
+    else:
+        source = "token_file"
+        try:
+            token = Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOption("token_file", path, f"a readable file ({error})") from None
+    if (token or path is not None) and len(token.encode()) < TOKEN_BYTES_MIN:
+        raise InvalidOption(source, "…", f"a secret of at least {TOKEN_BYTES_MIN} bytes")
+    return token

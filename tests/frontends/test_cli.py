@@ -1,0 +1,534 @@
+"""The `sparrow` command: what it takes, what it prints, how it exits, and that mistakes cost one line."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import sparrow_py
+from frontends.cli import output
+from frontends.cli.__main__ import COMMANDS, main
+from frontends.cli.cluster import introduction
+from frontends.cli.tables import age
+from frontends.command.process import exit_error
+from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
+from sparrow_py.errors import NoScheduler, TaskCancelled, TaskFailed, TaskLost
+from sparrow_py.job import JobSpec
+
+NODE = {
+    "id": "n1",
+    "slots": 4,
+    "busy": 1,
+    "reservations": 5,
+    "apps": {"python": "3.11", "noop": ""},
+    "attributes": {"rack": "[red]r1"},
+    "resources": {"cpu": 4.0, "memory_bytes": 8e9},
+    "state": "ready",
+}
+JOB_ID = "0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8"
+JOB = {
+    "id": JOB_ID,
+    "name": "count",
+    "user": "ada",
+    "app": "command",
+    "tasks": 100,
+    "unplaced": 60,
+    "running": 4,
+    "finished": 30,
+    "failed": 3,
+    "cancelled": 2,
+    "lost": 1,
+    "submitted_at_s": 1e9,
+}
+TOKEN = "t" * 32
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tester's own environment says of clusters is none of the tests' business."""
+    for name in ("SPARROW_SCHEDULERS", "SPARROW_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def sparrow(*arguments: str, stdin: bytes | str = b"") -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+def assert_one_line(result: Result, code: int, *parts: str) -> None:
+    """The command ended with this code and one line on stderr that has these parts."""
+    assert (result.exit_code, result.stderr.count("\n")) == (code, 1), result.output
+    assert result.stderr.startswith("sparrow: ")
+    for part in parts:
+        assert part in result.stderr
+
+
+# ---- schedulers' HTTP ------------------------------------------------------------------------
+
+
+class FakeScheduler(ThreadingHTTPServer):
+    """Answers like a scheduler, from `answers`, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[tuple[str, str], tuple[int, Any]] = {
+            ("GET", "/v1/nodes"): (200, {"nodes": [NODE]}),
+            ("GET", "/v1/jobs"): (200, {"jobs": [JOB]}),
+            ("DELETE", f"/v1/jobs/{JOB_ID}"): (202, {}),
+        }
+        self.asked: list[tuple[str, str, str | None]] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeScheduler
+
+    def _answer(self) -> None:
+        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        missing = (404, {"error": {"message": "no such thing"}})
+        status, body = self.server.answers.get((self.command, self.path), missing)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_DELETE = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def schedulers() -> Iterator[Callable[[], FakeScheduler]]:
+    """Starts fake schedulers."""
+    started: list[tuple[FakeScheduler, threading.Thread]] = []
+
+    def start() -> FakeScheduler:
+        server = FakeScheduler()
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        started.append((server, thread))
+        return server
+
+    yield start
+    for server, thread in started:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def scheduler(schedulers: Callable[[], FakeScheduler]) -> FakeScheduler:
+    return schedulers()
+
+
+@pytest.fixture
+def nobody(schedulers: Callable[[], FakeScheduler]) -> str:
+    """An address where nobody listens."""
+    server = FakeScheduler()
+    server.server_close()
+    return server.address
+
+
+class TestHelp:
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_every_command_has_help_with_examples(self, command: str) -> None:
+        result = sparrow(command, "--help")
+        assert result.exit_code == 0
+        assert "Examples:\n    " in result.output
+        assert f"sparrow {command}" in result.output
+
+    def test_lists_the_commands(self) -> None:
+        result = sparrow("-h")
+        assert result.exit_code == 0
+        assert all(f"\n  {command} " in result.output for command in COMMANDS)
+
+    def test_nothing_asked(self) -> None:
+        result = sparrow()
+        assert result.exit_code == 2
+        assert "Commands:" in result.output
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "parts"),
+        [
+            (["nodse"], ["nodse", "sparrow --help"]),
+            (["nodes", "--josn"], ["--josn", "sparrow nodes --help"]),
+            (["nodes", "-s", "nowhere"], ["scheduler address", "'nowhere'"]),
+            (["nodes", "-s", "host:99999"], ["'host:99999'"]),
+            (["nodes", "--token-file", "/no/such/file"], ["token_file", "/no/such/file"]),
+            (["cancel"], ["JOB_ID"]),
+            (["cancel", "a\nb"], ["job id"]),
+            (["run"], ["COMMAND", "sparrow run --help"]),
+            (["run", "--array", "-1", "true"], ["--array"]),
+            (["run", "--array", "x", "true"], ["--array"]),
+            (["run", "--array", "1", "--probe-ratio", "nan", "true"], ["probe_ratio"]),
+            (["run", "--array", "1", "--probe-ratio", "-1", "true"], ["probe_ratio"]),
+            (["run", "--array", "1", "--max-attempts", "0", "true"], ["max_attempts"]),
+            (["run", "--array", "1", "--prefetch", "-1", "true"], ["prefetch"]),
+            (["run", "--array", "1", "-e", "NO_SUCH_VARIABLE_HERE", "true"], ["env", "NO_SUCH_VARIABLE_HERE"]),
+            (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
+            (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
+            (["cluster", "--slots", "0"], ["--slots"]),
+        ],
+    )
+    def test_cost_one_line(self, arguments: list[str], parts: list[str]) -> None:
+        assert_one_line(sparrow(*arguments), 2, *parts)
+
+    def test_input_that_is_not_text(self) -> None:
+        assert_one_line(sparrow("run", "echo", stdin=b"fine\n\xff\n"), 2, "line 2 of the input")
+
+    def test_input_with_a_nul(self) -> None:
+        assert_one_line(sparrow("run", "echo", stdin=b"a\0b\n"), 2, "tasks[0].argv[1]")
+
+    def test_as_a_process(self) -> None:
+        arguments = [sys.executable, "-m", "frontends.cli", "nodes", "-s", "?"]
+        ended = subprocess.run(arguments, capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout, ended.stderr.count(b"\n")) == (2, b"", 1)
+
+
+class TestNodes:
+    def test_table(self, scheduler: FakeScheduler) -> None:
+        result = sparrow("nodes", "-s", scheduler.address)
+        header, row = result.stdout.splitlines()
+        assert header.split() == ["NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES", "ATTRIBUTES"]
+        expected = ["n1", "ready", "4", "1", "5", "python=3.11", "noop", "cpu=4", "memory=7.5GiB", "rack=[red]r1"]
+        assert row.split() == expected
+        assert result.exit_code == 0
+
+    def test_json(self, scheduler: FakeScheduler) -> None:
+        assert json.loads(sparrow("nodes", "--json", "-s", scheduler.address).stdout) == {"nodes": [NODE]}
+
+    def test_nodes_of_several_schedulers_are_listed_once(self, schedulers: Callable[[], FakeScheduler]) -> None:
+        first, second = schedulers(), schedulers()
+        second.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE, NODE | {"id": "n0"}]})
+        result = sparrow("nodes", "--json", "-s", f"{first.address}, {second.address}")
+        listed = json.loads(result.stdout)["nodes"]
+        assert [(node["id"], node["busy"], node["reservations"]) for node in listed] == [("n0", 1, 5), ("n1", 2, 10)]
+
+    def test_no_nodes(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": []})
+        result = sparrow("nodes", "-s", scheduler.address)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no nodes are connected\n")
+
+
+class TestJobs:
+    def test_table(self, scheduler: FakeScheduler) -> None:
+        result = sparrow("jobs", "-s", scheduler.address)
+        header, row = (line.split() for line in result.stdout.splitlines())
+        assert header[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "FAILED", "CANCELLED", "LOST", "AGE"]
+        assert row[:11] == [JOB_ID, "count", "ada", "command", "100", "60", "4", "30", "3", "2", "1"]
+
+    def test_table_has_no_columns_that_say_nothing(self, schedulers: Callable[[], FakeScheduler]) -> None:
+        first, second = schedulers(), schedulers()
+        for scheduler in (first, second):
+            scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"failed": 0, "cancelled": 0, "lost": 0}]})
+        header, *rows = sparrow("jobs", "-s", f"{first.address},{second.address}").stdout.splitlines()
+        assert header.split()[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "AGE", "SCHEDULER"]
+        assert [row.split()[-1] for row in rows] == [first.address, second.address]
+
+    def test_oldest_first(self, schedulers: Callable[[], FakeScheduler]) -> None:
+        first, second = schedulers(), schedulers()
+        second.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"id": "older", "submitted_at_s": 1.0}]})
+        result = sparrow("jobs", "--json", "-s", first.address, "-s", second.address)
+        jobs = json.loads(result.stdout)["jobs"]
+        assert [(job["id"], job["scheduler"]) for job in jobs] == [
+            ("older", second.address),
+            (JOB_ID, first.address),
+        ]
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(-1, "0 s"), (99, "99 s"), (100, "2 min"), (7200, "2 h"), (200_000, "2 d")]
+    )
+    def test_age(self, seconds: float, text: str) -> None:
+        assert age(seconds) == text
+
+
+class TestCancel:
+    def test_cancels(self, scheduler: FakeScheduler) -> None:
+        result = sparrow("cancel", "-s", scheduler.address, JOB_ID)
+        assert (result.exit_code, result.stdout) == (0, f"cancelled {JOB_ID}\n")
+        assert scheduler.asked == [("DELETE", f"/v1/jobs/{JOB_ID}", None)]
+
+    def test_wherever_the_job_is(self, schedulers: Callable[[], FakeScheduler]) -> None:
+        first, second = schedulers(), schedulers()
+        first.answers.clear()
+        assert sparrow("cancel", "-s", first.address, "-s", second.address, JOB_ID).exit_code == 0
+
+    def test_unknown_job_keeps_no_other_from_being_cancelled(self, scheduler: FakeScheduler) -> None:
+        result = sparrow("cancel", "-s", scheduler.address, "a/../b c", JOB_ID)
+        assert_one_line(result, 1, "no job 'a/../b c'")
+        assert result.stdout == f"cancelled {JOB_ID}\n"
+        assert scheduler.asked[0][1] == "/v1/jobs/a%2F..%2Fb%20c"
+
+
+class TestAsking:
+    def test_schedulers_and_token_from_the_environment(
+        self, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SPARROW_SCHEDULERS", f" {scheduler.address},")
+        monkeypatch.setenv("SPARROW_TOKEN", TOKEN)
+        assert sparrow("nodes").exit_code == 0
+        assert scheduler.asked == [("GET", "/v1/nodes", f"Bearer {TOKEN}")]
+
+    def test_schedulers_and_token_from_files(self, scheduler: FakeScheduler, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text(f"{TOKEN}\n")
+        (tmp_path / "schedulers").write_text(f"# ours\n{scheduler.address}\n")
+        arguments = ["--token-file", str(tmp_path / "token"), "-s", f"file:{tmp_path / 'schedulers'}"]
+        assert sparrow("nodes", *arguments).exit_code == 0
+        assert scheduler.asked == [("GET", "/v1/nodes", f"Bearer {TOKEN}")]
+
+    def test_nobody_answers(self, nobody: str) -> None:
+        assert_one_line(sparrow("nodes", "-s", nobody), 1, f"no scheduler answers at {nobody}: Connection refused")
+
+    def test_some_answer(self, scheduler: FakeScheduler, nobody: str) -> None:
+        result = sparrow("nodes", "-s", nobody, "-s", scheduler.address)
+        assert_one_line(result, 0, nobody)
+        assert "n1" in result.stdout
+
+    @pytest.mark.parametrize("body", [b"<html>", b"[]", {"jobs": {}}, {}, b""])
+    def test_something_else_answers(self, scheduler: FakeScheduler, body: Any) -> None:
+        scheduler.answers["GET", "/v1/jobs"] = (200, body)
+        assert_one_line(sparrow("jobs", "-s", scheduler.address), 1, "is not a scheduler")
+
+    def test_refused(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", "/v1/jobs"] = (401, {"error": {"message": "wrong\ntoken"}})
+        assert_one_line(sparrow("jobs", "-s", scheduler.address), 1, "refused: wrong token")
+
+
+# ---- sparrow run -----------------------------------------------------------------------------
+
+
+class FakeJob:
+    """The commands of a job, run here one by one, the last first; results come as an executor's would."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def __iter__(self) -> Iterator[Future[bytes]]:
+        tasks = [decode_task(payload) for payload in self.spec.tasks if isinstance(payload, bytes)]
+        for index, task in reversed(list(enumerate(tasks))):
+            future: Any = Future()
+            future.task = index
+            self._settle(future, task)
+            yield future
+
+    def _settle(self, future: "Future[bytes]", task: CommandTask) -> None:
+        if self.cancelled:
+            future.set_exception(TaskCancelled("the job was cancelled"))
+        elif task.argv[0] == "lose":
+            future.set_exception(TaskLost("its node went away 3 times"))
+        elif task.argv[0] == "interrupt":
+            raise KeyboardInterrupt
+        else:
+            self._run(future, task)
+
+    def _run(self, future: "Future[bytes]", task: CommandTask) -> None:
+        try:
+            ended = subprocess.run(task.argv, capture_output=True, cwd=task.cwd, env=task.env, check=False)
+        except OSError as error:
+            future.set_exception(TaskFailed(str(error)))
+            return
+        result = encode_result(CommandResult(ended.returncode, ended.stdout, ended.stderr, b"flood" in ended.stdout))
+        if ended.returncode == 0:
+            future.set_result(result)
+            return
+        failure: Any = TaskFailed(exit_error(ended.returncode))
+        failure.result = result
+        future.set_exception(failure)
+
+
+class FakeClient:
+    made: "list[FakeClient]"
+
+    def __init__(self, where: Any, *, token: str | None = None) -> None:
+        self.where, self.token = where, token
+        self.jobs: list[FakeJob] = []
+        self.made.append(self)
+
+    def submit_job(self, spec: JobSpec) -> FakeJob:
+        self.jobs.append(FakeJob(spec))
+        return self.jobs[-1]
+
+    def __enter__(self) -> "FakeClient":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        pass
+
+
+class FakeCluster:
+    def __init__(self, slots: int | None, enable_command: bool) -> None:
+        self.slots = slots
+        assert enable_command
+
+    def __enter__(self) -> "FakeCluster":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        pass
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[FakeClient]:
+    """Puts fakes in the place of Client and LocalCluster; the clients made."""
+    made: list[FakeClient] = []
+    monkeypatch.setattr(FakeClient, "made", made, raising=False)
+    monkeypatch.setattr(sparrow_py, "Client", FakeClient, raising=False)
+    monkeypatch.setattr(sparrow_py, "LocalCluster", FakeCluster, raising=False)
+    return made
+
+
+def tasks_of(client: FakeClient) -> list[CommandTask]:
+    return [decode_task(payload) for payload in client.jobs[0].spec.tasks if isinstance(payload, bytes)]
+
+
+class TestRunMakesTasks:
+    def test_line_for_the_placeholder(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--", "echo", "<{}>", "{}{}", "x", stdin="a b\n$c\n")
+        assert [task.argv for task in tasks_of(clients[0])] == [
+            ["echo", "<a b>", "a ba b", "x"],
+            ["echo", "<$c>", "$c$c", "x"],
+        ]
+
+    def test_line_appended_without_a_placeholder(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "echo", "-n", stdin="a\n\nb")
+        assert [task.argv[2:] for task in tasks_of(clients[0])] == [["a"], [""], ["b"]]
+
+    def test_array(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--array", "2", "echo", "n{}")
+        assert [(task.argv, task.env) for task in tasks_of(clients[0])] == [
+            (["echo", "n0"], {"SPARROW_ARRAY_INDEX": "0"}),
+            (["echo", "n1"], {"SPARROW_ARRAY_INDEX": "1"}),
+        ]
+
+    def test_array_without_a_placeholder_appends_nothing(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--array", "1", "echo")
+        assert tasks_of(clients[0])[0].argv == ["echo"]
+
+    def test_where_and_with_what(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HERE", "there")
+        sparrow("run", "--array", "1", "-e", "A=b=c", "-e", "HERE", "--workdir", "/", "true")
+        assert tasks_of(clients[0])[0] == CommandTask(
+            ["true"], env={"A": "b=c", "HERE": "there", "SPARROW_ARRAY_INDEX": "0"}, cwd="/"
+        )
+        sparrow("run", "--array", "1", "true")
+        assert tasks_of(clients[1])[0].cwd == str(Path.cwd())
+
+    def test_options_of_the_job(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--array=1", "--prefetch=3", "--probe-ratio=1.5", "--max-attempts=1", "/bin/echo", "--name", "x")
+        spec = clients[0].jobs[0].spec
+        assert (spec.app, spec.name) == ("command", "echo")
+        assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
+
+    def test_nothing_to_do(self, clients: list[FakeClient]) -> None:
+        assert [sparrow("run", "false").exit_code, sparrow("run", "--array", "0", "false").exit_code] == [0, 0]
+        assert clients == []
+
+
+class TestRunConnects:
+    def test_to_a_cluster_of_its_own(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "-j", "3", "--array", "1", "true")
+        assert isinstance(clients[0].where, FakeCluster)
+        assert clients[0].where.slots == 3
+
+    def test_to_schedulers(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SPARROW_TOKEN", TOKEN)
+        sparrow("run", "-s", "a:1", "-s", "b:2,dns:c:3", "--array", "1", "true")
+        assert (clients[0].where, clients[0].token) == (["a:1", "b:2", "dns:c:3"], TOKEN)
+
+    def test_cannot(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            raise NoScheduler("no scheduler answered")
+
+        monkeypatch.setattr(FakeClient, "submit_job", refuse)
+        assert_one_line(sparrow("run", "--array", "1", "true"), 255, "no scheduler answered")
+
+
+class TestRunReports:
+    def test_in_the_order_of_the_input(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "echo", stdin="a\nb\nc\n")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "a\nb\nc\n", "")
+
+    def test_as_it_comes(self, clients: list[FakeClient]) -> None:
+        assert sparrow("run", "--unordered", "echo", stdin="a\nb\nc\n").stdout == "c\nb\na\n"
+
+    def test_stderr(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "sh", "-c", "echo {} >&2", stdin="a\nb\n")
+        assert (result.stdout, result.stderr) == ("", "a\nb\n")
+
+    def test_exit_code_is_the_number_of_failed_tasks(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--", "sh", "-c", "echo {}; exit {}", stdin="0\n3\n0\n4\n")
+        assert (result.exit_code, result.stdout) == (2, "0\n3\n0\n4\n")
+        assert result.stderr == "sparrow: 2 of 4 tasks failed (first: task 1 (3): exit code 3)\n"
+
+    def test_more_than_a_hundred_failed(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--array", "102", "--", "lose")
+        assert result.exit_code == 101
+        assert result.stderr.count("\n") == output.NOTES_MAX + 1
+        assert "102 of 102 tasks failed" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("argv", "note"),
+        [
+            (["lose"], "task 0 (0): its node went away 3 times"),
+            (["no-such-command"], "task 0 (0): [Errno 2]"),
+            (["sh", "-c", "kill -9 $$"], "task 0 (0): killed by signal 9 (SIGKILL)"),
+        ],
+    )
+    def test_says_what_the_command_cannot(self, clients: list[FakeClient], argv: list[str], note: str) -> None:
+        result = sparrow("run", "--array", "1", "--", *argv)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"sparrow: {note}")
+
+    def test_truncated_output(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--array", "1", "echo", "flood")
+        assert result.exit_code == 0
+        assert "task 0 (0): wrote more than is kept, the first 256 KiB" in result.stderr
+
+    def test_stop_on_failure(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--stop-on-failure", "sh", "-c", "exit {}", stdin="0\n0\n1\n0\n")
+        assert result.exit_code == 1
+        assert result.stderr == "sparrow: 1 of 4 tasks failed, 2 not run (first: task 2 (1): exit code 1)\n"
+
+    def test_ctrl_c_cancels(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "{}", stdin="interrupt\ntrue\n")
+        assert result.exit_code == 130
+        assert result.stderr.strip() == "sparrow: interrupted"
+        assert clients[0].jobs[0].cancelled
+
+    def test_progress(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(output, "PROGRESS_INTERVAL_S", 0.0)
+        result = sparrow("run", "--progress", "false", stdin="a\nb\n")
+        assert "[###############               ] 1/2, 1 failed, 0 s" in result.stderr
+        summary = "sparrow: 2 of 2 tasks failed (first: task 0 (a): exit code 1)\n"
+        assert result.stderr.endswith(output.CLEAR_LINE + summary)
+
+    def test_no_progress_unless_somebody_looks(self, clients: list[FakeClient]) -> None:
+        assert sparrow("run", "true", stdin="a\n").stderr == ""
+
+
+class TestCluster:
+    def test_introduction(self) -> None:
+        text = introduction(["127.0.0.1:1", "127.0.0.1:2"], 1, enable_command=True)
+        assert text.startswith("2 schedulers, 1 node monitor; Ctrl-C stops them\n")
+        assert "  export SPARROW_SCHEDULERS=127.0.0.1:1,127.0.0.1:2\n" in text
+        assert "sparrow run" in text
+        assert "sparrow run" not in introduction(["127.0.0.1:1"], 1, enable_command=False)

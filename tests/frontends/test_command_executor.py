@@ -1,0 +1,292 @@
+"""The command executor, as its node monitor sees it, and the commands it is sent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from frontends.command.process import STREAM_BYTES_MAX, exit_error
+from frontends.command.tasks import (
+    STRING_BYTES_MAX,
+    CommandResult,
+    CommandTask,
+    command_job,
+    decode_result,
+    decode_task,
+    encode_task,
+)
+from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.executor_protocol import Common, Done, ForgetCommon, Returned, Revoke, Run
+from sparrow_py.job import TaskStatus
+from tests.frontends.executor_harness import TIMEOUT_S, Monitor
+
+MODULE = "frontends.command.executor"
+
+
+@pytest.fixture
+def monitor(tmp_path: Path) -> Iterator[Monitor]:
+    """An executor with one place."""
+    with Monitor(MODULE, tmp_path, SECRET="x", TZ="UTC") as monitor:
+        yield monitor
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> str:
+    """A named pipe: to open it waits for the other side, to read its end waits for the last writer to die."""
+    path = str(tmp_path / "fifo")
+    os.mkfifo(path)
+    return path
+
+
+def run(number: int, *argv: str, **fields: Any) -> Run:
+    return Run(number, 0, encode_task(CommandTask(list(argv), **fields)))
+
+
+def done(monitor: Monitor, *argv: str, **fields: Any) -> Done:
+    """How this command ends."""
+    monitor.send(run(1, *argv, **fields))
+    return monitor.receive(Done)
+
+
+def result(monitor: Monitor, *argv: str, **fields: Any) -> CommandResult:
+    """The result of this command, which finishes."""
+    answer = done(monitor, *argv, **fields)
+    assert (answer.status, answer.error) == (TaskStatus.FINISHED, "")
+    return decode_result(answer.result)
+
+
+def holder(fifo: str) -> tuple[str, ...]:
+    """A command that holds the fifo open for writing until it is killed, and so does its child."""
+    return "sh", "-c", 'exec 3>"$0"; sleep 1000; true', fifo
+
+
+class TestCommands:
+    def test_hello(self, monitor: Monitor) -> None:
+        assert (monitor.hello.app, monitor.hello.id, monitor.hello.places) == ("command", "e1", 1)
+        assert monitor.hello.pid == monitor.process.pid
+
+    def test_output_and_times(self, monitor: Monitor) -> None:
+        before_s = time.time()
+        answer = done(monitor, "sh", "-c", "echo out; echo err >&2")
+        assert decode_result(answer.result) == CommandResult(0, b"out\n", b"err\n", False)
+        assert before_s <= answer.started_at_s <= answer.started_at_s + answer.service_s <= time.time() + 0.01
+
+    def test_there_is_no_shell(self, monitor: Monitor) -> None:
+        assert result(monitor, "echo", "$HOME; *").stdout == b"$HOME; *\n"
+
+    def test_stdin(self, monitor: Monitor) -> None:
+        assert result(monitor, "tr", "a-z", "A-Z", stdin=b"sparrow").stdout == b"SPARROW"
+        assert result(monitor, "cat").stdout == b""
+
+    def test_environment_is_clean(self, monitor: Monitor) -> None:
+        lines = result(monitor, "env", env={"GREETING": "hej då"}).stdout.decode().splitlines()
+        names = {line.partition("=")[0] for line in lines}
+        assert names - {"HOME", "LANG"} == {"PATH", "TZ", "GREETING"}
+        assert "GREETING=hej då" in lines
+
+    def test_environment_of_the_task_wins(self, monitor: Monitor) -> None:
+        assert result(monitor, "sh", "-c", "echo $TZ", env={"TZ": "CET"}).stdout == b"CET\n"
+
+    def test_working_directory(self, monitor: Monitor, tmp_path: Path) -> None:
+        assert result(monitor, "pwd", cwd=str(tmp_path)).stdout == f"{tmp_path}\n".encode()
+
+    def test_session_of_its_own(self, monitor: Monitor) -> None:
+        session = result(monitor, "sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat").stdout.split()
+        assert session[0] == session[1]
+
+    def test_common_bytes_are_of_no_use(self, monitor: Monitor) -> None:
+        monitor.send(Common(1, b"x"), ForgetCommon(1))
+        assert result(monitor, "true").exit_code == 0
+
+    def test_output_past_the_limit_is_dropped_and_the_command_goes_on(self, monitor: Monitor) -> None:
+        script = "head -c 1000000 /dev/zero; head -c 900000 /dev/zero >&2; echo end >&2"
+        written = result(monitor, "sh", "-c", script)
+        assert (len(written.stdout), len(written.stderr), written.truncated) == (STREAM_BYTES_MAX,) * 2 + (True,)
+
+    def test_output_at_the_limit_is_whole(self, monitor: Monitor) -> None:
+        data = os.urandom(STREAM_BYTES_MAX)
+        assert result(monitor, "cat", stdin=data) == CommandResult(0, data, b"", False)
+
+
+class TestFailures:
+    def test_exit_code(self, monitor: Monitor) -> None:
+        answer = done(monitor, "sh", "-c", "echo out; exit 3")
+        assert (answer.status, answer.error) == (TaskStatus.FAILED, "exit code 3")
+        assert decode_result(answer.result) == CommandResult(3, b"out\n", b"", False)
+
+    def test_signal(self, monitor: Monitor) -> None:
+        answer = done(monitor, "sh", "-c", "kill -9 $$")
+        assert (answer.status, answer.error) == (TaskStatus.FAILED, "killed by signal 9 (SIGKILL)")
+        assert decode_result(answer.result).exit_code == -9
+
+    def test_signal_without_a_name(self) -> None:
+        assert exit_error(-40) == "killed by signal 40"
+
+    @pytest.mark.parametrize(
+        ("argv", "cwd", "error"),
+        [
+            (["no-such-command"], "", "command not found: 'no-such-command'"),
+            (["/etc/passwd"], "", "cannot run '/etc/passwd': Permission denied"),
+            (["true"], "/no/such/directory", "working directory '/no/such/directory' does not exist"),
+            (["true"], "/etc/passwd", "cannot use working directory '/etc/passwd': Not a directory"),
+        ],
+    )
+    def test_cannot_be_started(self, monitor: Monitor, argv: list[str], cwd: str, error: str) -> None:
+        answer = done(monitor, *argv, cwd=cwd)
+        assert (answer.status, answer.result, answer.error) == (TaskStatus.FAILED, b"", error)
+
+    @pytest.mark.parametrize(
+        "payload", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x81\xa4argv\x90", b"\x81\xa4argv\x91\xa1\0"]
+    )
+    def test_payload_that_is_none(self, monitor: Monitor, payload: bytes) -> None:
+        monitor.send(Run(1, 0, payload))
+        answer = monitor.receive(Done)
+        assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
+        assert answer.error.startswith(("payload: ", "argv"))
+        assert result(monitor, "true").exit_code == 0
+
+
+class TestPlaces:
+    def test_as_many_at_once_as_there_are_places(self, tmp_path: Path, fifo: str) -> None:
+        with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
+            assert monitor.hello.places == 2
+            # Each of the two waits for the other to open the fifo.
+            monitor.send(run(1, "cat", fifo), run(2, "sh", "-c", 'echo met >"$0"', fifo), run(3, "true"))
+            answers = {answer.run: answer for answer in (monitor.receive(Done) for _ in range(3))}
+        assert decode_result(answers[1].result).stdout == b"met\n"
+        assert {answer.status for answer in answers.values()} == {TaskStatus.FINISHED}
+
+    def test_one_place_runs_in_order(self, monitor: Monitor) -> None:
+        monitor.send(*(run(number, "true") for number in range(20)))
+        assert [monitor.receive(Done).run for _ in range(20)] == list(range(20))
+
+    def test_revoked_runs_are_returned_unless_they_run(self, monitor: Monitor, fifo: str) -> None:
+        monitor.send(*(run(number, "cat", fifo) for number in (1, 2, 3)))
+        with Path(fifo).open("w"):  # which waits until the first runs
+            monitor.send(Revoke([1, 2, 9]))
+            assert monitor.receive(Returned).runs == [2]
+        assert monitor.receive(Done).run == 1
+        Path(fifo).write_text("go")
+        assert monitor.receive(Done).run == 3
+
+    def test_revoked_before_it_started(self, monitor: Monitor) -> None:
+        monitor.send(run(1, "true"), run(2, "true"), Revoke([1]))
+        assert monitor.receive(Returned).runs == [1]
+        assert monitor.receive(Done).run == 2
+
+    @pytest.mark.parametrize("places", ["0", "-1", "many", "1.5", ""])
+    def test_places_that_cannot_be(self, places: str) -> None:
+        environment = os.environ | {"SPARROW_EXECUTOR_PLACES": places}
+        ended = subprocess.run([sys.executable, "-m", MODULE], env=environment, stderr=subprocess.PIPE, check=False)
+        assert ended.returncode == 1
+        assert ended.stderr.decode().startswith("sparrow command executor: SPARROW_EXECUTOR_PLACES: ")
+        assert ended.stderr.count(b"\n") == 1
+
+    def test_without_a_node_monitor(self) -> None:
+        ended = subprocess.run([sys.executable, "-m", MODULE], stderr=subprocess.PIPE, check=False)
+        assert (ended.returncode, ended.stderr.count(b"\n")) == (1, 1)
+
+
+class TestNothingIsLeftRunning:
+    def test_what_a_command_left_behind_is_killed(self, monitor: Monitor, fifo: str) -> None:
+        os.mkfifo(f"{fifo}2")
+        monitor.send(run(1, "sh", "-c", 'sleep 1000 3>"$0" & cat <"$1"', fifo, f"{fifo}2"))
+        with Path(fifo).open("rb") as held:
+            Path(f"{fifo}2").write_text("end")
+            assert held.read() == b""
+        assert decode_result(monitor.receive(Done).result).stdout == b"end"
+
+    def test_a_daemon_that_keeps_the_output_open_does_not_keep_the_task(self, monitor: Monitor, fifo: str) -> None:
+        script = """setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & cat "$0" """
+        written = result(monitor, "sh", "-c", script, fifo)
+        os.kill(int(written.stdout), signal.SIGKILL)
+
+    def test_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
+        monitor.send(run(1, *holder(fifo)))
+        with Path(fifo).open("rb") as held:
+            monitor.hang_up()
+            assert held.read() == b""
+        assert monitor.process.wait(TIMEOUT_S) == 0
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_executor_is_killed(self, monitor: Monitor, fifo: str, number: signal.Signals) -> None:
+        monitor.send(run(1, *holder(fifo)))
+        with Path(fifo).open("rb") as held:
+            monitor.send(Revoke([]))
+            monitor.receive(Returned)  # so the executor is done with starting it
+            monitor.process.send_signal(number)
+            assert held.read() == b""
+        assert monitor.process.wait(TIMEOUT_S) == (0 if number == signal.SIGTERM else -number)
+
+    def test_keeper_is_killed(self, monitor: Monitor, fifo: str) -> None:
+        keeper = Path(f"/proc/{monitor.process.pid}/task/{monitor.process.pid}/children").read_text()
+        os.kill(int(keeper), signal.SIGKILL)
+        monitor.send(run(1, *holder(fifo)))
+        assert monitor.process.wait(TIMEOUT_S) == 0
+
+    def test_ctrl_c_is_not_for_the_executor(self, monitor: Monitor) -> None:
+        monitor.process.send_signal(signal.SIGINT)
+        answer = done(monitor, "sh", "-c", "kill -INT $$; echo deaf")
+        assert answer.error == "killed by signal 2 (SIGINT)"
+
+    def test_no_zombies(self, monitor: Monitor) -> None:
+        for _ in range(3):
+            result(monitor, "true")
+        children = Path(f"/proc/{monitor.process.pid}/task/{monitor.process.pid}/children").read_text().split()
+        assert len(children) == 1, "only the keeper"
+
+
+class TestJobs:
+    def test_tasks_survive_the_way(self) -> None:
+        task = CommandTask(["echo", "hej då"], b"\0in", {"A": "b"}, "/tmp")
+        spec = command_job([task, ["true"]], name="n", max_attempts=1)
+        assert (spec.app, spec.name, spec.max_attempts) == ("command", "n", 1)
+        assert [decode_task(payload) for payload in spec.tasks if isinstance(payload, bytes)] == [
+            task,
+            CommandTask(["true"]),
+        ]
+        spec.validate()
+
+    def test_payload_is_a_map_that_any_language_can_write(self) -> None:
+        assert decode_task(msgspec.msgpack.encode({"argv": ["true"]})) == CommandTask(["true"])
+
+    @pytest.mark.parametrize(
+        ("task", "field"),
+        [
+            ([], "tasks[1].argv"),
+            ("echo x", "tasks[1]"),
+            (7, "tasks[1]"),
+            ([""], "tasks[1].argv[0]"),
+            (["echo", 1], "tasks[1].argv[1]"),
+            (["echo", "a\0b"], "tasks[1].argv[1]"),
+            (["echo", "\udcff"], "tasks[1].argv[1]"),
+            (["echo", "x" * (STRING_BYTES_MAX + 1)], "tasks[1].argv[1]"),
+            (["echo"] + ["x" * STRING_BYTES_MAX] * 10, "tasks[1].argv"),
+            (["echo"] * 100_000, "tasks[1].argv"),
+            (CommandTask(["echo"], env={"A=B": "c"}), "tasks[1].env"),
+            (CommandTask(["echo"], env={"": "c"}), "tasks[1].env"),
+            (CommandTask(["echo"], env={"A": "\0"}), "tasks[1].env['A']"),
+            (CommandTask(["echo"], env=[]), "tasks[1].env"),  # type: ignore[arg-type]
+            (CommandTask(["echo"], cwd="/a\0"), "tasks[1].cwd"),
+            (CommandTask(["echo"], stdin="text"), "tasks[1].stdin"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_bad_input_is_named(self, task: Any, field: str) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            command_job([["true"], task])
+        assert caught.value.field == field
+        assert len(str(caught.value)) < 400
+
+    def test_longest_argument_runs(self, monitor: Monitor) -> None:
+        assert len(result(monitor, "printf", "%s", "x" * STRING_BYTES_MAX).stdout) == STRING_BYTES_MAX
+
+    def test_result_that_is_none(self) -> None:
+        with pytest.raises(LinkError, match="malformed result"):
+            decode_result(b"\xc1")
