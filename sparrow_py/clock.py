@@ -30,17 +30,12 @@ class DeadlineTimer:
     def update(self) -> None:
         """After events: arrange for the next deadline, which may have moved."""
         due_s = self._next_deadline_s()
-        if due_s == self._due_s:
-            return
-        if due_s is not None and self._due_s is not None and due_s > self._due_s:
-            return  # The earlier timer will fire for nothing, which is cheaper than to move it.
+        if due_s is None or (self._due_s is not None and self._due_s <= due_s):
+            return  # The earlier timer, if there is one, will fire for nothing: cheaper than to move it each time.
         if self._handle is not None:
             self._handle.cancel()
-            self._handle = None
         self._due_s = due_s
-        if due_s is not None:
-            delay_s = max(0.0, due_s - self._clock())
-            self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+        self._handle = asyncio.get_running_loop().call_later(max(0.0, due_s - self._clock()), self._fire)
 
     def _fire(self) -> None:
         self._handle = self._due_s = None

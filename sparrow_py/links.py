@@ -27,6 +27,7 @@ BACKLOG_LOW_BYTES = 4 << 20
 TRUSTED_FRAME_BYTES_MAX = 64 << 20
 """What a dialler accepts from the scheduler it chose."""
 CLOSE_TIMEOUT_S = 2.0
+UNHURRIED_S = 0.002
 
 _ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
 _MESSAGES_PER_FRAME_MAX = 0xFFFF
@@ -57,6 +58,7 @@ class Link:
         self._frame_messages = 0
         self._backlog_bytes = 0
         self._wake: asyncio.Future[None] | None = None
+        self._unhurried: asyncio.TimerHandle | None = None
         self._low: asyncio.Event = asyncio.Event()
         self._closing = False
         self._closer: asyncio.Future[None] | None = None
@@ -65,6 +67,9 @@ class Link:
     def send(self, message: m.Message) -> None:
         """Queue a message; after the link has closed it is dropped.
 
+        It leaves at the end of this turn of the loop; one that the peer does not wait for
+        (`messages.UNHURRIED`) leaves with the next that it does, or after `UNHURRIED_S`: to send
+        costs more than all else that is done with a message.
         Raises `LinkError` if the message is larger than a frame may be.
         """
         if self._closing:
@@ -86,10 +91,21 @@ class Link:
         self._backlog_bytes += size
         wake = self._wake
         if wake is not None:
+            if type(message) in m.UNHURRIED:
+                if self._unhurried is None:
+                    self._unhurried = asyncio.get_running_loop().call_later(UNHURRIED_S, self._leave)
+                return
             self._wake = None
             wake.set_result(None)
         elif self._backlog_bytes > self._backlog_bytes_max:
             self.close(f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it")
+
+    def _leave(self) -> None:
+        """Unhurried messages have waited long enough."""
+        self._unhurried = None
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.set_result(None)
 
     def _close_frame(self) -> None:
         """Move the frame being filled to those ready to leave."""
@@ -158,6 +174,7 @@ class Link:
             self.closed_because = self.closed_because or reason
             self.send(m.Goodbye(reason))
             self._closing = True
+            self._leave()
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     while (self._frames or self._frame_messages) and not self._sender.done():

@@ -306,6 +306,9 @@ class NodeDraining(Message, tag=46):
     reason: str
 
 
+UNHURRIED = frozenset({JobAccepted, ForgetJob})
+"""Messages that nobody waits for: they may travel with the next one that somebody does."""
+
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Goodbye
 ToNode = Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Goodbye

@@ -38,6 +38,15 @@ class SparrowGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(f"frontends.cli.{cmd_name}"), cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; where its output is no longer read, as in `sparrow … | head`, end quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Nothing may be flushed at exit either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE_EXIT
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -54,10 +63,6 @@ class SparrowGroup(click.Group):
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             code = USAGE_EXIT
-        except BrokenPipeError:
-            # `sparrow … | head`: whoever read has gone. Nothing may be flushed to it at exit either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = BROKEN_PIPE_EXIT
         except (click.Abort, click.ClickException, SparrowError) as error:
             click.echo(f"sparrow: {one_line(error)}", err=True)
             code = exit_code(error)

@@ -20,6 +20,7 @@ from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
 
 if TYPE_CHECKING:
     from sparrow_py import Client
+    from sparrow_py.client import TaskFuture
 
 PLACEHOLDER = "{}"
 INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
@@ -182,15 +183,19 @@ def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -
         output.close()
 
 
-def outcome(future: Any) -> Ended:
+def outcome(future: TaskFuture) -> Ended:
     """How the task of this future, which is done, ended."""
-    task: int = future.task
+    task = future.task
     try:
         return Ended(task, decode_result(future.result()))
     except (TaskCancelled, CancelledError):
         return Ended(task, None, "cancelled", cancelled=True)
     except TaskFailed as error:
-        data: bytes = getattr(error, "result", b"")
-        return Ended(task, decode_result(data) if data else None, str(error))
+        return Ended(task, decode_result(error.result) if error.result else None, _reason(future, error))
     except TaskError as error:
-        return Ended(task, None, str(error))
+        return Ended(task, None, _reason(future, error))
+
+
+def _reason(future: TaskFuture, error: TaskError) -> str:
+    """Why the task did not finish, without the number that `Output` gives it in any case."""
+    return (future.report and future.report.error) or str(error)

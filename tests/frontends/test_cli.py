@@ -1,8 +1,11 @@
 """The `sparrow` command: what it takes, what it prints, how it exits, and that mistakes cost one line."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -326,7 +329,7 @@ class FakeJob:
         tasks = [decode_task(payload) for payload in self.spec.tasks if isinstance(payload, bytes)]
         for index, task in reversed(list(enumerate(tasks))):
             future: Any = Future()
-            future.task = index
+            future.task, future.report = index, None
             self._settle(future, task)
             yield future
 
@@ -532,3 +535,103 @@ class TestCluster:
         assert "  export SPARROW_SCHEDULERS=127.0.0.1:1,127.0.0.1:2\n" in text
         assert "sparrow run" in text
         assert "sparrow run" not in introduction(["127.0.0.1:1"], 1, enable_command=False)
+
+
+# ---- on real clusters ------------------------------------------------------------------------
+
+SPARROW = (sys.executable, "-m", "frontends.cli")
+
+
+def real(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    """The `sparrow` command as a process."""
+    return subprocess.run([*SPARROW, *arguments], input=stdin, capture_output=True, text=True, check=False)
+
+
+def listing(what: str, *arguments: str) -> list[dict[str, Any]]:
+    """What `sparrow nodes` or `sparrow jobs` lists."""
+    ended = real(what, "--json", *arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    listed: list[dict[str, Any]] = json.loads(ended.stdout)[what]
+    return listed
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[str, str]]:
+    """What `sparrow cluster` says, and its scheduler's address, while it runs; at its end it must end well."""
+    arguments = [*SPARROW, "cluster", "--node-monitors", "2", "--slots", "2", "--enable-command"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines: list[str] = []
+        while not lines or "client.map" not in lines[-1]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], process.stderr.read()
+        (export,) = (line for line in lines if "export SPARROW_SCHEDULERS=" in line)
+        yield "".join(lines), export.strip().partition("=")[2]
+        process.terminate()
+        assert (process.stderr.read(), process.wait(30)) == ("stopped\n", 0)
+
+
+class TestOnACluster:
+    def test_nodes(self, running: tuple[str, str]) -> None:
+        nodes = listing("nodes", "-s", running[1])
+        assert [(node["id"], node["slots"]) for node in nodes] == [("node-0", 2), ("node-1", 2)]
+
+    def test_run(self, running: tuple[str, str]) -> None:
+        ended = real("run", "-s", running[1], "--", "sh", "-c", "echo {}; exit {}", stdin="0\n7\n0\n")
+        assert (ended.returncode, ended.stdout) == (1, "0\n7\n0\n")
+        assert ended.stderr == "sparrow: 1 of 3 tasks failed (first: task 1 (7): exit code 7)\n"
+
+    def test_command_that_is_not_there(self, running: tuple[str, str]) -> None:
+        ended = real("run", "-s", running[1], "--array", "1", "no-such-command")
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("sparrow: task 0 (0): command not found: 'no-such-command'\n")
+
+    def test_cancel(self, running: tuple[str, str], tmp_path: Path) -> None:
+        held = tmp_path / "held"
+        held.touch()
+        script = f"while [ -e {held} ]; do sleep 0.02; done"
+        arguments = ["run", "-s", running[1], "--name", "long", "--array", "10", "--", "sh", "-c", script]
+        with subprocess.Popen([*SPARROW, *arguments], stderr=subprocess.PIPE, text=True) as process:
+            while not (jobs := listing("jobs", "-s", running[1])) or jobs[0]["running"] < 4:
+                assert process.poll() is None
+            assert (jobs[0]["name"], jobs[0]["tasks"], jobs[0]["app"]) == ("long", 10, "command")
+            assert real("cancel", "-s", running[1], jobs[0]["id"]).stdout == f"cancelled {jobs[0]['id']}\n"
+            held.unlink()
+            assert process.stderr is not None
+            assert process.stderr.read() == "sparrow: 0 of 10 tasks failed, 6 not run\n"
+        assert process.returncode == 1
+
+    def test_the_example_for_python_runs(self, running: tuple[str, str]) -> None:
+        example = textwrap.dedent(running[0].partition("In Python:\n")[2])
+        ended = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
+        assert ended.stdout == "[5, 4, 3, 2, 1, 0, 1, 2, 3, 4]\n", ended.stderr
+
+
+class TestOnAClusterOfItsOwn:
+    def test_run(self) -> None:
+        ended = real("run", "-j", "2", "echo", stdin="".join(f"{i}\n" for i in range(50)))
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.split() == [str(i) for i in range(50)]
+
+    def test_output_that_nobody_reads(self) -> None:
+        arguments = [*SPARROW, "run", "-j", "1", "--array", "100", "echo", "{}"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 141
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+    def test_leaves_nothing_running(self, tmp_path: Path, number: signal.Signals, code: int) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        arguments = [*SPARROW, "run", "-j", "1", "--array", "3", "--", "sh", "-c", f"exec 3>{fifo}; sleep 1000; true"]
+        with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+            with fifo.open("rb") as held:
+                process.send_signal(number)
+                assert held.read() == b""
+            assert process.stderr is not None
+            assert process.stderr.read().strip() == ("sparrow: interrupted" if number == signal.SIGINT else "")
+        assert process.returncode == code
