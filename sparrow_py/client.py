@@ -100,6 +100,21 @@ def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
     )
 
 
+def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | None]:
+    """(value, None) of a task that finished, (None, what to raise) of any other."""
+    if outcome.status is TaskStatus.CANCELLED:
+        return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
+    if outcome.status is not TaskStatus.FINISHED:
+        return None, calls.failure(outcome, app)
+    if app != calls.APP:
+        return outcome.result, None
+    try:
+        return calls.decode_value(outcome), None
+    except Exception as error:  # Unpickling runs the user's code.
+        error.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
+        return None, error
+
+
 class TaskFuture(Future[Any]):
     """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
 
@@ -128,20 +143,13 @@ class TaskFuture(Future[Any]):
     def settle(self, outcome: m.Outcome) -> None:
         """The task's outcome has come (on the client's loop)."""
         self.outcome = outcome
-        app = self.job.spec.app
-        if outcome.status is TaskStatus.FINISHED:
-            try:
-                self.set_result(calls.decode_value(outcome) if app == calls.APP else outcome.result)
-            except Exception as error:  # Unpickling runs the user's code.
-                error.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
-                self.set_exception(error)
-        elif outcome.status is TaskStatus.CANCELLED:
-            if super().cancel():
-                self.set_running_or_notify_cancel()
-            else:  # It was known to be placed, which a Future takes for running.
-                self.set_exception(TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}"))
-        else:
-            self.set_exception(calls.failure(outcome, app))
+        value, error = outcome_value(outcome, self.job.spec.app)
+        if error is None:
+            self.set_result(value)
+        elif outcome.status is TaskStatus.CANCELLED and super().cancel():
+            self.set_running_or_notify_cancel()
+        else:  # A cancelled one among them was known to be placed, which a Future takes for running.
+            self.set_exception(error)
         self._answer()
 
     def refuse(self, error: SparrowError) -> None:
@@ -286,7 +294,7 @@ class Client:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         options: CallOptions | None = None,
     ) -> None:
-        self._own_cluster, addresses = _cluster_of(schedulers)
+        self._own_cluster, addresses = cluster_of(schedulers)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -587,7 +595,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _cluster_of(
+def cluster_of(
     schedulers: str | Sequence[str] | LocalCluster | None,
 ) -> tuple[LocalCluster | None, str | Sequence[str]]:
     """(the cluster to stop at the end or None, scheduler addresses)."""

@@ -1,0 +1,262 @@
+"""The client library for asyncio: `AsyncClient` is `Client` with awaitables, in the caller's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sparrow_py import calls
+from sparrow_py import messages as m
+from sparrow_py.client import (
+    MAP_JOB_TASKS,
+    MAP_WINDOW_DEFAULT,
+    CallOptions,
+    cluster_of,
+    function_name,
+    outcome_value,
+    task_report,
+)
+from sparrow_py.errors import SparrowError
+from sparrow_py.job import JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.session import CONNECT_TIMEOUT_S, SUBMIT_TIMEOUT_S, Session
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster
+
+
+class AsyncJob:
+    """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
+
+    def __init__(self, client: AsyncClient, spec: JobSpec) -> None:
+        loop = asyncio.get_running_loop()
+        self.spec = spec
+        self.job_id = spec.job_id
+        self.submitted_at_s = client._session.now_s()
+        self.futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in spec.tasks]
+        self._client = client
+        self._reports: list[TaskReport | None] = [None] * len(self.futures)
+        self._accepted: asyncio.Future[None] = loop.create_future()
+        self._completed: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
+        self._iterated = 0
+
+    def __aiter__(self) -> AsyncJob:
+        """The futures, as they complete; each once, however often iteration starts anew."""
+        return self
+
+    async def __anext__(self) -> asyncio.Future[Any]:
+        if self._iterated == len(self.futures):
+            raise StopAsyncIteration
+        future = await self._completed.get()
+        self._iterated += 1
+        return future
+
+    async def accepted(self) -> None:
+        """Return when a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
+        await asyncio.shield(self._accepted)
+
+    async def wait(self) -> None:
+        """Return when all outcomes have come."""
+        if self.futures:
+            await asyncio.wait(self.futures)
+
+    async def results(self) -> list[Any]:
+        """All results in submission order; raises the first failure."""
+        await self.wait()
+        return [future.result() for future in self.futures]
+
+    async def report(self) -> JobReport:
+        """What became of every task; raises if the job was not accepted."""
+        await self.accepted()
+        await self.wait()
+        return JobReport(self.job_id, [report for report in self._reports if report is not None])
+
+    def cancel(self, tasks: Sequence[int] | None = None) -> None:
+        """Cancel the job, or some of its tasks, as far as they have not started."""
+        if tasks is None:
+            self._client._session.cancel_job(self.job_id)
+        else:
+            self._client._session.cancel_tasks(self.job_id, list(tasks))
+
+    def _settle(self, task: int, value: Any, error: BaseException | None) -> None:
+        future = self.futures[task]
+        if future.done():  # Cancelled by the caller: nobody waits for it.
+            return
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, asyncio.CancelledError):
+            future.cancel(str(error))
+        else:
+            future.set_exception(error)
+            future.exception()  # The job keeps it; asyncio need not warn that nobody asked.
+        self._completed.put_nowait(future)
+
+    # ---- the session's sink ------------------------------------------------------------------
+
+    def on_refused(self, error: SparrowError) -> None:
+        if not self._accepted.done():
+            self._accepted.set_exception(error)
+            self._accepted.exception()
+        for task in range(len(self.futures)):
+            self._settle(task, None, error)
+
+
+class _Sink:
+    """Tells an `AsyncJob` what the session is told of it."""
+
+    def __init__(self, job: AsyncJob) -> None:
+        self._job = job
+
+    def accepted(self) -> None:
+        if not self._job._accepted.done():
+            self._job._accepted.set_result(None)
+
+    def refused(self, error: SparrowError) -> None:
+        self._job.on_refused(error)
+        self._job._client._jobs.pop(self._job.job_id, None)
+
+    def placed(self, task: int) -> None:
+        """asyncio's futures know no running state."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        job = self._job
+        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
+        value, error = outcome_value(outcome, job.spec.app)
+        job._settle(outcome.task, value, error)
+
+    def not_cancelled(self, task: int) -> None:
+        """Its outcome will come."""
+
+    def ended(self) -> None:
+        self.accepted()
+        self._job._client._jobs.pop(self._job.job_id, None)
+
+
+class AsyncClient:
+    """As `client.Client`, for asyncio. Use it in an `async with` block, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        schedulers: str | Sequence[str] | LocalCluster | None = None,
+        *,
+        user: str | None = None,
+        token: str | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        options: CallOptions | None = None,
+    ) -> None:
+        self._schedulers = schedulers
+        self._session_options: dict[str, Any] = {
+            "user": user,
+            "token": token,
+            "connect_timeout_s": connect_timeout_s,
+            "submit_timeout_s": submit_timeout_s,
+        }
+        self.options = options or CallOptions()
+        self._jobs: dict[str, AsyncJob] = {}
+        self._own_cluster: LocalCluster | None = None
+        self._session: Session
+
+    async def __aenter__(self) -> AsyncClient:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connect; starts an embedded cluster if no schedulers were given."""
+        self._own_cluster, addresses = await asyncio.to_thread(cluster_of, self._schedulers)
+        try:
+            self._session = Session(addresses, **self._session_options)
+            await self._session.start()
+        except BaseException:
+            await self._stop_cluster()
+            raise
+
+    async def close(self) -> None:
+        """End the client: what has not started is cancelled, futures not done end with an error."""
+        await self._session.stop()
+        for job in list(self._jobs.values()):
+            job.on_refused(SparrowError("the client was closed before the task's outcome came"))
+        self._jobs.clear()
+        await self._stop_cluster()
+
+    async def _stop_cluster(self) -> None:
+        if self._own_cluster is not None:
+            await asyncio.to_thread(self._own_cluster.stop)
+
+    def submit_job(self, spec: JobSpec) -> AsyncJob:
+        """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken."""
+        spec.validate()
+        spec = replace(spec, job_id=spec.job_id or new_job_id())
+        job = AsyncJob(self, spec)
+        self._jobs[spec.job_id] = job
+        try:
+            self._session.submit(spec, _Sink(job))
+        except BaseException:
+            del self._jobs[spec.job_id]
+            raise
+        return job
+
+    def submit_calls(
+        self,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]],
+        *,
+        name: str = "",
+        options: CallOptions | None = None,
+    ) -> AsyncJob:
+        """One job with a task `function(*args)` per tuple of arguments."""
+        options = options or self.options
+        common = calls.encode_function(function, capture_output=options.capture_output)
+        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        return self.submit_job(options.job(name or function_name(function), common, payloads))
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Run `function(*args, **kwargs)` on the cluster; await the result."""
+        common = calls.encode_function(function, capture_output=self.options.capture_output)
+        payload = calls.encode_arguments(args, kwargs)
+        return self.submit_job(self.options.job(function_name(function), common, [payload])).futures[0]
+
+    async def map(
+        self,
+        function: Callable[..., Any],
+        *iterables: Iterable[Any],
+        chunksize: int = 1,
+        window: int = MAP_WINDOW_DEFAULT,
+        options: CallOptions | None = None,
+    ) -> AsyncIterator[Any]:
+        """The results of `function` over the iterables, in order, with about `window` calls in flight."""
+        check_whole("chunksize", chunksize, 1, 1 << 20)
+        check_whole("window", window, 1, 1 << 24)
+        options = options or self.options
+        common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
+        arguments = zip(*iterables, strict=False)
+        chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+        in_flight_max = max(1, window // chunksize)
+        pending: deque[asyncio.Future[Any]] = deque()
+        jobs: deque[AsyncJob] = deque()
+        try:
+            while True:
+                while len(pending) * 2 <= in_flight_max:
+                    size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
+                    payloads = [calls.encode_chunk(chunk) for chunk in itertools.islice(chunks, size)]
+                    if not payloads:
+                        break
+                    jobs.append(self.submit_job(options.job(function_name(function), common, payloads)))
+                    pending.extend(jobs[-1].futures)
+                if not pending:
+                    return
+                for value in await pending.popleft():
+                    yield value
+        finally:
+            for job in jobs:
+                job.cancel()
+
+    async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
+        """All results in the order given; raises the first failure."""
+        return list(await asyncio.gather(*futures))
