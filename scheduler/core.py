@@ -17,10 +17,9 @@ without unplaced tasks, all of whose tasks have arrived, has no reservation; cou
 from __future__ import annotations
 
 import heapq
-import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.admission import Admission
 from scheduler.invariants import check_stage
@@ -32,6 +31,9 @@ from scheduler.validation import check_submission
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
 from sparrow_py.job import TaskStatus
+
+if TYPE_CHECKING:
+    import random
 
 PROBE_BACKOFF_S = 0.05
 """First wait of a stage that every node refused; doubles up to the maximum."""
@@ -509,9 +511,7 @@ class SchedulerCore:
     ) -> None:
         """Settle a task with no report of an executor."""
         starts = stage.starts.get(task, 0) if attempts is None else attempts
-        outcome = m.Outcome(
-            stage.job.id, task, status, b"", reason, starts, "", stage.reserved_at_s, None, None
-        )
+        outcome = m.Outcome(stage.job.id, task, status, b"", reason, starts, "", stage.reserved_at_s, None, None)
         self._settle(stage, task, outcome, now_s)
 
     def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:

@@ -29,9 +29,7 @@ class SchedulerOptions(DaemonOptions):
     probe_sharing: bool = option(
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
     )
-    history_len_max: int = option(
-        0, "Events remembered for debugging; 0 remembers none and is fastest."
-    )
+    history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
     clients_max: int = option(10_000, "Clients connected at a time.")
     nodes_max: int = option(20_000, "Node monitors connected at a time.")
 

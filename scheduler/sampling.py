@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
 
 
 def reservations_wanted(probe_ratio: float, tasks: int) -> int:

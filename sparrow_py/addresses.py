@@ -8,16 +8,7 @@ A source is one of
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-
-from sparrow_py.errors import InvalidRequest, NoScheduler
-
-REFRESH_S = 5.0
-"""How often files are re-read and names re-resolved."""
-ADDRESSES_MAX = 10_000
+from sparrow_py.errors import InvalidRequest
 
 
 def check_address(address: str) -> str:
@@ -40,41 +31,3 @@ def check_source(source: str) -> str:
     else:
         check_address(source)
     return source
-
-
-async def resolve(sources: Sequence[str]) -> list[str]:
-    """All addresses of these sources, in order, each once.
-
-    Raises `NoScheduler` if a file cannot be read or a name does not resolve, `InvalidRequest`
-    for an address that is none.
-    """
-    found: dict[str, None] = {}
-    for source in sources:
-        for address in await _resolve_one(source):
-            found[address] = None
-    return list(found)[:ADDRESSES_MAX]
-
-
-def is_fixed(sources: Iterable[str]) -> bool:
-    """Whether the addresses of these sources can never change."""
-    return not any(source.startswith(("file:", "dns:")) for source in sources)
-
-
-async def _resolve_one(source: str) -> list[str]:
-    if source.startswith("file:"):
-        try:
-            text = Path(source[5:]).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise NoScheduler(f"schedulers' file {source[5:]} cannot be read: {error}") from None
-        lines = (line.partition("#")[0].strip() for line in text.splitlines())
-        return [check_address(line) for line in lines if line]
-    if source.startswith("dns:"):
-        name, _, port = source[4:].rpartition(":")
-        try:
-            infos = await asyncio.get_running_loop().getaddrinfo(
-                name, int(port), type=socket.SOCK_STREAM
-            )
-        except OSError as error:
-            raise NoScheduler(f"schedulers' name {name} does not resolve: {error}") from None
-        return sorted({f"[{a[0]}]:{a[1]}" if ":" in str(a[0]) else f"{a[0]}:{a[1]}" for *_, a in infos})
-    return [check_address(source)]

@@ -7,13 +7,15 @@ job's `Sink` exactly once, whatever comes over the wire (guarantee 2).
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
 from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
+
+if TYPE_CHECKING:
+    import random
 
 CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
 ENTRY_OVERHEAD_BYTES = 5
@@ -281,7 +283,7 @@ class ClientCore:
         retry_s = message.retry_after_s
         if retry_s is None or now_s + retry_s > job.deadline_s:
             if message.field:
-                self._refused(job, InvalidRequestAtScheduler(message.field, message.reason))
+                self._refused(job, InvalidRequest.told(message.field, message.reason))
             else:
                 self._refused(job, Refused(message.reason, retry_s))
             return
@@ -314,19 +316,6 @@ class ClientCore:
                 raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
             if job.scheduler is None and job.id not in self._waiting and all(job.id != key for _, key in self._timers):
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
-
-
-class InvalidRequestAtScheduler(InvalidRequest):
-    """A scheduler found a job's field invalid; it said why."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        SparrowError.__init__(self, reason)
-        self.field = field
-        self.value = None
-        self.allowed = reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.allowed)
 
 
 def _unrun(job_id: str, task: int, status: TaskStatus, reason: str) -> m.Outcome:

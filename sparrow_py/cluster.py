@@ -239,9 +239,7 @@ def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:
 class _InProcess:
     """All daemons on a loop in a thread of this process, and Python workers as threads."""
 
-    def __init__(
-        self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]
-    ) -> None:
+    def __init__(self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]) -> None:
         from sparrow_py.client import new_event_loop
 
         self.addresses: list[str] = []
@@ -294,10 +292,10 @@ class _InProcess:
 def _serve_calls(socket_path: str) -> None:
     """A Python worker as a thread."""
     from frontends.python.executor import PythonExecutor
-    from sparrow_py import executor_protocol as x
     from sparrow_py.calls import APP, RUNTIME
+    from sparrow_py.executor_connection import ExecutorConnection
 
-    connection = x.ExecutorConnection(socket_path)
+    connection = ExecutorConnection(socket_path)
     connection.hello(APP, runtime=RUNTIME)
     with contextlib.suppress(OSError):
         PythonExecutor(connection).serve()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
-from sparrow_py import addresses, links
+from sparrow_py import links, resolution
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError, SparrowError
 from sparrow_py.links import Link
@@ -81,7 +81,7 @@ class Dialling:
         """Keep a task per address, as addresses come and go."""
         while True:
             try:
-                wanted = await addresses.resolve(self._sources)
+                wanted = await resolution.resolve(self._sources)
             except SparrowError as error:
                 log.warning("%s", error)
                 self.last_error = str(error)
@@ -91,9 +91,9 @@ class Dialling:
                     self._tasks[address] = asyncio.create_task(self._keep_link(address))
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
-            if addresses.is_fixed(self._sources):
+            if resolution.is_fixed(self._sources):
                 return
-            await asyncio.sleep(addresses.REFRESH_S)
+            await asyncio.sleep(resolution.REFRESH_S)
 
     async def _keep_link(self, address: str) -> None:
         while True:

@@ -38,14 +38,19 @@ class SparrowError(Exception):
 class InvalidRequest(SparrowError, ValueError):
     """A request has a field that cannot be: `field`, the `value` it had and what is `allowed`."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {shown(value)} is not valid; allowed: {allowed}")
+    def __init__(self, field: str, value: object, allowed: str, message: str = "") -> None:
+        super().__init__(message or f"{field}: {shown(value)} is not valid; allowed: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
 
+    @classmethod
+    def told(cls, field: str, message: str) -> InvalidRequest:
+        """The error that a scheduler found and put into words."""
+        return cls(field, None, "", message)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.allowed)
+        return type(self), (self.field, self.value, self.allowed, str(self))
 
 
 class InvalidOption(InvalidRequest):

@@ -8,10 +8,7 @@ executor with one place runs what it is given in order.
 
 from __future__ import annotations
 
-import os
-import socket
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -28,7 +25,7 @@ FRAME_BYTES_MAX = 64 << 20
 HEADER = struct.Struct(">I")
 
 
-class ExecutorMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class ExecutorMessage(msgspec.Struct, array_like=True, gc=False):
     """Base of the messages between a node monitor and an executor."""
 
 
@@ -94,7 +91,8 @@ ToExecutor = Run | Common | ForgetCommon | Revoke
 
 _encoder = msgspec.msgpack.Encoder()
 _from_executor = msgspec.msgpack.Decoder(list[FromExecutor])
-_to_executor = msgspec.msgpack.Decoder(list[ToExecutor])
+to_executor = msgspec.msgpack.Decoder(list[ToExecutor])
+"""For the executor's `FrameSplitter`."""
 
 
 def encode_frame(messages: list[Any]) -> bytearray:
@@ -134,50 +132,3 @@ class FrameSplitter:
             # A new object: decoded messages may hold no view, but a memoryview would block resizing.
             self._buffer = buffer[position:]
         return messages
-
-
-class ExecutorConnection:
-    """The executor's side, blocking: for executors written as a plain loop."""
-
-    def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(path)
-        self._splitter = FrameSplitter(_to_executor)
-
-    @classmethod
-    def from_environment(cls, app: str, places: int = 1, runtime: str = "") -> ExecutorConnection:
-        """Connect to the node monitor that started this process, and say hello."""
-        connection = cls(os.environ[SOCKET_VARIABLE])
-        connection.hello(app, places, runtime, os.environ.get(ID_VARIABLE, ""))
-        return connection
-
-    def hello(self, app: str, places: int = 1, runtime: str = "", executor_id: str = "") -> None:
-        """Say hello."""
-        self.send([ExecutorHello(EXECUTOR_PROTOCOL_VERSION, executor_id, app, places, runtime, os.getpid())])
-
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._socket.fileno()
-
-    def receive(self, *, wait: bool = True) -> list[Any]:
-        """The next messages; without `wait`, those that have arrived. `EOFError` when closed."""
-        messages: list[Any] = []
-        while not messages:
-            try:
-                data = self._socket.recv(1 << 18, 0 if wait else socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            if not data:
-                raise EOFError
-            messages = self._splitter.feed(data)
-            if not wait:
-                break
-        return messages
-
-    def send(self, messages: Iterable[Any]) -> None:
-        """Send these as one frame."""
-        self._socket.sendall(encode_frame(list(messages)))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()

@@ -268,9 +268,7 @@ async def dial(
         raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise LinkError(f"scheduler {address} cannot be reached: {error}") from None
-    link = Link(
-        ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max
-    )
+    link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
     return link, welcome
 
 

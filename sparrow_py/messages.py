@@ -34,7 +34,7 @@ TASKS_PER_MESSAGE_MAX = 10_000
 EPOCH_SHIFT = 40
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class Message(msgspec.Struct, array_like=True, gc=False):
     """Base of all messages."""
 
 
@@ -312,9 +312,7 @@ UNHURRIED = frozenset({JobAccepted, ForgetJob})
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Goodbye
 ToNode = Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Goodbye
-FromNode = (
-    ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeDraining | Goodbye
-)
+FromNode = ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeDraining | Goodbye
 
 _encoder = msgspec.msgpack.Encoder()
 encode_into = _encoder.encode_into

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import click
 
@@ -94,7 +94,7 @@ def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:
     kind = next((kind for kind in (int, float, str) if hint in (kind, kind | None)), str)
     return click.Option(
         [flag, field.name],
-        default=field.default if not many else list(field.default),
+        default=list(cast("tuple[str, ...]", field.default)) if many else field.default,
         type=kind,
         multiple=many,
         help=help_text,

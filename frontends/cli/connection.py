@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from sparrow_py.addresses import check_source, resolve
+from sparrow_py.addresses import check_source
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
 from sparrow_py.options import read_token
+from sparrow_py.resolution import resolve
 
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULERS"
 DEFAULT_SCHEDULER = "127.0.0.1:20503"

@@ -26,6 +26,7 @@ import msgspec
 from sparrow_py import executor_protocol as x
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, encode_value
 from sparrow_py.errors import shown
+from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.job import TaskStatus
 
 LOOK_EVERY_S = 0.001
@@ -55,7 +56,7 @@ class Function:
 class PythonExecutor:
     """Runs what the node monitor at the other end of the connection sends."""
 
-    def __init__(self, connection: x.ExecutorConnection) -> None:
+    def __init__(self, connection: ExecutorConnection) -> None:
         self._connection = connection
         self._functions: dict[int, Function] = {}
         self._runs: deque[x.Run] = deque()
@@ -159,7 +160,7 @@ def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    executor = PythonExecutor(x.ExecutorConnection.from_environment(APP, runtime=RUNTIME))
+    executor = PythonExecutor(ExecutorConnection.from_environment(APP, runtime=RUNTIME))
     gc.freeze()
     executor.serve()
 

@@ -1,0 +1,65 @@
+"""The executor's side of its connection to the node monitor, blocking: for executors that are a plain loop."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from sparrow_py.executor_protocol import (
+    EXECUTOR_PROTOCOL_VERSION,
+    ID_VARIABLE,
+    SOCKET_VARIABLE,
+    ExecutorHello,
+    FrameSplitter,
+    encode_frame,
+    to_executor,
+)
+
+
+class ExecutorConnection:
+    """A connection to the node monitor."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._splitter = FrameSplitter(to_executor)
+
+    @classmethod
+    def from_environment(cls, app: str, places: int = 1, runtime: str = "") -> ExecutorConnection:
+        """Connect to the node monitor that started this process, and say hello."""
+        connection = cls(os.environ[SOCKET_VARIABLE])
+        connection.hello(app, places, runtime, os.environ.get(ID_VARIABLE, ""))
+        return connection
+
+    def hello(self, app: str, places: int = 1, runtime: str = "", executor_id: str = "") -> None:
+        """Say hello."""
+        self.send([ExecutorHello(EXECUTOR_PROTOCOL_VERSION, executor_id, app, places, runtime, os.getpid())])
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
+    def receive(self, *, wait: bool = True) -> list[Any]:
+        """The next messages; without `wait`, those that have arrived. `EOFError` when closed."""
+        messages: list[Any] = []
+        while not messages:
+            try:
+                data = self._socket.recv(1 << 18, 0 if wait else socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            if not data:
+                raise EOFError
+            messages = self._splitter.feed(data)
+            if not wait:
+                break
+        return messages
+
+    def send(self, messages: Iterable[Any]) -> None:
+        """Send these as one frame."""
+        self._socket.sendall(encode_frame(list(messages)))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()

@@ -1,0 +1,33 @@
+"""A cluster of real processes that all tests share which neither kill nor drain anything."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import Client, LocalCluster
+
+SLOTS = 4
+"""Of the shared cluster, over all its node monitors."""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One scheduler, two node monitors of two slots. Leave it as it is."""
+    with LocalCluster(node_monitors=2, slots=SLOTS // 2, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of the shared cluster."""
+    with Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that is not there: `tasks.hold` waits for it. It is there when the test ends."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()

@@ -1,0 +1,116 @@
+"""Real daemons started by hand, as an operator would, and HTTP to them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without options of ours, plus these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
+    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    return {**kept, "PYTHONPATH": path, **more}
+
+
+class Daemon:
+    """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block."""
+
+    def __init__(self, module: str, *flags: str, log: Path, port: int = 0, **environment: str) -> None:
+        self.log = log
+        command = [sys.executable, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=clean_environment(**environment),
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"{module} did not start:\n{log.read_text()}"
+        self.announcement: dict[str, Any] = json.loads(line)
+        self.address: str = self.announcement["address"]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        return self.process.wait(TIMEOUT_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> "Daemon":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        finally:
+            self.process.stdout.close()
+
+
+def http(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    """(status, body) of a daemon's answer."""
+    connection = HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def get_json(address: str, path: str) -> Any:
+    """A daemon's JSON."""
+    status, body = http(address, path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def nodes_of(address: str) -> dict[str, Any]:
+    """The node monitors that a scheduler knows, by id."""
+    return {node["id"]: node for node in get_json(address, "/v1/nodes")["nodes"]}
+
+
+def wait_for_nodes(address: str, *ids: str) -> None:
+    """Wait until just these node monitors are linked to the scheduler."""
+    wait_until(lambda: set(nodes_of(address)) == set(ids), f"nodes {ids} at {address}")
+
+
+def workers_of(pid: int) -> set[int]:
+    """The executors' process ids of the node monitor with this process id."""
+    return {child.pid for child in psutil.Process(pid).children()}
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended (an orphan that nobody reaps has, too)."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,127 @@
+"""Functions that tests run as tasks. Imports little: every worker imports it."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HOLD_MAX_S = 60.0
+"""A task that is held ends after this, so that a failed test leaves no worker behind."""
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def describe(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    return args, kwargs
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+def divide(number: int, by: int) -> float:
+    return number / by
+
+
+def say(text: str) -> str:
+    print(text)
+    print(f"{text} on stderr", file=sys.stderr)
+    return text
+
+
+def hold(gate: Path, mark: str = "") -> str:
+    """Leave the file `gate`.`mark`, then end when the file `gate` is there."""
+    if mark:
+        gate.with_name(f"{gate.name}.{mark}").touch()
+    deadline_s = time.monotonic() + HOLD_MAX_S
+    while not gate.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.005)
+    return mark
+
+
+def started(gate: Path, *marks: str) -> bool:
+    """Whether the tasks held at this gate with these marks have started."""
+    return all(gate.with_name(f"{gate.name}.{mark}").exists() for mark in marks)
+
+
+def exit_worker(code: int = 3) -> None:
+    os._exit(code)
+
+
+def kill_worker() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_politely(code: int) -> None:
+    sys.exit(code)
+
+
+def record_start(starts: Path, task: int, duration_s: float = 0.0, gate: Path | None = None) -> int:
+    """Append a line with the task and this process to the file, then take a while."""
+    descriptor = os.open(starts, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, f"{task} {os.getpid()}\n".encode())
+    finally:
+        os.close(descriptor)
+    if gate is not None:
+        hold(gate)
+    time.sleep(duration_s)
+    return task
+
+
+def read_starts(starts: Path) -> list[tuple[int, int]]:
+    """(task, pid) of each start so far."""
+    text = ""
+    with contextlib.suppress(FileNotFoundError):
+        text = starts.read_text()
+    return [(int(task), int(pid)) for task, pid in map(str.split, text.splitlines())]
+
+
+class Grumpy:
+    """Cannot be pickled, and cannot even be shown."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("I stay where I am")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Unshowable(Exception):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+class OneWay(Exception):
+    """An exception that pickles and does not unpickle."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def make_grumpy() -> Grumpy:
+    return Grumpy()
+
+
+def fail_unshowably() -> None:
+    raise Unshowable
+
+
+def fail_one_way() -> None:
+    raise OneWay(1, 2)
+
+
+def fail_with_surrogate() -> None:
+    raise ValueError("a file name: \udcff")
+
+
+def say_surrogate() -> None:
+    with contextlib.suppress(UnicodeError):
+        print("a file name: \udcff")

@@ -1,0 +1,16 @@
+"""Waiting in tests: for a condition, never for a time."""
+
+import time
+from collections.abc import Callable
+
+TIMEOUT_S = 30.0
+"""After which a test fails that waits for something."""
+POLL_S = 0.005
+
+
+def wait_until(condition: Callable[[], object], what: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    """Return once the condition is true; `AssertionError` naming `what` if it does not become so."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s in vain for {what or condition}"
+        time.sleep(POLL_S)
