@@ -89,7 +89,7 @@ class NodeMonitor:
         for app in BUILTIN_APPS:
             self.core.executor_up(app, app, self.slots, self._clock())
         # Hundreds of node monitors in one process are for the built-in apps: no workers until a task comes.
-        self.core.start(list(self.options.warm) if self.options.count == 1 else [])
+        self.core.start(list(self.options.warm_apps) if self.options.count == 1 else [])
         self._dialling.start()
 
     async def drain(self) -> None:
@@ -100,10 +100,10 @@ class NodeMonitor:
 
     async def stop(self) -> None:
         """End at once."""
+        self._builtin.stop()
+        await self.pool.stop()  # First, so that no task runs on while links are closed.
         await self._dialling.stop("the node monitor is shutting down")
         self._timer.cancel()
-        self._builtin.stop()
-        await self.pool.stop()
 
     @property
     def connected(self) -> int:

@@ -63,3 +63,8 @@ class NodeMonitorOptions(DaemonOptions):
         )  # fmt: skip
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         self.attributes = parse_pairs("attr", self.attr)
+
+    @property
+    def warm_apps(self) -> tuple[str, ...]:
+        """The apps to warm; `command` is, if it is enabled: its one process costs little."""
+        return tuple(dict.fromkeys((*self.warm, "command"))) if self.enable_command else self.warm

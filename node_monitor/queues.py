@@ -1,8 +1,9 @@
 """The queues of reservations at a node monitor, and the policies that pick the next one (paper §3.5).
 
-"Each slave performs weighted fair queueing at user level granularity using a separate queue for probes from each
-user"; operators "may prefer strict priorities to fair shares", served by "a separate queue for each priority at each
-slave". Three policies, one interface (`ReservationQueue`): `FairQueue`, the default, `PriorityQueue`, `FifoQueue`.
+The paper shares the cluster by sharing every node: each user's probes wait in a queue of their own, the node serves the
+queues by weighted fair queueing, and shares then hold across the cluster in expectation; where operators want strict
+priorities there is a queue per priority instead. Three policies, one interface (`ReservationQueue`): `FairQueue`, the
+default, `PriorityQueue`, `FifoQueue`.
 
 Pure: no clock, no randomness, no I/O. Durations are seconds of slot time (one slot held for one second is one
 slot-second).

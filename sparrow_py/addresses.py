@@ -14,7 +14,8 @@ from sparrow_py.errors import InvalidRequest
 def check_address(address: str) -> str:
     """The address, if it is host:port (an IPv6 host in brackets); `InvalidRequest` if not."""
     host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isdigit() and 1 <= int(port) <= 65535) or any(c in address for c in " /@#?\\"):
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
+    if not (colon and host and is_port and address.isprintable()) or any(c in address for c in " /@#?\\"):
         raise InvalidRequest("scheduler address", address, "host:port, file:PATH or dns:NAME:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise InvalidRequest("scheduler address", address, "an IPv6 host in brackets, as in [::1]:20503")
@@ -26,7 +27,7 @@ def check_source(source: str) -> str:
     if source.startswith("dns:"):
         check_address(source[4:])
     elif source.startswith("file:"):
-        if not source[5:]:
+        if not source[5:] or "\0" in source:
             raise InvalidRequest("scheduler address", source, "a path after file:")
     else:
         check_address(source)

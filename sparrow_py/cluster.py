@@ -207,11 +207,12 @@ class LocalCluster:
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None
-        processes = [*self.node_processes, *self.scheduler_processes]
-        for process in processes:
-            process.end()
-        for process in processes:
-            process.wait_ended()
+        # Node monitors first: both ends of a link that close at once wait for each other.
+        for processes in (self.node_processes, self.scheduler_processes):
+            for process in processes:
+                process.end()
+            for process in processes:
+                process.wait_ended()
         for log in self._logs:
             log.close()
         self._logs.clear()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
+MAP_CALLS_MAX = 1 << 24
+"""Calls that a `map` without buffersize takes from its iterables at once."""
 
 
 class SparrowExecutor(Executor):
@@ -43,29 +45,44 @@ class SparrowExecutor(Executor):
             return self._client.submit(fn, *args, **kwargs)
 
     def map(
-        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1,
-        **_: Any,
-    ) -> Iterator[T]:  # fmt: skip
-        """As the interface says; `chunksize` calls make one task."""
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[T]:
+        """As the interface says; `chunksize` calls make one task.
+
+        The iterables are collected at once, unless `buffersize` says how many results may be
+        waiting for whoever iterates (as in Python 3.14).
+        """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-        return self._client.map(fn, *iterables, timeout_s=timeout, chunksize=chunksize)
+        return self._client.map(
+            fn, *iterables, timeout_s=timeout, chunksize=chunksize, window=buffersize or MAP_CALLS_MAX
+        )
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; then end, in the background if not to `wait`."""
         with self._lock:
             first, self._is_shut_down = not self._is_shut_down, True
-        if first:
-            if cancel_futures:
-                self._client.cancel(self._client.unfinished())
-            self._closer = threading.Thread(target=self._close_when_done, name="sparrow-executor-shutdown")
-            self._closer.start()
+            if first:
+                # In a thread of its own, as a future's callback may call this, and it must not wait for itself.
+                self._closer = threading.Thread(
+                    target=self._close, args=(cancel_futures,), name="sparrow-executor-shutdown"
+                )
+                self._closer.start()
         if wait and self._closer is not None and self._closer is not threading.current_thread():
             self._closer.join()
 
-    def _close_when_done(self) -> None:
+    def _close(self, cancel_futures: bool) -> None:
+        if cancel_futures:
+            self._client.cancel(self._client.unfinished())
         wait(self._client.unfinished())
         self._client.close()

@@ -26,7 +26,7 @@ BACKLOG_LOW_BYTES = 4 << 20
 """`Link.drained` waits until fewer bytes than this wait to be sent."""
 TRUSTED_FRAME_BYTES_MAX = 64 << 20
 """What a dialler accepts from the scheduler it chose."""
-CLOSE_TIMEOUT_S = 2.0
+CLOSE_TIMEOUT_S = 0.5
 UNHURRIED_S = 0.002
 
 _ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.

@@ -40,12 +40,19 @@ class Function:
     """A job's function, unpickled when first called."""
 
     def __init__(self, data: bytes) -> None:
-        self._common = msgspec.msgpack.decode(data, type=PythonCommon)
         self._function: Callable[..., Any] | None = None
+        self._error = ""
+        try:
+            self._common = msgspec.msgpack.decode(data, type=PythonCommon)
+        except msgspec.MsgspecError as error:  # Whoever made the job made a mistake: its tasks fail, the worker lives.
+            self._common = PythonCommon(b"")
+            self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
 
     def __call__(self, payload: bytes) -> Any:
         if self._function is None:
+            if self._error:
+                raise ValueError(self._error)
             self._function = pickle.loads(self._common.function)
         if self._common.chunked:
             return [self._function(*args) for args in pickle.loads(payload)]
@@ -58,7 +65,8 @@ class PythonExecutor:
 
     def __init__(self, connection: ExecutorConnection) -> None:
         self._connection = connection
-        self._functions: dict[int, Function] = {}
+        self._functions: dict[int, Function] = {0: Function(b"")}
+        """By number of their common bytes; 0: the job has none."""
         self._runs: deque[x.Run] = deque()
         self._ended: list[x.ExecutorMessage] = []
 
@@ -108,7 +116,7 @@ class PythonExecutor:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status, result, error = _call(function, run.payload)
         service_s = time.perf_counter() - started_s
-        printed = (out.getvalue()[:OUTPUT_CHARS_MAX], err.getvalue()[:OUTPUT_CHARS_MAX])
+        printed = (_sendable(out.getvalue(), OUTPUT_CHARS_MAX), _sendable(err.getvalue(), OUTPUT_CHARS_MAX))
         return x.Done(run.run, status, result, error, started_at_s, service_s, *printed)
 
 
@@ -121,8 +129,21 @@ def _call(function: Function, payload: bytes) -> tuple[TaskStatus, bytes, str]:
     try:
         return TaskStatus.FINISHED, encode_value(value), ""
     except Exception as error:
-        reason = TypeError(f"the result {shown(value)} of type {type(value).__qualname__} cannot be pickled: {error}")
-        return _failed(reason)
+        described, why = f"{_text(shown, value)} of type {type(value).__qualname__}", _text(str, error)
+        return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
+
+
+def _text(show: Callable[[Any], str], value: object) -> str:
+    """`show(value)`, which runs the user's code and may fail."""
+    try:
+        return show(value)
+    except Exception:
+        return f"<{type(value).__qualname__}, which cannot be shown>"
+
+
+def _sendable(text: str, chars_max: int) -> str:
+    """The text's beginning without lone surrogates, which messages cannot hold."""
+    return text[:chars_max].encode("utf-8", "backslashreplace").decode()
 
 
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
@@ -136,7 +157,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
-    summary = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+    summary = _sendable(f"{type(error).__name__}: {_text(str, error)}", ERROR_CHARS_MAX)
     error.__traceback__ = None
     try:
         result = encode_value((error, text))

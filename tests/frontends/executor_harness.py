@@ -26,7 +26,13 @@ class Monitor:
         self._listener.listen()
         variables = {"SPARROW_EXECUTOR_SOCKET": path, "SPARROW_EXECUTOR_ID": "e1", **environment}
         self.process = subprocess.Popen([sys.executable, "-m", module], env=os.environ | variables)
-        self._connection, _ = self._listener.accept()
+        try:
+            self._connection, _ = self._listener.accept()
+        except TimeoutError:
+            self._listener.close()
+            self.process.kill()
+            self.process.wait()
+            raise
         self._connection.settimeout(TIMEOUT_S)
         self._splitter = FrameSplitter()
         self._received: list[Any] = []

@@ -1,0 +1,66 @@
+"""`LocalCluster`: as processes and in this process."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster
+from sparrow_py.cluster import http_get_json
+from tests.support import tasks
+from tests.support.daemons import gone, workers_of
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+
+def test_processes_end_with_it(tmp_path: Path) -> None:
+    with LocalCluster(schedulers=2, node_monitors=2, slots=1, log_dir=tmp_path) as cluster:
+        assert len(set(cluster.addresses)) == 2
+        daemons = [process.pid for process in (*cluster.scheduler_processes, *cluster.node_processes)]
+        workers = [worker for process in cluster.node_processes for worker in workers_of(process.pid)]
+        assert [cluster.nodes_connected(address) for address in cluster.addresses] == [2, 2]
+        with Client(cluster) as client:
+            assert list(client.map(tasks.square, range(50))) == [x * x for x in range(50)]
+    assert all(gone(pid) for pid in [*daemons, *workers])
+    cluster.stop()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "scheduler-0.log", "scheduler-1.log", "node-0.log", "node-1.log",
+    }  # fmt: skip
+
+
+def test_a_daemon_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"(?s)scheduler ended with code 2 .*--nonsense"):
+        LocalCluster(scheduler_options=["--nonsense"], log_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"), [({"schedulers": 0}, "schedulers"), ({"node_monitors": -1}, "node_monitors"), ({"slots": 0}, "slots")]
+)
+def test_bad_counts_are_named(fields: dict[str, int], name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{name}: "):
+        LocalCluster(**fields)  # type: ignore[arg-type]
+
+
+def test_http_get_json_names_what_does_not_answer() -> None:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1 does not answer"):
+        http_get_json("127.0.0.1:1", "/livez")
+
+
+def test_in_process() -> None:
+    before = {thread.ident for thread in threading.enumerate()}
+    with LocalCluster(schedulers=2, node_monitors=2, slots=2, in_process=True) as cluster:
+        assert len(set(cluster.addresses)) == 2
+        with Client(cluster) as client:
+            assert client.submit(os.getpid).result(TIMEOUT_S) == os.getpid()
+            assert list(client.map(tasks.square, range(200))) == [x * x for x in range(200)]
+            with pytest.raises(ValueError, match="on purpose"):
+                client.submit(tasks.fail, "on purpose").result(TIMEOUT_S)
+            with pytest.raises(SystemExit):
+                client.submit(tasks.exit_politely, 3).result(TIMEOUT_S)
+    wait_until(lambda: {thread.ident for thread in threading.enumerate()} <= before, "its threads to end")
+    cluster.stop()
+
+
+def test_in_process_says_why_it_does_not_start() -> None:
+    with pytest.raises(ClusterError, match="nonsense"):
+        LocalCluster(in_process=True, node_options=["--nonsense"])
