@@ -205,7 +205,7 @@ class NodeMonitorDaemon:
         """Listen for HTTP and start all node monitors; returns what to announce."""
         app = daemon.make_app(self, self.options.token(), lambda: collect([node.core for node in self.nodes]))
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, self.options.host, self.options.port)
+        self._runner, self.address = await daemon.listen(app, self.options)
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

@@ -52,7 +52,6 @@ class NodeMonitorOptions(DaemonOptions):
         for source in self.scheduler:
             check_source(source)
         require(bool(self.scheduler), "scheduler", self.scheduler, "at least one scheduler")
-        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
         require(0 <= self.slots <= SLOTS_MAX, "slots", self.slots, f"a whole number from 0 to {SLOTS_MAX}")
         require(1 <= self.count <= 10_000, "count", self.count, "a whole number from 1 to 10000")
         require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))

@@ -64,7 +64,7 @@ class SchedulerDaemon:
         app = daemon.make_app(self, self.options.token(), lambda: collect(self.core, len(self._clients)))
         app.router.add_get(links.LINK_PATH, self._link)
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, self.options.host, self.options.port)
+        self._runner, self.address = await daemon.listen(app, self.options)
         return {"address": self.address, "name": self.name}
 
     def why_not_ready(self) -> str:

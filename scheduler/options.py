@@ -38,7 +38,6 @@ class SchedulerOptions(DaemonOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
         for name in ("unplaced_tasks_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")

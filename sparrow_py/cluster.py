@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -27,13 +28,29 @@ LOG_TAIL_CHARS = 2000
 class DaemonProcess:
     """A daemon as a child process. `announcement` is what it said when it was ready to work."""
 
-    def __init__(self, module: str, arguments: Sequence[str], environment: dict[str, str], log: Any) -> None:
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        log: Any,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.module = module
         self.announcement: dict[str, Any] = {}
         self._log = log
         command = [sys.executable, "-m", module, "--port", "0", "--exit-on-stdin-eof", *arguments]
+        inherited = () if listener is None else (listener.fileno(),)
+        if listener is not None:
+            command += ["--listen-fd", str(listener.fileno())]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+            pass_fds=inherited,
         )
 
     @property
@@ -119,6 +136,8 @@ class LocalCluster:
         check_whole("node_monitors", node_monitors, 1, 1000)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
+        self.addresses: list[str] = []
+        """The schedulers' addresses."""
         self.scheduler_processes: list[DaemonProcess] = []
         self.node_processes: list[DaemonProcess] = []
         self._in_process: _InProcess | None = None
@@ -134,7 +153,7 @@ class LocalCluster:
         try:
             if in_process:
                 self._in_process = _InProcess(schedulers, node_monitors, self._scheduler_options, self._node_options)
-                self.addresses: list[str] = self._in_process.addresses
+                self.addresses = self._in_process.addresses
             else:
                 self._start_processes(schedulers, node_monitors)
             self._wait_for_nodes(node_monitors)
@@ -151,15 +170,16 @@ class LocalCluster:
         self.stop()
 
     def _start_processes(self, schedulers: int, node_monitors: int) -> None:
-        self.scheduler_processes = [
-            self._spawn("scheduler", f"scheduler-{number}", self._scheduler_options) for number in range(schedulers)
-        ]
-        for process in self.scheduler_processes:
-            process.wait_until_ready()
-        self.addresses = [process.address for process in self.scheduler_processes]
+        # The schedulers' sockets are made here, so that the node monitors can be told of them and
+        # all daemons start at the same time.
+        for number in range(schedulers):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.addresses.append(f"127.0.0.1:{listener.getsockname()[1]}")
+                process = self._spawn("scheduler", f"scheduler-{number}", self._scheduler_options, listener)
+                self.scheduler_processes.append(process)
         for _ in range(node_monitors):
             self._spawn_node()
-        for process in self.node_processes:
+        for process in [*self.scheduler_processes, *self.node_processes]:
             process.wait_until_ready()
 
     def _spawn_node(self) -> DaemonProcess:
@@ -179,7 +199,9 @@ class LocalCluster:
         process.wait_until_ready()
         return process
 
-    def _spawn(self, module: str, name: str, flags: Sequence[str]) -> DaemonProcess:
+    def _spawn(
+        self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
+    ) -> DaemonProcess:
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)
@@ -188,7 +210,7 @@ class LocalCluster:
         # Workers must find what this process can import.
         path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
         environment = {**os.environ, "PYTHONPATH": path}
-        return DaemonProcess(module, flags, environment, log)
+        return DaemonProcess(module, flags, environment, log, listener)
 
     def nodes_connected(self, address: str) -> int:
         """Node monitors linked to the scheduler at this address."""

@@ -13,6 +13,7 @@ import hmac
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ from sparrow_py.options import DaemonOptions
 
 log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
+LISTEN_BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 100)
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/link"})
 """Answered without a token; a link checks the token of its Hello itself."""
@@ -104,16 +106,20 @@ def json_error(status: int, message: str) -> web.Response:
     return json_response({"error": {"message": message}}, status)
 
 
-async def listen(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, str]:
+async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppRunner, str]:
     """Serve the application; returns the runner and the real address (host:port)."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, host, port, backlog=4096)
     try:
-        await site.start()
+        if options.listen_fd is None:
+            where = f"{options.host}:{options.port}"
+            await web.TCPSite(runner, options.host, options.port, backlog=LISTEN_BACKLOG).start()
+        else:
+            where = f"descriptor {options.listen_fd}"
+            await web.SockSite(runner, socket.socket(fileno=options.listen_fd), backlog=LISTEN_BACKLOG).start()
     except OSError as error:
         await runner.cleanup()
-        raise ClusterError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from None
     real_host, real_port = runner.addresses[0][:2]
     return runner, f"[{real_host}]:{real_port}" if ":" in real_host else f"{real_host}:{real_port}"
 

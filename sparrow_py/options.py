@@ -128,6 +128,7 @@ class DaemonOptions:
     """The options that all daemons have."""
 
     host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs a token.")
+    port: int = option(0, "TCP port; 0 takes a free one.")
     token_file: str | None = option(
         None, f"File with the cluster's shared secret, at least {TOKEN_BYTES_MIN} bytes. Or set SPARROW_TOKEN."
     )
@@ -144,11 +145,15 @@ class DaemonOptions:
         256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
     )
     log_level: str = option("info", "debug, info, warning or error.")
+    listen_fd: int | None = option(
+        None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
+    )
     exit_on_stdin_eof: bool = option(
         False, "End at once when standard input closes: for daemons that must not outlive who started them."
     )
 
     def __post_init__(self) -> None:
+        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
         levels = ("debug", "info", "warning", "error")
         require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
         require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
