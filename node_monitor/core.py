@@ -221,6 +221,7 @@ class NodeMonitorCore:
         self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
+        app.prefetched -= executor.ahead
         for held in executor.running.values():
             self.queue.settle(held.charge, now_s - held.given_at_s)
             self._report(held, TaskStatus.LOST, reason)
@@ -239,13 +240,14 @@ class NodeMonitorCore:
     def done(self, executor_id: str, message: x.Done, now_s: float) -> None:
         """An executor ended a run; `LinkError` if it did not have it."""
         executor = self._executors[executor_id]
-        if message.run not in executor.running:
+        held = executor.running.get(message.run)
+        if held is None:
             raise LinkError(f"executor {executor_id} reported run {message.run}, which it does not have")
         if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
             raise LinkError(f"executor {executor_id} reported {message.status.value}, neither finished nor failed")
         if not 0 <= message.service_s <= SERVICE_MAX_S:
             raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
-        held = executor.running.pop(message.run)
+        executor.end(message.run)
         executor.did_tasks = True
         job, service_s = held.job, message.service_s
         if job.duration_s is None:
@@ -279,7 +281,7 @@ class NodeMonitorCore:
         """An executor gave runs back that it had not started: they were revoked, as they were cancelled."""
         executor = self._executors[executor_id]
         for run in message.runs:
-            held = executor.running.pop(run, None)
+            held = executor.end(run)
             if held is not None:
                 self.queue.refund(held.charge)
                 self._report(held, TaskStatus.CANCELLED, "it was cancelled")
@@ -485,7 +487,9 @@ class NodeMonitorCore:
     # ---- tasks -------------------------------------------------------------------------------
 
     def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
-        self._job(scheduler, message.job).common = message.data
+        job = self._job(scheduler, message.job)
+        job.common = message.data
+        job.forgotten = False
 
     def _job(self, scheduler: str, job_id: str) -> JobHere:
         key = (scheduler, job_id)
@@ -502,24 +506,24 @@ class NodeMonitorCore:
             self.counters.handed_back += 1
             self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "the ask had timed out"))
             return
+        app = ask.app
         job = self._job(scheduler, message.job)
         job.forgotten = False
-        held = Held(job, ask.app, message.attempt, message.payload, ask.charges.pop())
+        held = Held(job, app, message.attempt, message.payload, ask.charges.pop())
         job.held += 1
         self._held[(scheduler, held.attempt)] = held
         if not ask.charges:
             del self._asks[ask.id]
-        app = ask.app
-        if ask.prefetched:
-            app.ready.append(held)  # It stays counted as prefetched until an executor has it.
-            return
-        app.asking -= 1
-        if app.idle:
-            self._give(app.take_place(), held, now_s)
-        else:  # Its executor died meanwhile.
-            self.free_slots += 1
+        if not ask.prefetched:
+            app.asking -= 1
+            if app.idle:
+                self._give(app.take_place(), held, now_s)
+                return
+            self.free_slots += 1  # Its executor died meanwhile: it is as if it had been prefetched.
             app.prefetched += 1
-            app.ready.append(held)
+        app.ready.append(held)  # It stays counted as prefetched until it is its turn at an executor.
+        if not app.executors:
+            self._hand_back(app, f"the node's {app.plan.app} executors are gone")
 
     def _depth(self, held: Held) -> int:
         """How many tasks like this one an executor may be given at a time."""
@@ -531,13 +535,13 @@ class NodeMonitorCore:
     def _feed(self, executor: ExecutorState, now_s: float) -> None:
         """Give an executor what it should have of what is ready: one task, or a few short ones."""
         app = executor.app
-        batch = 1
-        if executor.places == 1:
-            share = -(-len(app.ready) // max(1, len(app.executors)))
-            batch = max(1, min(self._depth(app.ready[0]) - len(executor.running), share))
-        for _ in range(batch):
-            app.prefetched -= 1
+        share = -(-len(app.ready) // len(app.executors)) if executor.places == 1 else 1
+        for _ in range(share):
             self._give(executor, app.ready.popleft(), now_s)
+            if not executor.ahead:
+                app.prefetched -= 1
+            if not app.ready or len(executor.running) >= self._depth(app.ready[0]):
+                break
 
     def _give(self, executor: ExecutorState, held: Held, now_s: float) -> None:
         job = held.job
@@ -668,6 +672,7 @@ class NodeMonitorCore:
             asks = [ask for ask in self._asks.values() if ask.app is app]
             waiting = sum(len(ask.charges) for ask in asks if not ask.prefetched)
             ahead = sum(len(ask.charges) for ask in asks if ask.prefetched) + len(app.ready)
+            ahead += sum(executor.ahead for executor in app.executors.values())
             idle = sum(executor.places - executor.busy_places for executor in app.executors.values())
             if (app.asking, app.prefetched, len(app.idle)) != (waiting, ahead, idle):
                 return (

@@ -41,6 +41,18 @@ class ExecutorState:
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
 
+    @property
+    def ahead(self) -> int:
+        """Runs given to it that wait for an earlier one to end; they count as prefetched."""
+        return max(0, len(self.running) - self.places)
+
+    def end(self, run: int) -> Held | None:
+        """The run is over; if another waited for it, that one starts."""
+        held = self.running.pop(run, None)
+        if held is not None and len(self.running) >= self.places:
+            self.app.prefetched -= 1
+        return held
+
 
 class AppState:
     """An app and its executors."""
@@ -59,7 +71,7 @@ class AppState:
         """Free places that are spoken for by an ask."""
         self.ready: deque[Held] = deque()
         self.prefetched = 0
-        """Tasks asked for ahead of a slot, and those that are ready."""
+        """Tasks asked for ahead of a slot, those that are ready, and those given to executors ahead of time."""
         self.prefetch_max = 0
         """The largest prefetch among recent tickets: whether to think about prefetching at all."""
         self.wanted = False

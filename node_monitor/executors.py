@@ -50,6 +50,7 @@ class ExecutorPool:
         self._events = events
         self._numbers = itertools.count(1)
         self._connections: dict[str, _Connection] = {}
+        self._unflushed: dict[str, _Connection] = {}
         self._processes: dict[str, Process] = {}
         self._starting: dict[str, str] = {}
         """Executor id to app of those whose hello is due."""
@@ -155,12 +156,14 @@ class ExecutorPool:
         connection = self._connections.get(executor)
         if connection is not None:
             connection.queued.append(message)
+            if type(message) is not x.ForgetCommon:  # That can wait for the next message that wakes the executor.
+                self._unflushed[executor] = connection
 
     def flush(self) -> None:
         """Send what is queued, a frame per executor."""
-        for connection in self._connections.values():
-            if connection.queued:
-                connection.flush()
+        for connection in self._unflushed.values():
+            connection.flush()
+        self._unflushed.clear()
 
     def said(self, connection: _Connection, messages: list[Any]) -> None:
         """An executor sent these messages."""

@@ -30,7 +30,7 @@ from scheduler.sampling import reservations_wanted, spread
 from scheduler.validation import check_submission
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import NAME_BYTES_MAX, TaskStatus
 
 if TYPE_CHECKING:
     import random
@@ -230,7 +230,7 @@ class SchedulerCore:
         self, client: str, job_id: str, reason: str, *, field: str = "", retry_after_s: float | None = None
     ) -> None:
         self.counters.jobs_refused += 1
-        self._to_client(client, m.JobRefused(job_id[:64], reason, field, retry_after_s))
+        self._to_client(client, m.JobRefused(job_id[:NAME_BYTES_MAX], reason, field, retry_after_s))
 
     def _add_tasks(self, client: str, message: m.AddTasks, now_s: float) -> None:
         job = self._jobs_of.get(client, {}).get(message.job)
@@ -253,11 +253,12 @@ class SchedulerCore:
 
     def _ensure_probes(self, stage: StageState, now_s: float) -> None:
         """Top the stage's live reservations up to ceil(d · unplaced)."""
-        unplaced = stage.unplaced
-        missing = reservations_wanted(stage.spec.probe_ratio, unplaced) - stage.live if unplaced else 0
-        if missing <= 0:
+        if not stage.unplaced:
             return
         self._add_heir(stage)
+        missing = reservations_wanted(stage.spec.probe_ratio, stage.unplaced) - stage.live
+        if missing <= 0:
+            return
         nodes = self.nodes.eligible(stage.spec.app, stage.spec.runtime)
         if stage.refused_by:
             nodes = [node for node in nodes if node not in stage.refused_by]
@@ -325,6 +326,8 @@ class SchedulerCore:
 
     def _reservations_gone(self, ticket: Ticket, node: Node, count: int) -> None:
         """Of the ticket's reservations at the node, `count` are queued no more."""
+        if count < 1:
+            raise LinkError(f"node {node.id} takes {count} reservations of ticket {ticket.id}")
         held = ticket.live.get(node.id, 0)
         gone = min(held, count)
         ticket.stage.live -= gone
@@ -458,7 +461,8 @@ class SchedulerCore:
             return
         starts = stage.starts.get(task, 0) + 1
         job = stage.job
-        if status is TaskStatus.FAILED and job.retry_failed and starts < job.max_attempts:
+        cancelled = attempt.cancelled or job.cancelled
+        if status is TaskStatus.FAILED and job.retry_failed and starts < job.max_attempts and not cancelled:
             self._retry(attempt, message.error, now_s)
             self._ensure_probes(stage, now_s)
             return
@@ -490,7 +494,12 @@ class SchedulerCore:
         self._note(now_s, stage.job.id, "task %d is to start again: %s", task, reason)
 
     def _give_back(self, attempt: Attempt, now_s: float) -> None:
+        """The task is unplaced again, unless it is not wanted any more."""
         stage = attempt.stage
+        if attempt.cancelled or stage.job.cancelled:
+            del stage.attempts[attempt.task]
+            self._settle_unrun(stage, attempt.task, TaskStatus.CANCELLED, "it was cancelled", now_s)
+            return
         self._start_queue_timeout(stage, [attempt.task], now_s)
         stage.give_back(attempt.task)
         self.admission.returned(stage.job.user)
@@ -588,12 +597,14 @@ class SchedulerCore:
                 self._settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
                 attempt = self._attempts[stage.attempts[task]]
+                attempt.cancelled = True
                 self._to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id))
 
     def _attempt_runs(self, node: Node, message: m.AttemptRuns, now_s: float) -> None:
         attempt = self._attempts.get(message.attempt)
         if attempt is not None and attempt.node_id == node.id:
             job = attempt.stage.job
+            attempt.cancelled = False
             self._to_client(job.client, m.NotCancelled(job.id, attempt.task))
 
     def _start_queue_timeout(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
@@ -602,9 +613,14 @@ class SchedulerCore:
             return
         place_by_s = now_s + stage.job.queue_timeout_s
         stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
-        self._at(place_by_s, lambda at_s: self._queue_timeout(stage, at_s))
+        job_id = stage.job.id  # Not the stage itself, which may end long before.
+        self._at(place_by_s, lambda at_s: self._queue_timeout(job_id, at_s))
 
-    def _queue_timeout(self, stage: StageState, now_s: float) -> None:
+    def _queue_timeout(self, job_id: str, now_s: float) -> None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return
+        stage = job.stage
         late = [task for task in stage.unplaced_tasks() if stage.place_by_s.get(task, now_s + 1) <= now_s]
         if late:
             reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"

@@ -153,6 +153,7 @@ class SchedulerDaemon:
                         link.closed_because = message.reason
                         break
                     receive(node_id, message, now_s)
+                link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
         except LinkError as error:
             link.close(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 
 from sparrow_py.job import TaskStatus
@@ -17,13 +18,15 @@ ShareKey = tuple[str, str, str, int, str]
 class Attempt:
     """One start of a task whose outcome is not known."""
 
-    __slots__ = ("id", "node_id", "stage", "task")
+    __slots__ = ("cancelled", "id", "node_id", "stage", "task")
 
     def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
         self.id = attempt_id
         self.stage = stage
         self.task = task
         self.node_id = node_id
+        self.cancelled = False
+        """Its task is not to start again: its node was asked to cancel it, and has not said that it runs."""
 
 
 class Ticket:
@@ -131,7 +134,8 @@ class JobState:
         self.user = user
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
-        self.queue_timeout_s = message.queue_timeout_s
+        timeout_s = message.queue_timeout_s
+        self.queue_timeout_s = None if timeout_s == math.inf else timeout_s
         self.report_placed = message.report_placed
         self.submitted_at_s = now_s
         self.cancelled = False

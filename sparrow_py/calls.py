@@ -37,7 +37,16 @@ class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
 
 def encode_function(function: Callable[..., Any], *, capture_output: bool = False, chunked: bool = False) -> bytes:
     """The common bytes for calls of `function`; raises what pickling raises if it cannot be pickled."""
-    return msgspec.msgpack.encode(PythonCommon(cloudpickle.dumps(function, protocol=5), capture_output, chunked))
+    pickled = pickle.dumps(function, 5) if _importable(function) else cloudpickle.dumps(function, protocol=5)
+    return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked))
+
+
+def _importable(function: Callable[..., Any]) -> bool:
+    """Whether workers get the function by importing its module, so that its name is all there is to pickle."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if module is None or module == "__main__" or cloudpickle.list_registry_pickle_by_value():
+        return False
+    return getattr(sys.modules.get(module), name, None) is function
 
 
 def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

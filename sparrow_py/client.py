@@ -452,24 +452,26 @@ class Client:
                     return
                 pending.extend(self.submit_job(options.job(name, common, payloads)).futures)
 
+        deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         refill()
-        return self._map_results(pending, refill, in_flight_max, timeout_s, progress, name)
+        return self._map_results(pending, refill, in_flight_max, deadline_s, progress, name)
 
     def _map_results(
         self,
         pending: deque[TaskFuture],
         refill: Callable[[], None],
         in_flight_max: int,
-        timeout_s: float | None,
+        deadline_s: float | None,
         progress: bool,
         name: str,
     ) -> Iterator[Any]:
-        deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         bar = progress_bar(name) if progress else None
         try:
             while pending:
                 left_s = None if deadline_s is None else max(0.0, deadline_s - self._session.now_s())
-                yield from pending.popleft().result(left_s)
+                values = pending[0].result(left_s)
+                pending.popleft()
+                yield from values
                 if len(pending) * 2 <= in_flight_max:
                     refill()
                 if bar is not None:

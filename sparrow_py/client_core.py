@@ -81,8 +81,8 @@ class ClientJob:
         self.cancelled = False
         self.streaming = False
         self.chunks: Iterator[m.AddTasks] = iter(())
-        self.to_cancel: list[int] = []
-        """Tasks to cancel once all tasks have been sent."""
+        self.to_cancel: set[int] = set()
+        """Tasks to cancel once the job is accepted and all its tasks have been sent."""
         self.settled = bytearray(len(self.payloads))
         self.unsettled = len(self.payloads)
 
@@ -151,23 +151,25 @@ class ClientCore:
         job = self.jobs.get(job_id)
         if job is None:
             return
-        if job.scheduler is None and len(tasks) == job.unsettled:
+        job.to_cancel.update(tasks)
+        if job.scheduler is None and len(job.to_cancel) == job.unsettled:
             self._withdraw(job)
-        elif job.streaming or job.scheduler is None:
-            job.to_cancel += tasks
         else:
-            self._send_cancels(job, tasks)
+            self._send_cancels(job)
 
-    def _send_cancels(self, job: ClientJob, tasks: list[int]) -> None:
+    def _send_cancels(self, job: ClientJob) -> None:
+        """Send what is to be cancelled, unless the scheduler may yet refuse the job, or has not all its tasks."""
+        if not job.to_cancel or not job.accepted or job.streaming:
+            return
         assert job.scheduler is not None
+        tasks = sorted(job.to_cancel)
+        job.to_cancel.clear()
         for first in range(0, len(tasks), CHUNK_TASKS):
             self._outbox.to_scheduler(job.scheduler, m.CancelTasks(job.id, tasks[first : first + CHUNK_TASKS]))
 
     def _withdraw(self, job: ClientJob) -> None:
         """Cancel a job that no scheduler has."""
-        for task in range(len(job.payloads)):
-            self._settle(job, _unrun(job.id, task, TaskStatus.CANCELLED, "it was cancelled before it was submitted"))
-        self._end(job)
+        self._settle_rest(job, TaskStatus.CANCELLED, "it was cancelled before a scheduler took it")
 
     # ---- events: schedulers ------------------------------------------------------------------
 
@@ -176,10 +178,7 @@ class ClientCore:
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
         waiting, self._waiting = self._waiting, {}
         for job in waiting.values():
-            try:
-                self._assign(job, now_s)
-            except InvalidRequest as error:
-                self._refused(job, error)
+            self._assign_again(job, now_s)
 
     def scheduler_down(self, scheduler: str, reason: str, now_s: float) -> None:
         """A link is gone: the outcomes of its jobs' tasks will not come."""
@@ -187,14 +186,11 @@ class ClientCore:
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             job.scheduler = None
-            if not job.accepted:
-                job.streaming = False
-                self._assign(job, now_s)
-                continue
-            for task in range(len(job.payloads)):
-                if not job.settled[task]:
-                    self._settle(job, _unrun(job.id, task, TaskStatus.LOST, self._last_error))
-            self._end(job)
+            # It may have been accepted without our knowing, and started: not again if that is not wanted.
+            if job.accepted or job.cancelled or job.submission.max_attempts == 1:
+                self._settle_rest(job, TaskStatus.LOST, self._last_error)
+            else:
+                self._assign_again(job, now_s)
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
@@ -211,19 +207,19 @@ class ClientCore:
             if not job.accepted:
                 job.accepted = True
                 job.sink.accepted()
+                self._send_cancels(job)
         elif kind is m.JobRefused:
             self._try_again(job, message, now_s)
         elif kind is m.NotCancelled:
             job.sink.not_cancelled(message.task)
         elif kind is m.JobEnded:
-            self._end(job)
+            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
 
     def streamed(self, job: ClientJob) -> None:
         """All tasks of the job have been sent."""
         job.streaming = False
-        if job.to_cancel and job.id in self.jobs and job.scheduler is not None:
-            self._send_cancels(job, job.to_cancel)
-            job.to_cancel = []
+        if job.id in self.jobs:
+            self._send_cancels(job)
 
     # ---- events: time ------------------------------------------------------------------------
 
@@ -239,7 +235,7 @@ class ClientCore:
                 if job.id in self._waiting and job.deadline_s > now_s:
                     continue
                 self._waiting.pop(job.id, None)
-                self._assign(job, now_s)
+                self._assign_again(job, now_s)
 
     # ---- decisions ---------------------------------------------------------------------------
 
@@ -260,14 +256,18 @@ class ClientCore:
         self._outbox.to_scheduler(scheduler, job.submission)
         job.chunks = chunks(job.id, job.payloads, bytes_max)
         first = next(job.chunks, None)
-        if first is None:
-            return
-        self._outbox.to_scheduler(scheduler, first)
-        if len(first.payloads) < len(job.payloads):
-            job.streaming = True
+        job.streaming = first is not None and len(first.payloads) < len(job.payloads)
+        if first is not None:
+            self._outbox.to_scheduler(scheduler, first)
+        if job.streaming:
             self._outbox.stream(scheduler, job)
-        elif job.to_cancel:
-            self.streamed(job)
+
+    def _assign_again(self, job: ClientJob, now_s: float) -> None:
+        """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
+        try:
+            self._assign(job, now_s)
+        except InvalidRequest as error:
+            self._refused(job, error)
 
     @staticmethod
     def _check_sizes(job: ClientJob, bytes_max: int) -> None:
@@ -280,6 +280,9 @@ class ClientCore:
             raise InvalidRequest(f"tasks[{task}]", f"{largest} bytes", f"a payload of at most {bytes_max} bytes")
 
     def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
+        if job.cancelled:
+            self._withdraw(job)
+            return
         retry_s = message.retry_after_s
         if retry_s is None or now_s + retry_s > job.deadline_s:
             if message.field:
@@ -303,7 +306,12 @@ class ClientCore:
         job.unsettled -= 1
         job.sink.outcome(outcome)
 
-    def _end(self, job: ClientJob) -> None:
+    def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
+        """The job ends; tasks without an outcome get this one."""
+        if job.unsettled:
+            for task in range(len(job.payloads)):
+                if not job.settled[task]:
+                    self._settle(job, _unrun(job.id, task, status, reason))
         if self.jobs.pop(job.id, None) is not None:
             self._waiting.pop(job.id, None)
             job.sink.ended()

@@ -299,7 +299,12 @@ class _InProcess:
                     threading.Thread(target=_serve_calls, args=(node.pool.socket_path,), daemon=True).start()
 
     def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(START_TIMEOUT_S)
+        from click import ClickException
+
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(START_TIMEOUT_S)
+        except ClickException as error:
+            raise ClusterError(f"a daemon did not start: {error.format_message()}") from None
 
     def stop(self) -> None:
         """Stop the daemons, node monitors first; the worker threads end as their sockets close."""

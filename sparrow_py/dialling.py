@@ -137,6 +137,7 @@ class Dialling:
                 if type(batch[-1]) is m.Goodbye:
                     link.closed_because = batch.pop().reason
                 said(scheduler, batch)
+                link.flush()
         except LinkError as error:
             log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
             link.close(str(error))

@@ -17,6 +17,9 @@ from sparrow_py.executor_protocol import (
     to_executor,
 )
 
+RECEIVE_BYTES = 1 << 16
+"""Larger, and each call would map and unmap memory for its buffer."""
+
 
 class ExecutorConnection:
     """A connection to the node monitor."""
@@ -46,7 +49,7 @@ class ExecutorConnection:
         messages: list[Any] = []
         while not messages:
             try:
-                data = self._socket.recv(1 << 18, 0 if wait else socket.MSG_DONTWAIT)
+                data = self._socket.recv(RECEIVE_BYTES, 0 if wait else socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             if not data:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import types
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 import aiohttp
@@ -35,6 +36,34 @@ _MESSAGES_PER_FRAME_MAX = 0xFFFF
 WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
+_LINK_LOST = (ConnectionError, aiohttp.ClientError, RuntimeError)
+"""What aiohttp raises when a message is written to a connection that is gone or going."""
+
+
+@types.coroutine
+def _resumed(step: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Go on with a coroutine that was stepped by hand until it waited for `waits_for`."""
+    while True:
+        try:
+            value = yield waits_for
+        except BaseException as error:
+            waits_for = _step(step.throw, error)
+        else:
+            waits_for = _step(step.send, value)
+        if waits_for is _DONE:
+            return
+
+
+_DONE = object()
+
+
+def _step(advance: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return advance(value)
+    except StopIteration:
+        return _DONE
+
+
 class Link:
     """One connection to a peer. `send` queues; `batches` yields what arrives, frame by frame."""
 
@@ -57,12 +86,13 @@ class Link:
         self._frame = bytearray(_ARRAY_HEADER)
         self._frame_messages = 0
         self._backlog_bytes = 0
-        self._wake: asyncio.Future[None] | None = None
-        self._unhurried: asyncio.TimerHandle | None = None
+        self._flush_due: asyncio.Handle | None = None
+        self._hurried = False
+        """Whether something that the peer waits for is queued."""
+        self._writing: asyncio.Future[None] | None = None
         self._low: asyncio.Event = asyncio.Event()
         self._closing = False
         self._closer: asyncio.Future[None] | None = None
-        self._sender = asyncio.create_task(self._send_frames(), name=f"link to {peer}")
 
     def send(self, message: m.Message) -> None:
         """Queue a message; after the link has closed it is dropped.
@@ -89,23 +119,67 @@ class Link:
                 raise LinkError(f"a message of {size} bytes does not fit a frame of {self.frame_bytes_max}")
         self._frame_messages += 1
         self._backlog_bytes += size
-        wake = self._wake
-        if wake is not None:
-            if type(message) in m.UNHURRIED:
-                if self._unhurried is None:
-                    self._unhurried = asyncio.get_running_loop().call_later(UNHURRIED_S, self._leave)
-                return
-            self._wake = None
-            wake.set_result(None)
+        if type(message) in m.UNHURRIED:
+            if self._flush_due is None:
+                self._flush_due = asyncio.get_running_loop().call_later(UNHURRIED_S, self.flush)
+                self._hurried = False
+        elif not self._hurried:
+            self._hurried = True
+            if self._flush_due is not None:
+                self._flush_due.cancel()
+            self._flush_due = asyncio.get_running_loop().call_soon(self.flush)
         elif self._backlog_bytes > self._backlog_bytes_max:
             self.close(f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it")
 
-    def _leave(self) -> None:
-        """Unhurried messages have waited long enough."""
-        self._unhurried = None
-        wake, self._wake = self._wake, None
-        if wake is not None:
-            wake.set_result(None)
+    def flush(self) -> None:
+        """Send what is queued now. Called by itself at the end of the loop's turn at the latest."""
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush_due = None
+        if self._writing is not None:
+            return  # The socket is full: the writing task goes on when it is not.
+        self._hurried = False
+        if self._frame_messages:
+            self._close_frame()
+        while self._frames:
+            frame = self._frames.popleft()
+            # To write seldom waits, and a task for it would cost a turn of the loop and more than the write:
+            # so the coroutine is stepped by hand, and becomes a task only if it does wait.
+            step = self._ws.send_bytes(frame)  # type: ignore[arg-type]
+            try:
+                waits_for = step.send(None)
+            except StopIteration:
+                self._written(frame)
+            except _LINK_LOST as error:
+                self._lost(error)
+                return
+            else:
+                self._hurried = True
+                self._writing = asyncio.ensure_future(self._write_on(frame, _resumed(step, waits_for)))
+                return
+        self._low.set()
+
+    async def _write_on(self, frame: bytearray, write: Awaitable[None]) -> None:
+        """Finish the write that had to wait, then write what was queued meanwhile."""
+        try:
+            await write
+            self._written(frame)
+        except _LINK_LOST as error:
+            self._lost(error)
+            return
+        self._writing = None
+        self.flush()
+
+    def _written(self, frame: bytearray) -> None:
+        self._backlog_bytes -= len(frame) - len(_ARRAY_HEADER)
+        if self._backlog_bytes < BACKLOG_LOW_BYTES:
+            self._low.set()
+
+    def _lost(self, error: BaseException) -> None:
+        self._closing = True
+        self.closed_because = self.closed_because or f"connection lost: {error}"
+        self._frames.clear()
+        self._low.set()
 
     def _close_frame(self) -> None:
         """Move the frame being filled to those ready to leave."""
@@ -114,30 +188,6 @@ class Link:
         self._frames.append(frame)
         self._frame = bytearray(_ARRAY_HEADER)
         self._frame_messages = 0
-
-    async def _send_frames(self) -> None:
-        loop = asyncio.get_running_loop()
-        send_bytes = self._ws.send_bytes
-        try:
-            while True:
-                if self._frame_messages:
-                    self._close_frame()
-                elif not self._frames:
-                    self._low.set()
-                    self._wake = loop.create_future()
-                    await self._wake
-                    continue
-                while self._frames:
-                    frame = self._frames.popleft()
-                    # aiohttp's transport may keep the object until the socket takes it; we never touch it again.
-                    await send_bytes(frame)  # type: ignore[arg-type]
-                    self._backlog_bytes -= len(frame) - len(_ARRAY_HEADER)
-                    if self._backlog_bytes < BACKLOG_LOW_BYTES:
-                        self._low.set()
-        except (ConnectionError, aiohttp.ClientError, RuntimeError) as error:
-            self._closing = True
-            self.closed_because = self.closed_because or f"connection lost: {error}"
-            self._low.set()
 
     async def drained(self) -> None:
         """Wait until little is left to send, so that a large submission does not fill memory."""
@@ -174,15 +224,11 @@ class Link:
             self.closed_because = self.closed_because or reason
             self.send(m.Goodbye(reason))
             self._closing = True
-            self._leave()
-            try:
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    while (self._frames or self._frame_messages) and not self._sender.done():
-                        self._low.clear()
-                        await self._low.wait()
-            except TimeoutError:
-                pass
-        self._sender.cancel()
+            self.flush()
+            if self._writing is not None:
+                await asyncio.wait([self._writing], timeout=CLOSE_TIMEOUT_S)
+        if self._writing is not None:
+            self._writing.cancel()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._ws.close()

@@ -34,6 +34,17 @@ def load_toml(path: str) -> dict[str, Any]:
         raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
 
 
+class _OneLineErrors(click.Command):
+    """Says what is wrong with its arguments on one line, without the usage."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = None
+            raise
+
+
 def command(name: str, options: type[T], run: Callable[[T], None], help: str) -> click.Command:
     """The command line of a daemon: parses into `options` and calls `run` with them."""
 
@@ -62,7 +73,7 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
     }
-    return click.Command(name, params=params, callback=callback, help=help, context_settings=settings)
+    return _OneLineErrors(name, params=params, callback=callback, help=help, context_settings=settings)
 
 
 def parse(options: type[T], arguments: list[str]) -> T:
@@ -82,7 +93,11 @@ def _use_config(context: click.Context, _: click.Parameter, path: str | None) ->
         unknown = sorted(set(values) - known)
         if unknown:
             raise click.BadParameter(f"{path}: unknown options: {', '.join(unknown)}")
-        context.default_map = values
+        many = {parameter.name for parameter in context.command.params if parameter.multiple}  # type: ignore[attr-defined]
+        # One value of an option that may be given several times need not be written as a list.
+        context.default_map = {
+            name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()
+        }
 
 
 def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:
