@@ -26,7 +26,7 @@ class NodeMonitorOptions(DaemonOptions):
     node_id: str = option("", "Name of this node, unique in the cluster; default: the host's name and the port.")
     slots: int = option(0, "Tasks run at a time; 0: as many as this process has cores.")
     count: int = option(1, "Node monitors hosted in this process, for experiments with many nodes on one machine.")
-    attr: tuple[str, ...] = option((), "KEY=VALUE: an attribute of the node, for constraints.", many=True)
+    attr: tuple[str, ...] = option((), "KEY=VALUE: an attribute of the node, shown by `sparrow nodes`.", many=True)
     queue: str = option(
         "fair",
         "fair: weighted fair queueing between users. priority: strict priorities, fair within one. fifo: by arrival.",

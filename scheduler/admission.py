@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 RETRY_AFTER_MIN_S = 0.1
 RETRY_AFTER_MAX_S = 30.0
+RETRY_AFTER_UNKNOWN_S = 1.0
+"""Retry-after while no placing rate is known, or nothing was placed lately: soon enough to measure one."""
 RATE_WINDOW_S = 1.0
 """The placing rate, from which retry-after is estimated, is measured over windows of this length."""
 
@@ -37,7 +39,7 @@ class Admission:
         held = self.unplaced.get(user, 0)
         excess = held + tasks - limit
         if excess > 0:
-            wait_s = excess / self._rate_per_s if self._rate_per_s else RETRY_AFTER_MAX_S
+            wait_s = excess / self._rate_per_s if self._rate_per_s else RETRY_AFTER_UNKNOWN_S
             return Refusal(
                 f"user {user} has {held} unplaced tasks and the job {tasks}; at most unplaced_tasks_max = {limit} fit",
                 min(max(wait_s, RETRY_AFTER_MIN_S), RETRY_AFTER_MAX_S),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
 PORT_DEFAULT = 20503
+WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e6
+"""What node monitors take; only the ratios of weights matter."""
 
 
 @dataclass(kw_only=True)
@@ -30,6 +32,9 @@ class SchedulerOptions(DaemonOptions):
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
     )
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
+    frame_bytes_max: int = option(
+        1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
+    )
     clients_max: int = option(10_000, "Clients connected at a time.")
     nodes_max: int = option(20_000, "Node monitors connected at a time.")
 
@@ -40,6 +45,7 @@ class SchedulerOptions(DaemonOptions):
         super().__post_init__()
         for name in ("unplaced_tasks_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
+        require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         for user, text in parse_pairs("user_weight", self.user_weight).items():
             self.weights[user] = _number("user_weight", text)
@@ -61,5 +67,5 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    require(0 < value < math.inf, name, text, "a number above 0")
+    require(WEIGHT_MIN <= value <= WEIGHT_MAX, name, text, f"a number from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}")
     return value

@@ -209,7 +209,9 @@ class LocalCluster:
             self._logs.append(log)
         # Workers must find what this process can import.
         path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
-        environment = {**os.environ, "PYTHONPATH": path}
+        # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
+        environment = {**kept, "PYTHONPATH": path}
         return DaemonProcess(module, flags, environment, log, listener)
 
     def nodes_connected(self, address: str) -> int:
@@ -323,8 +325,8 @@ def _serve_calls(socket_path: str) -> None:
     from sparrow_py.calls import APP, RUNTIME
     from sparrow_py.executor_connection import ExecutorConnection
 
-    connection = ExecutorConnection(socket_path)
-    connection.hello(APP, runtime=RUNTIME)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # The cluster may be stopped while this thread starts.
+        connection = ExecutorConnection(socket_path)
+        connection.hello(APP, runtime=RUNTIME)
         PythonExecutor(connection).serve()
-    connection.close()
+        connection.close()

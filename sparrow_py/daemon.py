@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import hmac
+import ipaddress
 import logging
 import os
 import signal
@@ -24,7 +25,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from sparrow_py.errors import ClusterError
+from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.options import DaemonOptions
 
 log = logging.getLogger("sparrow")
@@ -121,6 +122,9 @@ async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppR
         await runner.cleanup()
         raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from None
     real_host, real_port = runner.addresses[0][:2]
+    if not ipaddress.ip_address(real_host).is_loopback and not options.token():
+        await runner.cleanup()
+        raise InvalidOption("listen_fd", real_host, "a loopback address, or a secret: --token-file or SPARROW_TOKEN")
     return runner, f"[{real_host}]:{real_port}" if ":" in real_host else f"{real_host}:{real_port}"
 
 

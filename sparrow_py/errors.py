@@ -1,4 +1,4 @@
-"""Every error of sparrow-py, as one tree.
+"""Every error of sparrow-py, as one tree (and `InvariantViolated`, which is a bug of ours).
 
     SparrowError
     ├── InvalidRequest        the caller's fault: a field, the value it had, what is allowed

@@ -1,7 +1,7 @@
 """The job model: what a frontend asks for, and what it is told.
 
-A job is a DAG of stages, a stage a list of tasks that may run in parallel
-(Sparrow §2, §6). To schedulers and node monitors a task is an opaque payload
+A job is a DAG of stages (of one stage, in this version), a stage a list of tasks that may run
+in parallel (Sparrow §2, §6). To schedulers and node monitors a task is an opaque payload
 and the name of the app whose executors understand it.
 """
 
@@ -51,7 +51,7 @@ class JobSpec:
     app: whose executors run the tasks.
     common: bytes that every task of the job needs (a pickled function, say); sent once per node.
     name: for people; shown by `sparrow jobs`.
-    job_id: minted if empty. Submitting the same id twice is one job.
+    job_id: minted if empty. An id that a running job has is refused.
     probe_ratio: d of the paper (§3.1): ceil(d·m) reservations for m tasks. Any number from 1.
     prefetch: how many tasks a node monitor may hold per slot ahead of a free slot.
         0 is the paper's late binding; for tasks of a few milliseconds or less 8 to 32 saves

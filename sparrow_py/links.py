@@ -198,7 +198,7 @@ class Link:
     async def batches(self) -> AsyncIterator[list[Any]]:
         """The messages of each frame that arrives, until the link closes.
 
-        A frame that does not decode raises `LinkError`, and so does a peer that goes without Goodbye.
+        A frame that does not decode raises `LinkError`; a peer that goes without Goodbye just ends it.
         """
         receive, decode = self._ws.receive, self._decode
         while True:
@@ -310,10 +310,13 @@ async def dial(
             except BaseException:
                 await ws.close()
                 raise
+    except LinkError:
+        raise
     except TimeoutError:
         raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise LinkError(f"scheduler {address} cannot be reached: {error}") from None
+        cause = getattr(error, "os_error", error)
+        raise LinkError(f"scheduler {address} cannot be reached: {cause}") from None
     link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
     return link, welcome
 

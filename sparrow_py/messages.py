@@ -216,7 +216,7 @@ class Common(Message, tag=32):
 
 
 class Launch(Message, tag=33):
-    """One task: the answer to (part of) an ask, or pushed if `ask` is 0."""
+    """One task: the answer to (part of) an ask. 0, a task that is pushed, is kept for direct placement."""
 
     ask: int
     job: str
@@ -257,7 +257,7 @@ class ReservationsRefused(Message, tag=40):
 
 
 class GetTasks(Message, tag=41):
-    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free`: resources left."""
+    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free` is kept for resources left."""
 
     ask: int
     ticket: int
@@ -295,7 +295,7 @@ class AttemptRuns(Message, tag=44):
 
 
 class NodeChanged(Message, tag=45):
-    """The node's slots, resources, attributes or apps changed."""
+    """The node's slots, resources, attributes or apps changed. (No node monitor has reason to say so yet.)"""
 
     node: NodeInfo
 

@@ -55,7 +55,7 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
             # One line, no traceback: the mistake is the caller's and the message names it.
             raise click.ClickException(str(error)) from None
 
-    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]  # type: ignore[arg-type]
+    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]
     params.append(
         click.Option(
             ["--config"],
@@ -153,9 +153,6 @@ class DaemonOptions:
     heartbeat_s: float = option(
         10.0, "A peer silent for one and a half times this is taken for dead. Shorter finds it sooner, costs traffic."
     )
-    frame_bytes_max: int = option(
-        1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
-    )
     link_backlog_bytes_max: int = option(
         256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
     )
@@ -173,14 +170,11 @@ class DaemonOptions:
         require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
         require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
         require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
-        require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
-        require(
-            self.link_backlog_bytes_max >= self.frame_bytes_max,
-            "link_backlog_bytes_max", self.link_backlog_bytes_max, "at least frame_bytes_max",
-        )  # fmt: skip
+        backlog = self.link_backlog_bytes_max
+        require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
         if self.host not in LOOPBACK_HOSTS and not self.token():
             raise InvalidOption(
-                "host", self.host, "a loopback address, or give --token-file or SPARROW_TOKEN (guarantee 7)"
+                "host", self.host, "a loopback address, or any other with a secret: --token-file or SPARROW_TOKEN"
             )
 
     def token(self) -> str:
@@ -198,6 +192,10 @@ def read_token(path: str | None) -> str:
             token = Path(path).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidOption("token_file", path, f"a readable file ({error})") from None
-    if (token or path is not None) and len(token.encode()) < TOKEN_BYTES_MIN:
-        raise InvalidOption(source, "…", f"a secret of at least {TOKEN_BYTES_MIN} bytes")
+    return check_token(source, token) if token or path is not None else ""
+
+
+def check_token(source: str, token: str) -> str:
+    """The token; `InvalidOption` if it is too short to be one."""
+    require(len(token.encode()) >= TOKEN_BYTES_MIN, source, "…", f"a secret of at least {TOKEN_BYTES_MIN} bytes")
     return token

@@ -45,7 +45,7 @@ async def _resolve_one(source: str) -> list[str]:
         name, _, port = source[4:].rpartition(":")
         try:
             infos = await asyncio.get_running_loop().getaddrinfo(name, int(port), type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is empty or too long.
             raise NoScheduler(f"schedulers' name {name} does not resolve: {error}") from None
         hosts = sorted({str(info[4][0]) for info in infos})
         return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]

@@ -17,7 +17,7 @@ from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import InvalidOption, NoScheduler
 from sparrow_py.job import JobSpec, check_name
-from sparrow_py.options import read_token
+from sparrow_py.options import check_token, read_token
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -48,7 +48,7 @@ class Session:
         self.sources = check_sources(schedulers)
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
-        self._token = read_token(None) if token is None else token
+        self._token = read_token(None) if token is None else check_token("token", token)
         self._connect_timeout_s = connect_timeout_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
         self._clock = Clock()

@@ -102,7 +102,7 @@ def main() -> None:
       sparrow cluster --enable-command         start a cluster here, until Ctrl-C
       sparrow nodes -s 10.0.0.1:20503          what a scheduler's nodes do
 
-    The schedulers to use are given with --scheduler or in SPARROW_SCHEDULERS (separated by commas).
+    The schedulers to use are given with --scheduler or in SPARROW_SCHEDULER (separated by commas).
     """
 
 

@@ -18,7 +18,7 @@ from sparrow_py.errors import LinkError, NoScheduler, SparrowError
 from sparrow_py.options import read_token
 from sparrow_py.resolution import resolve
 
-SCHEDULERS_VARIABLE = "SPARROW_SCHEDULERS"
+SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0
 """How long a scheduler may take to answer."""

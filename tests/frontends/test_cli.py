@@ -58,7 +58,7 @@ TOKEN = "t" * 32
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the tester's own environment says of clusters is none of the tests' business."""
-    for name in ("SPARROW_SCHEDULERS", "SPARROW_TOKEN"):
+    for name in ("SPARROW_SCHEDULER", "SPARROW_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -282,7 +282,7 @@ class TestAsking:
     def test_schedulers_and_token_from_the_environment(
         self, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("SPARROW_SCHEDULERS", f" {scheduler.address},")
+        monkeypatch.setenv("SPARROW_SCHEDULER", f" {scheduler.address},")
         monkeypatch.setenv("SPARROW_TOKEN", TOKEN)
         assert sparrow("nodes").exit_code == 0
         assert scheduler.asked == [("GET", "/v1/nodes", f"Bearer {TOKEN}")]
@@ -532,7 +532,7 @@ class TestCluster:
     def test_introduction(self) -> None:
         text = introduction(["127.0.0.1:1", "127.0.0.1:2"], 1, enable_command=True)
         assert text.startswith("2 schedulers, 1 node monitor; Ctrl-C stops them\n")
-        assert "  export SPARROW_SCHEDULERS=127.0.0.1:1,127.0.0.1:2\n" in text
+        assert "  export SPARROW_SCHEDULER=127.0.0.1:1,127.0.0.1:2\n" in text
         assert "sparrow run" in text
         assert "sparrow run" not in introduction(["127.0.0.1:1"], 1, enable_command=False)
 
@@ -566,7 +566,7 @@ def running() -> Iterator[tuple[str, str]]:
         while not lines or "client.map" not in lines[-1]:
             lines.append(process.stdout.readline())
             assert lines[-1], process.stderr.read()
-        (export,) = (line for line in lines if "export SPARROW_SCHEDULERS=" in line)
+        (export,) = (line for line in lines if "export SPARROW_SCHEDULER=" in line)
         yield "".join(lines), export.strip().partition("=")[2]
         process.terminate()
         assert (process.stderr.read(), process.wait(30)) == ("stopped\n", 0)

@@ -1,0 +1,149 @@
+"""The documents say what the code says: options, metrics, limits, imports and links."""
+
+import ast
+import dataclasses
+import importlib
+import random
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from prometheus_client.core import Metric
+
+import node_monitor.metrics
+import scheduler.metrics
+import sparrow_py
+from node_monitor.options import NodeMonitorOptions
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from sparrow_py import messages as m
+from sparrow_py.options import DaemonOptions
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
+
+
+def rows(text: str) -> dict[str, str]:
+    """Of each table row that begins with a `name`: the name and the next cell, without back quotes."""
+    return {name: cell.strip(" `") for name, cell in re.findall(r"^\| `([\w.]+)` \| (.*?) \|", text, re.M)}
+
+
+def section(path: str, heading: str) -> str:
+    """What stands under a heading of the second level."""
+    text = (ROOT / path).read_text("utf-8")
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found, f"{path} has no section {heading!r}"
+    return found[1]
+
+
+def written(default: object) -> str:
+    """A default as the table has it."""
+    if default in (None, ()):
+        return "none"
+    if default == "":
+        return "empty"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def options_of(daemon: type) -> dict[str, str]:
+    """Each option and its default, as the table has it."""
+    return {field.name: written(field.default) for field in dataclasses.fields(daemon) if field.init}
+
+
+SCHEDULER, NODE_MONITOR = options_of(SchedulerOptions), options_of(NodeMonitorOptions)
+COMMON = {name: default for name, default in options_of(DaemonOptions).items() if SCHEDULER[name] == default}
+"""Those of both daemons whose default is the same."""
+
+
+@pytest.mark.parametrize(
+    ("heading", "options"),
+    [
+        ("Both daemons", COMMON),
+        ("Scheduler", {name: default for name, default in SCHEDULER.items() if name not in COMMON}),
+        ("Node monitor", {name: default for name, default in NODE_MONITOR.items() if name not in COMMON}),
+    ],
+)
+def test_every_option_is_documented_with_its_default(heading: str, options: dict[str, str]) -> None:
+    assert rows(section("docs/options.md", heading)) == options
+
+
+class Nowhere:
+    """An outbox for a core that does nothing."""
+
+    def to_node(self, node_id: str, message: m.Message) -> None:
+        raise AssertionError
+
+    def to_client(self, client: str, message: m.Message) -> None:
+        raise AssertionError
+
+
+def names(metrics: Iterable[Metric]) -> set[str]:
+    """As they are scraped."""
+    return {sample.name for metric in metrics for sample in metric.samples}
+
+
+@pytest.mark.parametrize("heading", ["Scheduler", "Node monitor"])
+def test_every_metric_is_documented(heading: str) -> None:
+    if heading == "Scheduler":
+        metrics = scheduler.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
+    else:
+        metrics = node_monitor.metrics.collect([])
+    assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
+
+
+def test_limits_have_the_values_that_the_table_says() -> None:
+    limits = {name: value for name, value in rows(section("ARCHITECTURE.md", "Limits")).items() if "." in name}
+    assert len(limits) > 30
+    for name, text in limits.items():
+        module, _, attribute = name.rpartition(".")
+        assert number(text) == getattr(importlib.import_module(module), attribute), name
+
+
+def number(text: str) -> float:
+    """10,000, 2^31, 64 MiB or 0.002."""
+    amount, _, unit = text.replace(",", "").partition(" ")
+    base, _, power = amount.partition("^")
+    return float(base) ** int(power or 1) * (UNITS[unit] if unit else 1)
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
+
+
+def test_python_blocks_compile_and_import_what_there_is() -> None:
+    blocks = [(path.name, block) for path in DOCUMENTS for block in python_blocks(path)]
+    assert len(blocks) > 5
+    for name, block in blocks:
+        tree = ast.parse(block, name)
+        compile(tree, name, "exec")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module
+                module = importlib.import_module(node.module)
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"{name}: {node.module} has no {missing}"
+
+
+def test_readme_names_what_the_library_exports() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for name in ("Client", "AsyncClient", "SparrowExecutor", "LocalCluster", "CallOptions", "JobSpec"):
+        assert name in sparrow_py.__all__
+        assert name in readme
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8")):
+        file, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        linked = (path.parent / file) if file else path
+        assert linked.is_file(), f"{path.name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.M)
+            anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{path.name}: {target}"
