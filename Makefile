@@ -7,7 +7,6 @@ ARGS   ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
-BENCHMARKS := cpu_per_task latency throughput startup memory demo_overhead
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -30,10 +29,7 @@ lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(VENV)/bin/lint-imports --no-logo
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
-	@for name in $(BENCHMARKS); do \
-		echo "== $$name"; \
-		$(PY) -m benchmarks.$$name $(ARGS) || exit 1; \
-	done
+	@$(PY) -m benchmarks.all $(ARGS)
 
 clean:  ## remove the environment, caches and build products
 	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

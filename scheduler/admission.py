@@ -68,5 +68,6 @@ class Admission:
     def _measure(self, now_s: float) -> None:
         elapsed_s = now_s - self._window_start_s
         if elapsed_s >= RATE_WINDOW_S:
-            self._rate_per_s = self._placed / elapsed_s
+            # What was measured over a long time says little of now.
+            self._rate_per_s = self._placed / elapsed_s if elapsed_s <= RETRY_AFTER_MAX_S else 0.0
             self._placed, self._window_start_s = 0, now_s

@@ -55,7 +55,7 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
             # One line, no traceback: the mistake is the caller's and the message names it.
             raise click.ClickException(str(error)) from None
 
-    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]
+    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]  # type: ignore[arg-type]
     params.append(
         click.Option(
             ["--config"],
@@ -93,7 +93,7 @@ def _use_config(context: click.Context, _: click.Parameter, path: str | None) ->
         unknown = sorted(set(values) - known)
         if unknown:
             raise click.BadParameter(f"{path}: unknown options: {', '.join(unknown)}")
-        many = {parameter.name for parameter in context.command.params if parameter.multiple}  # type: ignore[attr-defined]
+        many = {parameter.name for parameter in context.command.params if parameter.multiple}
         # One value of an option that may be given several times need not be written as a list.
         context.default_map = {
             name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()

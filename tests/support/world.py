@@ -30,7 +30,7 @@ from sparrow_py.job import JobSpec, TaskStatus
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
 """An app of one process with a place per slot, and one of a process with one place per slot."""
-EVENTS_MAX = 1_000_000
+EVENTS_MAX = 200_000
 """More events than any test has: a world that goes on and on is stuck in a loop."""
 
 
@@ -595,15 +595,15 @@ class World:
         node.alive = False
         for executor in node.executors.values():
             executor.die()
-        for link in list(node.links.values()):
-            self.drop_link(link, None)
-        for scheduler in self.schedulers:  # Those that it had not had the Welcome of.
-            link_ = scheduler.links.get(node.name)
-            if link_ is not None and link_.alive:
-                self.drop_link(link_, None)
+        self._drop_links(node)
         self.nodes.remove(node)
         if back_after_s is not None:
             self.at(self.now + 2 * self._latency[1] + back_after_s, lambda: self._come_back(node.name, node.slots))
+
+    def _drop_links(self, peer: NodeHost | ClientHost) -> None:
+        for link in self.links():
+            if link.peer is peer:
+                self.drop_link(link, None)
 
     def _come_back(self, name: str, slots: int) -> None:
         node = self._node(name, slots)
@@ -635,8 +635,7 @@ class World:
     def kill_client(self, client: ClientHost) -> None:
         """A client process dies."""
         client.alive = False
-        for link in list(client.links.values()):
-            self.drop_link(link, None)
+        self._drop_links(client)
 
     def crash_scheduler(self, scheduler: SchedulerHost, back_after_s: float = 0.5) -> None:
         """A scheduler process dies; later another takes its place."""

@@ -1,0 +1,156 @@
+"""What all benchmarks share: the command line, the tables and JSON they print, percentiles, CPU time and memory.
+
+A benchmark makes a `Report`. With `--json` it prints exactly one object, {name, value, unit, details}; `details`
+holds every repetition. CPU time is user + system time as the kernel counts it per process, in steps of 10 ms
+(`USER_HZ`), so it is only read over intervals that use a second or so; memory is the resident set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import numpy as np
+import psutil
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+Row = dict[str, Any]
+PERCENTILES = (50, 95, 99)
+
+
+@dataclass
+class Report:
+    """A benchmark's result: the figure it stands for, and tables of rows whose keys are the columns.
+
+    `repetitions` are the raw figures; a cell of a table is their median. `notes` say what must be known to read it.
+    """
+
+    name: str
+    value: float
+    unit: str
+    tables: dict[str, list[Row]]
+    repetitions: list[Any]
+    notes: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        """The one object."""
+        details = machine() | self.details
+        details |= {"tables": self.tables, "notes": self.notes, "repetitions": self.repetitions}
+        return json.dumps({"name": self.name, "value": self.value, "unit": self.unit, "details": details})
+
+    def show(self, console: Console) -> None:
+        """The tables, for people."""
+        for title, rows in self.tables.items():
+            console.print(title, markup=False, style="bold")
+            console.print(_table(rows))
+        for note in self.notes:
+            console.print(note, markup=False, style="dim")
+        console.print(f"{self.name}: {self.value:.4g} {self.unit}", markup=False)
+
+
+def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: str) -> click.Command:
+    """The command line of a benchmark: `measure(repetitions)` makes its report."""
+
+    def run(as_json: bool, repeat: int) -> None:
+        report = measure(repeat)
+        if as_json:
+            click.echo(report.as_json())
+        else:
+            report.show(Console(highlight=False))
+
+    return click.Command(
+        name,
+        callback=run,
+        help=help,
+        params=[
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object instead of tables."),
+            click.Option(
+                ["--repeat"], type=click.IntRange(1), default=repeat, show_default=True,
+                help="Repetitions; tables show their medians.",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and how busy the machine was with other things."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "load_average_1_min": os.getloadavg()[0],
+    }
+
+
+def percentiles(values: Iterable[float]) -> dict[str, float]:
+    """p50, p95 and p99."""
+    found = np.percentile(np.fromiter(values, float), PERCENTILES)
+    return {f"p{p}": float(value) for p, value in zip(PERCENTILES, found, strict=True)}
+
+
+def median_row(rows: Sequence[Row]) -> Row:
+    """Rows of several repetitions as one: medians of the numbers that differ, the rest from the first."""
+    row = dict(rows[0])
+    for column, value in row.items():
+        values = [other[column] for other in rows]
+        if not isinstance(value, str | bool) and any(other != value for other in values):
+            row[column] = statistics.median(values)
+    return row
+
+
+def median_rows(repetitions: Sequence[Sequence[Row]]) -> list[Row]:
+    """The table of the medians: row i is the median of all row i."""
+    return [median_row(rows) for rows in zip(*repetitions, strict=True)]
+
+
+def cpu_s(pids: Iterable[int], *, children: bool = False) -> float:
+    """CPU seconds that these live processes have used; with `children`, also all live ones under them."""
+    return sum(_cpu_of(process) for process in _processes(pids, children))
+
+
+def rss_mb(pids: Iterable[int], *, children: bool = False) -> float:
+    """Resident megabytes (10^6 bytes) of these processes."""
+    return sum(float(process.memory_info().rss) for process in _processes(pids, children)) / 1e6
+
+
+def _processes(pids: Iterable[int], children: bool) -> list[psutil.Process]:
+    processes = [psutil.Process(pid) for pid in pids]
+    below = [child for process in processes for child in process.children(recursive=True)] if children else []
+    return list({process.pid: process for process in [*processes, *below]}.values())
+
+
+def _cpu_of(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    for column, value in rows[0].items():
+        justify: Any = "left" if isinstance(value, str) else "right"
+        heading = column.replace(" × ", "\n×\u00a0").replace(" ", "\n")
+        table.add_column(heading, justify=justify, no_wrap=True, vertical="bottom")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def progress(line: str) -> None:
+    """A word on standard error, for whoever waits."""
+    print(line, file=sys.stderr, flush=True)

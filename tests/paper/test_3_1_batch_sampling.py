@@ -1,0 +1,82 @@
+"""Paper §3.1, Batch Sampling, on the real scheduler core. Probe sharing is off: the counts are exact."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from scheduler.sampling import reservations_wanted, spread
+from sparrow_py import messages as m
+from tests.support.recorder import Recorder, submission
+
+
+def reserved(nodes: int, tasks: int, probe_ratio: float, seed: int = 0) -> Counter[str]:
+    """Reservations per node for one job; each node gets one message."""
+    outbox = Recorder()
+    core = SchedulerCore(SchedulerOptions(probe_sharing=False), random.Random(seed), outbox)
+    for number in range(nodes):
+        core.node_up(f"n{number}", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
+    core.receive_from_client("c", "anna", submission("j", tasks, probe_ratio=probe_ratio), 0.0)
+    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""] * tasks), 0.0)
+    core.check_invariants()
+    sent = outbox.take(m.Reserve)
+    assert len({node for node, _ in sent}) == len(sent), "more than one message to a node"
+    return Counter({node: message.count for node, message in sent})
+
+
+def test_dm_candidate_slaves_are_selected() -> None:
+    """ "The scheduler randomly selects a set of dm candidate slaves (d >= 1)": 2 tasks at d = 1.5 on 6 nodes."""
+    for seed in range(50):
+        assert sorted(reserved(6, 2, 1.5, seed).values()) == [1, 1, 1]
+
+
+def test_more_probes_than_slaves_are_spread_evenly() -> None:
+    """14 tasks at d = 2 on 6 nodes: 28 reservations, four or five on each."""
+    for seed in range(50):
+        counts = reserved(6, 14, 2.0, seed)
+        assert sum(counts.values()) == 28
+        assert sorted(counts.values()) == [4, 4, 5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("ratio", ["1", "1.1", "1.2", "1.3", "1.15", "1.7", "2", "2.3", "2.675", "3.7", "8.01", "1000"])
+def test_a_fraction_of_a_probe_is_rounded_up_exactly(ratio: str) -> None:
+    """ "d is a tunable parameter", any number from 1: ceil(dm), of d as it is written. 1.1 · 10 is 11, not 12."""
+    for tasks in [*range(1, 300), 1000, 9_999, 10_000, 100_000]:
+        assert reservations_wanted(float(ratio), tasks) == math.ceil(Fraction(ratio) * tasks), (ratio, tasks)
+    assert reservations_wanted(1.1, 10) == 11
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 19, 23, 47])
+def test_the_set_is_uniform(count: int) -> None:
+    """ "Randomly selects": each slave as likely as any other, and each pair. Chi-square, seeds fixed, at p = 0.001."""
+    nodes = [f"n{number}" for number in range(20)]
+    rng = random.Random(31)
+    draws = 4000
+    extra: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    each = count // 20
+    for _ in range(draws):
+        chosen = [node for node, number in spread(nodes, count, rng) if number > each]
+        extra.update(chosen)
+        pairs.update({(a, b) for a in chosen for b in chosen if a < b})
+    # Without replacement the counts vary less than independent ones: scaled by (n - 1) / (n - r).
+    r = count % 20
+    expected = draws * r / 20
+    statistic = sum((extra[node] - expected) ** 2 for node in nodes) / expected * 19 / (20 - r)
+    assert statistic < 43.82  # Chi-square with 19 degrees of freedom.
+    if r > 1:
+        share = draws * r * (r - 1) / (20 * 19)
+        all_pairs = [(a, b) for a in nodes for b in nodes if a < b]
+        assert all(abs(pairs[pair] - share) < 5 * math.sqrt(share) for pair in all_pairs)
+
+
+def test_schedulers_share_no_state() -> None:
+    """ "Batch sampling relies on no shared state between jobs": what one job drew says nothing of the next."""
+    first = [reserved(50, 1, 1.0, seed) for seed in range(200)]
+    assert len({next(iter(counts)) for counts in first}) > 40

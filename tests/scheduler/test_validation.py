@@ -1,0 +1,169 @@
+"""Bad submissions: the error names the field, the value it had and what is allowed; nothing else happens."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from scheduler.validation import check_submission
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.job import JobSpec, TaskSpec, check_name
+from tests.support.recorder import Recorder, submission
+
+NAN = math.nan
+LONG = "x" * 10_000
+BAD = [
+    ("job_id", "job", ""), ("job_id", "job", LONG), ("job_id", "job", "a\nb"), ("job_id", "job", "\ud800"),
+    ("name", "name", LONG), ("name", "name", "\x00"),
+    ("epoch", "epoch", -1), ("epoch", "epoch", 1 << 22), ("epoch", "epoch", True),
+    ("max_attempts", "max_attempts", 0), ("max_attempts", "max_attempts", 1001), ("max_attempts", "max_attempts", True),
+    ("queue_timeout_s", "queue_timeout_s", -0.1), ("queue_timeout_s", "queue_timeout_s", NAN),
+    ("app", "app", ""), ("app", "app", LONG), ("runtime", "runtime", LONG),
+    ("task_count", "task_count", -1), ("task_count", "task_count", 1 << 40), ("task_count", "task_count", True),
+    *(("probe_ratio", "probe_ratio", bad) for bad in (0.99, 0.0, -2.0, NAN, math.inf, -math.inf, 1001.0, True)),
+    ("prefetch", "prefetch", -1), ("prefetch", "prefetch", 1025), ("prefetch", "prefetch", True),
+    *(("expected_duration_s", "expected_duration_s", bad) for bad in (-1.0, NAN, math.inf)),
+    ("demand", "demand", {"gpu": 1.0}),
+]  # fmt: skip
+
+
+def core() -> tuple[SchedulerCore, Recorder]:
+    outbox = Recorder()
+    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
+    core.node_up("n", m.NodeInfo(4, {}, {}, {"many": "", "python": "3.11"}), 0.0)
+    return core, outbox
+
+
+@pytest.mark.parametrize(("field", "name", "value"), BAD, ids=lambda value: str(value)[:20])
+def test_the_error_names_field_value_and_what_is_allowed(field: str, name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_submission(submission(**{name: value}))
+    error = caught.value
+    assert error.field == field
+    assert error.allowed and error.allowed in str(error) and str(error).startswith(f"{field}: ")
+    assert repr(value)[:40] in str(error)
+    assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize(("field", "name", "value"), BAD, ids=lambda value: str(value)[:20])
+def test_the_client_is_told_and_nothing_is_kept(field: str, name: str, value: Any) -> None:
+    scheduler, outbox = core()
+    scheduler.receive_from_client("c", "anna", submission(**{name: value}), 0.0)
+    scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""]), 0.0)  # Was on its way.
+    ((_, refused),) = outbox.sent
+    assert isinstance(refused, m.JobRefused)
+    assert refused.field == field and refused.retry_after_s is None
+    assert not scheduler.jobs and not scheduler.admission.unplaced
+    scheduler.check_invariants()
+
+
+def test_a_refusal_names_the_job_whole_however_long_its_id() -> None:
+    """Else its client would not know whose refusal it is."""
+    scheduler, outbox = core()
+    scheduler.receive_from_client("c", "anna", submission("x" * 256, app="none"), 0.0)
+    assert outbox.sent[0][1].job == "x" * 256
+
+
+@pytest.mark.parametrize("stages", [0, 2])
+def test_one_stage_in_this_version(stages: int) -> None:
+    good = submission()
+    bad = m.SubmitJob("j", 0, "", good.stages * stages, 1, False, None, False)
+    with pytest.raises(InvalidRequest, match="stages"):
+        check_submission(bad)
+
+
+def test_limits_themselves_are_allowed() -> None:
+    check_submission(
+        submission("x" * 256, tasks=0, probe_ratio=1000.0, prefetch=1024, max_attempts=1000, queue_timeout_s=math.inf)
+    )
+
+
+def test_apps_and_runtimes_that_no_node_has_are_refused_by_name() -> None:
+    scheduler, outbox = core()
+    scheduler.receive_from_client("c", "anna", submission("a", app="fortran"), 0.0)
+    scheduler.receive_from_client("c", "anna", submission("b", app="python", runtime="3.99"), 0.0)
+    app, runtime = (message for _, message in outbox.sent)
+    assert app.field == "app" and "fortran" in app.reason and "many, python" in app.reason
+    assert runtime.field == "runtime" and "3.99" in runtime.reason and "3.11" in runtime.reason
+
+
+def test_a_user_name_of_10_kb_is_refused_with_a_short_error() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_name("user", LONG, empty=False)
+    assert caught.value.field == "user" and "256 bytes" in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 1), (0, 4), (-1, 1)])
+def test_tasks_out_of_order_or_too_many_break_the_link(first: int, count: int) -> None:
+    scheduler, _ = core()
+    scheduler.receive_from_client("c", "anna", submission("j", 3), 0.0)
+    with pytest.raises(LinkError, match="each task must be given once, in order"):
+        scheduler.receive_from_client("c", "anna", m.AddTasks("j", first, [b""] * count), 0.0)
+    scheduler.client_down("c", 0.0)  # What the daemon does then.
+    assert not scheduler.jobs
+    scheduler.check_invariants()
+
+
+def test_a_task_given_twice_breaks_the_link() -> None:
+    scheduler, _ = core()
+    scheduler.receive_from_client("c", "anna", submission("j", 3), 0.0)
+    scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b"", b""]), 0.0)
+    with pytest.raises(LinkError, match="each task must be given once"):
+        scheduler.receive_from_client("c", "anna", m.AddTasks("j", 1, [b"", b""]), 0.0)
+
+
+def test_more_tasks_than_a_message_may_carry_break_the_link() -> None:
+    scheduler, _ = core()
+    scheduler.receive_from_client("c", "anna", submission("j", 20_000), 0.0)
+    with pytest.raises(LinkError, match="10000"):
+        scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""] * 10_001), 0.0)
+
+
+@pytest.mark.parametrize("count", [0, -5])
+def test_a_node_that_counts_wrongly_is_cut_off(count: int) -> None:
+    scheduler, outbox = core()
+    scheduler.receive_from_client("c", "anna", submission("j", 3), 0.0)
+    scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""] * 3), 0.0)
+    ((_, reserve),) = outbox.take(m.Reserve)
+    for message in (m.GetTasks(1, reserve.ticket, count), m.ReservationsRefused(reserve.ticket, count, "")):
+        with pytest.raises(LinkError):
+            scheduler.receive_from_node("n", message, 0.0)
+        scheduler.check_invariants()
+
+
+def test_a_job_of_another_client_is_not_touched() -> None:
+    scheduler, outbox = core()
+    scheduler.receive_from_client("c", "anna", submission("j", 1), 0.0)
+    scheduler.receive_from_client("d", "bert", submission("j", 1), 0.0)
+    scheduler.receive_from_client("d", "bert", m.CancelJob("j"), 0.0)
+    scheduler.receive_from_client("d", "bert", m.AddTasks("j", 0, [b"evil"]), 0.0)
+    assert [type(message) for _, message in outbox.sent] == [m.JobAccepted, m.JobRefused]
+    assert scheduler.jobs["j"].user == "anna"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"tasks": [TaskSpec(b"", "a"), TaskSpec(b"", "b"), TaskSpec(b"", "a")]}, "tasks[2].id"),
+        ({"tasks": [b"", "text"]}, "tasks[1]"),
+        ({"tasks": [TaskSpec("text")]}, "tasks[0]"),  # type: ignore[arg-type]
+        ({"tasks": [TaskSpec(b"", "x" * 300)]}, "tasks[0].id"),
+        ({"tasks": [], "probe_ratio": NAN}, "probe_ratio"),
+        ({"tasks": [], "probe_ratio": "2"}, "probe_ratio"),
+        ({"tasks": [], "prefetch": 1.5}, "prefetch"),
+        ({"tasks": [], "max_attempts": False}, "max_attempts"),
+        ({"tasks": [], "queue_timeout_s": -1}, "queue_timeout_s"),
+        ({"tasks": [], "app": ""}, "app"),
+        ({"tasks": [], "name": LONG}, "name"),
+    ],
+)
+def test_a_job_spec_is_checked_before_it_is_sent(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        JobSpec(**fields).validate()
+    assert caught.value.field == field

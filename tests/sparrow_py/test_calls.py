@@ -1,0 +1,87 @@
+"""Python calls as tasks: encoding, and outcomes as values and exceptions."""
+
+import pickle
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from frontends.python.executor import Function
+from sparrow_py import calls
+from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost
+from sparrow_py.job import TaskStatus
+from sparrow_py.messages import Outcome
+from tests.support import tasks
+
+
+def outcome(status: TaskStatus, result: bytes = b"", error: str = "why") -> Outcome:
+    return Outcome("job", 4, status, result, error, 1, "node-1", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((), {}), ((1, "a", None, b"x", 1.5, True), {}), ((), {"a": 1}), (([1], {"k": (2,)}), {"b": []})]
+)
+def test_a_call_arrives_as_it_was_made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    function = Function(calls.encode_function(tasks.describe))
+    assert function(calls.encode_arguments(args, kwargs)) == (args, kwargs)
+
+
+def test_lambdas_in_arguments_arrive() -> None:
+    function = Function(calls.encode_function(lambda f: f(2)))
+    assert function(calls.encode_arguments((lambda x: x * 21,), {})) == 42
+
+
+def test_a_chunk_of_calls() -> None:
+    function = Function(calls.encode_function(tasks.describe, chunked=True))
+    assert function(calls.encode_chunk([(1,), (2, 3), ()])) == [((1,), {}), ((2, 3), {}), ((), {})]
+
+
+def test_capture_output_travels_with_the_function() -> None:
+    assert Function(calls.encode_function(len, capture_output=True)).capture_output
+    assert not Function(calls.encode_function(len)).capture_output
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode([1, 2, 3])])
+def test_common_bytes_that_are_no_function_are_an_error_of_the_call(data: bytes) -> None:
+    with pytest.raises(ValueError, match="common bytes"):
+        Function(data)(calls.encode_arguments((), {}))
+
+
+def test_what_cannot_be_pickled_raises() -> None:
+    for encode in (calls.encode_function, lambda lock: calls.encode_arguments((lock,), {})):
+        with pytest.raises(TypeError, match="pickle"):
+            encode(threading.Lock())
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", b"bytes", [1, {"a": (2,)}], 1.5])
+def test_values(value: object) -> None:
+    assert calls.decode_value(outcome(TaskStatus.FINISHED, calls.encode_value(value))) == value
+
+
+def test_a_failure_is_the_tasks_own_exception_with_the_remote_traceback() -> None:
+    error = calls.failure(outcome(TaskStatus.FAILED, pickle.dumps((KeyError("k"), "the trace"))), "python")
+    assert isinstance(error, KeyError)
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert str(error.__cause__) == "\nthe trace"
+
+
+def test_a_failure_that_cannot_be_shown_is_task_failed() -> None:
+    for result in (b"", b"garbage", pickle.dumps(("no exception", "trace"))):
+        error = calls.failure(outcome(TaskStatus.FAILED, result), "python")
+        assert isinstance(error, TaskFailed)
+        assert str(error) == "task 4 failed on node-1: why"
+        assert error.result == result
+
+
+def test_a_failure_of_another_app_is_never_unpickled() -> None:
+    result = pickle.dumps((KeyError("k"), "trace"))
+    error = calls.failure(outcome(TaskStatus.FAILED, result), "command")
+    assert isinstance(error, TaskFailed)
+    assert error.result == result
+
+
+def test_a_lost_task() -> None:
+    error = calls.failure(outcome(TaskStatus.LOST), "python")
+    assert isinstance(error, TaskLost)
+    assert str(error) == "task 4 was lost: why"

@@ -1,0 +1,297 @@
+"""The client's pure core: outcomes exactly once, refusals and retries, streaming, cancellation before and after."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from sparrow_py import messages as m
+from sparrow_py.client_core import ClientCore, ClientJob, chunks
+from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
+from sparrow_py.job import JobSpec, TaskSpec, TaskStatus
+from tests.support.recorder import Recorder
+
+FINISHED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.CANCELLED, TaskStatus.LOST
+
+
+class Told:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.outcomes: dict[int, TaskStatus] = {}
+        self.error: SparrowError | None = None
+
+    def accepted(self) -> None:
+        self.calls.append("accepted")
+
+    def refused(self, error: SparrowError) -> None:
+        self.calls.append("refused")
+        self.error = error
+
+    def placed(self, task: int) -> None:
+        self.calls.append(f"placed {task}")
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        assert outcome.task not in self.outcomes, "told twice"
+        self.outcomes[outcome.task] = outcome.status
+
+    def not_cancelled(self, task: int) -> None:
+        self.calls.append(f"not cancelled {task}")
+
+    def ended(self) -> None:
+        self.calls.append("ended")
+
+
+class Rig:
+    """A client core with schedulers `up`."""
+
+    def __init__(self, *schedulers: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
+        self.outbox = Recorder()
+        self.core = ClientCore(random.Random(0), self.outbox, submit_timeout_s=10.0)
+        for scheduler in schedulers:
+            self.core.scheduler_up(scheduler, frame_bytes_max, 0.0)
+
+    def submit(self, tasks: int | list[Any], now_s: float = 0.0, **fields: Any) -> tuple[ClientJob, Told]:
+        told = Told()
+        payloads = [b"x"] * tasks if isinstance(tasks, int) else tasks
+        job = self.core.submit(JobSpec(payloads, **{"job_id": "j", **fields}), told, now_s)
+        self.core.check_invariants()
+        return job, told
+
+    def receive(self, *messages: m.Message, scheduler: str = "s", now_s: float = 0.0) -> None:
+        for message in messages:
+            self.core.receive(scheduler, message, now_s)
+            self.core.check_invariants()
+
+    def kinds(self) -> list[Any]:
+        """Kinds of what was sent since the last call."""
+        kinds = [message if isinstance(message, str) else type(message) for _, message in self.outbox.sent]
+        self.outbox.sent.clear()
+        return kinds
+
+
+def outcome(task: int, status: TaskStatus = FINISHED) -> m.Outcome:
+    return m.Outcome("j", task, status, b"", "", 1, "n", 0.0, 0.0, 0.1)
+
+
+def test_each_outcome_is_told_once() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(3)
+    rig.receive(m.JobAccepted("j"), m.JobAccepted("j"), outcome(1), outcome(1, LOST), outcome(0), outcome(1), outcome(7))
+    rig.receive(outcome(2), scheduler="other")  # Not from the scheduler that has the job.
+    rig.receive(outcome(-1), outcome(2), m.JobEnded("j"), m.JobEnded("j"), outcome(2))
+    assert told.outcomes == dict.fromkeys(range(3), FINISHED)
+    assert told.calls == ["accepted", "ended"]
+    assert rig.core.duplicates == 6
+    assert not rig.core.jobs
+
+
+def test_a_job_that_its_scheduler_ends_without_a_word_is_lost() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    rig.receive(m.JobAccepted("j"), outcome(0), m.JobEnded("j"))
+    assert told.outcomes == {0: FINISHED, 1: LOST}
+    assert told.calls == ["accepted", "ended"]
+
+
+def test_an_empty_job_ends() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(0)
+    assert rig.kinds() == [m.SubmitJob]
+    rig.receive(m.JobAccepted("j"), m.JobEnded("j"))
+    assert told.calls == ["accepted", "ended"]
+
+
+def test_a_refusal_with_retry_after_is_tried_again_then() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    assert rig.kinds() == [m.SubmitJob, m.AddTasks]
+    rig.receive(m.JobRefused("j", "full", "", 2.0), now_s=1.0)
+    assert rig.core.next_deadline_s() == 3.0
+    rig.core.tick(2.9)
+    assert rig.kinds() == [] and told.calls == []
+    rig.core.tick(3.0)
+    assert rig.kinds() == [m.SubmitJob, m.AddTasks]
+    rig.receive(m.JobAccepted("j"), now_s=3.1)
+    assert told.calls == ["accepted"]
+
+
+def test_a_refusal_is_final_when_trying_again_would_be_too_late() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    rig.receive(m.JobRefused("j", "full", "", 5.0), now_s=6.0)
+    assert isinstance(told.error, Refused) and told.error.retry_after_s == 5.0 and "full" in str(told.error)
+    assert not rig.core.jobs and told.outcomes == {}
+
+
+def test_a_refusal_that_names_a_field_is_an_invalid_request() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(1)
+    rig.receive(m.JobRefused("j", "no node monitor runs the app 'x'", "app", None))
+    assert isinstance(told.error, InvalidRequest) and told.error.field == "app"
+
+
+def test_without_a_scheduler_a_job_waits_and_gives_up_in_time() -> None:
+    rig = Rig()
+    _, told = rig.submit(1)
+    _, late = rig.submit(1, job_id="late", now_s=5.0)
+    rig.core.tick(10.0)
+    rig.core.check_invariants()
+    assert isinstance(told.error, NoScheduler)
+    rig.core.scheduler_up("s", m.FRAME_BYTES_MAX, 11.0)
+    assert rig.kinds() == [m.SubmitJob, m.AddTasks]
+    assert late.calls == []
+
+
+def test_an_accepted_job_of_a_lost_scheduler_ends_lost() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(3)
+    rig.receive(m.JobAccepted("j"), outcome(1))
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert told.outcomes == {0: LOST, 1: FINISHED, 2: LOST}
+    assert told.calls == ["accepted", "ended"]
+
+
+def test_a_job_that_is_not_accepted_yet_goes_to_another_scheduler() -> None:
+    rig = Rig("s", "t")
+    job, told = rig.submit(1)
+    first = job.scheduler
+    assert first is not None
+    rig.core.scheduler_down(first, "gone", 1.0)
+    assert job.scheduler not in (first, None) and told.calls == []
+
+
+def test_at_most_once_is_not_submitted_again_when_it_may_have_started() -> None:
+    rig = Rig("s", "t")
+    job, told = rig.submit(1, max_attempts=1)
+    assert job.scheduler is not None
+    rig.core.scheduler_down(job.scheduler, "gone", 1.0)
+    assert told.outcomes == {0: LOST} and told.calls == ["ended"]
+
+
+# ---- cancellation ----------------------------------------------------------------------------
+
+
+def test_a_job_that_no_scheduler_has_is_cancelled_here() -> None:
+    rig = Rig()
+    _, told = rig.submit(2)
+    rig.core.cancel_job("j", 0.0)
+    assert told.outcomes == {0: CANCELLED, 1: CANCELLED} and told.calls == ["ended"]
+    rig.core.scheduler_up("s", m.FRAME_BYTES_MAX, 0.0)
+    assert rig.kinds() == []
+
+
+def test_a_cancelled_job_that_is_refused_is_not_submitted_again() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    rig.core.cancel_job("j", 0.0)
+    rig.receive(m.JobRefused("j", "full", "", 1.0))
+    assert told.outcomes == {0: CANCELLED, 1: CANCELLED} and told.calls == ["ended"]
+    rig.kinds()
+    rig.core.tick(5.0)
+    assert rig.kinds() == []
+
+
+def test_cancelled_tasks_are_remembered_until_the_job_is_accepted_and_sent() -> None:
+    """The scheduler forgets what it refuses, and knows no task that has not arrived."""
+    rig = Rig("s", frame_bytes_max=m.MESSAGE_OVERHEAD_BYTES + 30)
+    job, told = rig.submit(20)
+    rig.core.cancel_tasks("j", [3, 1, 3], 0.0)
+    rig.receive(m.JobRefused("j", "full", "", 1.0))
+    rig.core.tick(1.0)
+    rig.receive(m.JobAccepted("j"))
+    assert m.CancelTasks not in rig.kinds()
+    list(job.chunks)
+    rig.core.streamed(job)
+    assert rig.outbox.sent == [("s", m.CancelTasks("j", [1, 3]))]
+    rig.receive(outcome(1, CANCELLED), m.NotCancelled("j", 3))
+    assert told.calls == ["accepted", "not cancelled 3"]
+
+
+def test_all_tasks_of_a_waiting_job_cancelled_one_by_one_end_it() -> None:
+    rig = Rig()
+    _, told = rig.submit(2)
+    rig.core.cancel_tasks("j", [0], 0.0)
+    rig.core.cancel_tasks("j", [0], 0.0)
+    assert told.calls == []
+    rig.core.cancel_tasks("j", [1], 0.0)
+    assert told.outcomes == {0: CANCELLED, 1: CANCELLED} and told.calls == ["ended"]
+
+
+def test_cancellations_are_cut_into_messages() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(25_000)
+    list(job.chunks)
+    rig.core.streamed(job)
+    rig.receive(m.JobAccepted("j"))
+    rig.outbox.sent.clear()
+    rig.core.cancel_tasks("j", list(range(25_000)), 0.0)
+    assert [len(message.tasks) for _, message in rig.outbox.sent] == [10_000, 10_000, 5_000]
+
+
+# ---- sizes -----------------------------------------------------------------------------------
+
+
+def test_chunks_fit_their_bytes_and_counts() -> None:
+    rng = random.Random(1)
+    payloads = [bytes(rng.choice((0, 1, 50, 900, 1000))) for _ in range(3000)]
+    cut = list(chunks("j", payloads, 1000))
+    assert [payload for chunk in cut for payload in chunk.payloads] == payloads
+    assert [chunk.first for chunk in cut] == [sum(len(c.payloads) for c in cut[:n]) for n in range(len(cut))]
+    assert all(sum(map(len, chunk.payloads)) <= 1000 for chunk in cut)
+    assert [len(chunk.payloads) for chunk in chunks("j", [b""] * 25_000, 1 << 20)] == [10_000, 10_000, 5_000]
+
+
+def test_a_job_of_100_000_tasks_streams() -> None:
+    rig = Rig("s")
+    job, told = rig.submit(100_000)
+    assert rig.kinds() == [m.SubmitJob, m.AddTasks, "stream"] and job.streaming
+    rest = list(job.chunks)
+    assert sum(len(chunk.payloads) for chunk in rest) == 90_000
+    rig.core.streamed(job)
+    assert not job.streaming
+    rig.core.receive("s", m.JobAccepted("j"), 0.0)
+    for task in range(100_000):
+        rig.core.receive("s", outcome(task), 0.0)
+    rig.core.receive("s", m.JobEnded("j"), 0.0)
+    assert len(told.outcomes) == 100_000 and told.calls == ["accepted", "ended"]
+
+
+def test_a_payload_or_common_too_large_for_a_frame_is_named() -> None:
+    rig = Rig("s", frame_bytes_max=m.MESSAGE_OVERHEAD_BYTES + 1000)
+    with pytest.raises(InvalidRequest, match=r"tasks\[1\]: .*1001 bytes.*at most 1000 bytes"):
+        rig.submit([b"", b"x" * 1001])
+    with pytest.raises(InvalidRequest, match="common: .*1000 bytes"):
+        rig.submit(1, common=b"x" * 1001)
+    assert not rig.core.jobs and rig.kinds() == []
+    rig.submit([b"x" * 1000], common=b"x" * 1000)
+
+
+def test_a_waiting_job_too_large_for_the_scheduler_that_comes_is_refused() -> None:
+    rig = Rig()
+    _, told = rig.submit([b"x" * 1001])
+    _, other = rig.submit(1, job_id="other")
+    rig.core.scheduler_up("s", m.MESSAGE_OVERHEAD_BYTES + 1000, 0.0)
+    assert isinstance(told.error, InvalidRequest) and other.error is None
+    rig.core.check_invariants()
+
+
+def test_a_job_too_large_for_the_scheduler_that_is_left_is_refused() -> None:
+    rig = Rig("big")
+    _, told = rig.submit([b"x" * 1001])
+    rig.core.scheduler_up("small", m.MESSAGE_OVERHEAD_BYTES + 1000, 0.0)
+    rig.core.scheduler_down("big", "gone", 0.0)
+    assert isinstance(told.error, InvalidRequest) and not rig.core.jobs
+
+
+def test_a_job_id_or_task_id_given_twice_is_an_error() -> None:
+    rig = Rig("s")
+    rig.submit(1)
+    with pytest.raises(InvalidRequest, match="job_id"):
+        rig.submit(1)
+    with pytest.raises(InvalidRequest, match=r"tasks\[1\].id"):
+        rig.submit([TaskSpec(b"", "a"), TaskSpec(b"", "a")], job_id="k")
+    assert list(rig.core.jobs) == ["j"]

@@ -1,0 +1,104 @@
+"""The frame decoder: any bytes give messages of the right kinds or `LinkError`."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import TaskStatus
+
+NODE = m.NodeInfo(4, {"cpu": 4.0}, {"zone": "a"}, {"python": "3.11", "noop": ""})
+STAGE = m.Stage("python", 2, b"common", "3.11", 2.0, 0, None)
+MESSAGES: list[m.Message] = [
+    m.Hello(m.PROTOCOL_VERSION, "node", "node-1", "", "", NODE),
+    m.Welcome(m.PROTOCOL_VERSION, "scheduler-1", 1 << 20),
+    m.Goodbye("done"),
+    m.SubmitJob("job", 0, "name", [STAGE], 3, False, None, True),
+    m.AddTasks("job", 0, [b"a", b""]),
+    m.CancelJob("job"),
+    m.CancelTasks("job", [0, 1]),
+    m.JobAccepted("job"),
+    m.JobRefused("job", "full", "", 1.5),
+    m.Placed("job", 0),
+    m.Outcome("job", 0, TaskStatus.FINISHED, b"r", "", 1, "node-1", 1.0, 2.0, 0.5, "o", "e"),
+    m.NotCancelled("job", 0),
+    m.JobEnded("job"),
+    m.Reserve(1, "job", 0, "user", 1.0, 0, "python", 2, 0, None),
+    m.CancelReservations(1),
+    m.Common("job", b"common"),
+    m.Launch(1, "job", 0, 1, b"payload"),
+    m.NoTask(1, 1),
+    m.CancelAttempt("job", 1),
+    m.ForgetJob("job"),
+    m.ReservationsRefused(1, 2, "full"),
+    m.GetTasks(1, 1, 2, None),
+    m.Report("job", 1, TaskStatus.FAILED, b"", "why", 1.0, 0.5),
+    m.HandBack("job", 1, "late"),
+    m.AttemptRuns("job", 1),
+    m.NodeChanged(NODE),
+    m.NodeDraining("stop"),
+]
+UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
+
+
+def encode(*messages: m.Message) -> bytes:
+    """These messages as a frame."""
+    return msgspec.msgpack.encode(list(messages))
+
+
+def test_every_message_survives_the_wire_and_has_its_own_tag() -> None:
+    kinds = [kind for kind in vars(m).values() if isinstance(kind, type) and issubclass(kind, m.Message)]
+    kinds.remove(m.Message)
+    assert {type(message) for message in MESSAGES} == set(kinds)
+    tags = [kind.__struct_config__.tag for kind in kinds]
+    assert len(set(tags)) == len(tags)
+    for message in MESSAGES:
+        assert m.FrameDecoder(type(message))(encode(message)) == [message]
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300), st.sampled_from(UNIONS))
+def test_any_bytes_give_messages_or_link_error(frame: bytes, union: Any) -> None:
+    with contextlib.suppress(LinkError):
+        for message in m.FrameDecoder(union)(frame):
+            assert isinstance(message, m.Message)
+
+
+@settings(max_examples=1000)
+@given(
+    st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4),
+    st.integers(0, 1 << 16),
+    st.sampled_from(UNIONS),
+)
+def test_mutated_frames_give_messages_or_link_error(
+    batch: list[m.Message], changes: list[tuple[int, int]], length: int, union: Any
+) -> None:
+    frame = bytearray(encode(*batch))
+    for place, byte in changes:
+        frame[place % len(frame)] = byte
+    for mutated in (bytes(frame), bytes(frame[: length % len(frame)])):
+        with contextlib.suppress(LinkError):
+            for message in m.FrameDecoder(union)(mutated):
+                assert isinstance(message, m.Message)
+
+
+def test_deep_nesting_is_a_link_error() -> None:
+    with pytest.raises(LinkError, match="malformed frame of 100000 bytes"):
+        m.FrameDecoder(m.FromClient)(b"\x91" * 100_000)
+
+
+def test_an_array_that_claims_to_be_huge_is_a_link_error() -> None:
+    with pytest.raises(LinkError):
+        m.FrameDecoder(m.FromClient)(b"\xdd\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize(("union", "message"), [(m.FromClient, m.GetTasks(1, 1, 1)), (m.FromNode, m.CancelJob("job"))])
+def test_messages_of_another_role_are_refused(union: Any, message: m.Message) -> None:
+    with pytest.raises(LinkError, match="malformed frame"):
+        m.FrameDecoder(union)(encode(message))

@@ -1,0 +1,214 @@
+"""Options: one name in flag, environment and file, in that order of precedence."""
+
+import dataclasses
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from node_monitor.options import NodeMonitorOptions
+from scheduler.options import SchedulerOptions
+from sparrow_py.errors import InvalidOption
+from sparrow_py.options import LOOPBACK_HOSTS, command, option, parse, parse_pairs, read_token
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@dataclasses.dataclass(kw_only=True)
+class Options:
+    """One option of each kind."""
+
+    number: int = option(1, "A number.")
+    ratio: float = option(0.5, "A ratio.")
+    name: str = option("", "A name.")
+    where: str | None = option(None, "A place.")
+    on: bool = option(False, "A switch.")
+    many: tuple[str, ...] = option(("x",), "Several.", many=True)
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARROW_TOKEN", raising=False)
+
+
+def test_defaults() -> None:
+    assert parse(Options, []) == Options(number=1, ratio=0.5, name="", where=None, on=False, many=("x",))
+
+
+def test_flags() -> None:
+    flags = ["--number", "2", "--ratio", "1.5", "--name", "n", "--where", "w", "--on", "--many", "a", "--many", "b"]
+    assert parse(Options, flags) == Options(number=2, ratio=1.5, name="n", where="w", on=True, many=("a", "b"))
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"NUMBER": "3", "RATIO": "2", "NAME": "e", "WHERE": "w", "ON": "true", "MANY": "a b"}.items():
+        monkeypatch.setenv(f"SPARROW_{name}", value)
+    assert parse(Options, []) == Options(number=3, ratio=2.0, name="e", where="w", on=True, many=("a", "b"))
+
+
+def test_file(tmp_path: Path) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text('number = 4\nratio = 3\nname = "f"\nwhere = "w"\non = true\nmany = ["a", "b"]\n')
+    assert parse(Options, ["--config", str(path)]) == Options(
+        number=4, ratio=3.0, name="f", where="w", on=True, many=("a", "b")
+    )
+
+
+def test_one_value_in_a_file_for_an_option_that_takes_several(tmp_path: Path) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text('many = "only"\n')
+    assert parse(Options, ["--config", str(path)]).many == ("only",)
+
+
+def test_flag_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text('number = 4\nname = "file"\nwhere = "file"\n')
+    monkeypatch.setenv("SPARROW_CONFIG", str(path))
+    monkeypatch.setenv("SPARROW_NUMBER", "3")
+    monkeypatch.setenv("SPARROW_NAME", "environment")
+    options = parse(Options, ["--number", "2"])
+    assert (options.number, options.name, options.where, options.ratio) == (2, "environment", "file", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("numer = 1", "unknown options: numer"),
+        ("number = ", "TOML"),
+        ('number = "x"', "number"),
+        ("number = 1\nnumber = 2", "TOML"),
+    ],
+)
+def test_a_bad_file_is_an_error_of_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    answer = CliRunner().invoke(command("daemon", Options, lambda _: None, ""), ["--config", str(path)])
+    assert answer.exit_code == 2
+    assert answer.output.count("\n") == 1
+    assert said in answer.output
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(
+        command("daemon", Options, lambda _: None, ""), ["--config", str(tmp_path / "none.toml")]
+    )
+    assert answer.exit_code == 2
+    assert answer.output.count("\n") == 1
+    assert "none.toml" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--nonsense"], "--nonsense"),
+        (["--number", "x"], "'x'"),
+        (["--number"], "--number"),
+        (["argument"], "argument"),
+        (["--ratio", "1,5"], "'1,5'"),
+    ],
+)
+def test_bad_flags_are_an_error_of_one_line(flags: list[str], said: str) -> None:
+    answer = CliRunner().invoke(command("daemon", Options, lambda _: None, ""), flags)
+    assert answer.exit_code == 2
+    assert answer.output.count("\n") == 1
+    assert said in answer.output
+
+
+def test_help_names_every_option() -> None:
+    for options in (SchedulerOptions, NodeMonitorOptions):
+        text = CliRunner().invoke(command("daemon", options, lambda _: None, "What it is."), ["--help"]).output
+        for field in dataclasses.fields(options):  # type: ignore[arg-type]
+            if field.init:
+                assert (field.metadata["flag"] or "--" + field.name.replace("_", "-")) in text
+                assert field.metadata["help"]
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "name"),
+    [
+        (SchedulerOptions, ["--port", "-1"], "port"),
+        (SchedulerOptions, ["--port", "65536"], "port"),
+        (SchedulerOptions, ["--unplaced-tasks-max", "0"], "unplaced_tasks_max"),
+        (SchedulerOptions, ["--user-weight", "ann"], "user_weight"),
+        (SchedulerOptions, ["--user-weight", "ann=0"], "user_weight"),
+        (SchedulerOptions, ["--user-weight", "ann=nan"], "user_weight"),
+        (SchedulerOptions, ["--user-weight", "ann=much"], "user_weight"),
+        (SchedulerOptions, ["--user-priority", "ann=1.5"], "user_priority"),
+        (SchedulerOptions, ["--heartbeat-s", "0"], "heartbeat_s"),
+        (SchedulerOptions, ["--heartbeat-s", "nan"], "heartbeat_s"),
+        (SchedulerOptions, ["--drain-timeout-s", "-1"], "drain_timeout_s"),
+        (SchedulerOptions, ["--drain-timeout-s", "nan"], "drain_timeout_s"),
+        (SchedulerOptions, ["--frame-bytes-max", "1"], "frame_bytes_max"),
+        (SchedulerOptions, ["--link-backlog-bytes-max", "20000"], "link_backlog_bytes_max"),
+        (SchedulerOptions, ["--log-level", "loud"], "log_level"),
+        (SchedulerOptions, ["--host", "0.0.0.0"], "host"),
+        (SchedulerOptions, ["--host", "::"], "host"),
+        (NodeMonitorOptions, ["--slots", "-1"], "slots"),
+        (NodeMonitorOptions, ["--count", "0"], "count"),
+        (NodeMonitorOptions, ["--queue", "lifo"], "queue"),
+        (NodeMonitorOptions, ["--attr", "gpu"], "attr"),
+        (NodeMonitorOptions, ["--attr", "=x"], "attr"),
+        (NodeMonitorOptions, ["--scheduler", "somewhere"], "scheduler"),
+        (NodeMonitorOptions, ["--scheduler", ""], "scheduler"),
+        (NodeMonitorOptions, ["--get-task-timeout-s", "0"], "get_task_timeout_s"),
+        (NodeMonitorOptions, ["--reservations-per-user-max", "0"], "reservations_per_user_max"),
+    ],
+)
+def test_a_value_that_cannot_be_names_its_option(options: type, flags: list[str], name: str) -> None:
+    with pytest.raises(click.ClickException) as caught:
+        parse(options, flags)
+    assert caught.value.message.startswith(name)
+    assert "allowed: " in caught.value.message
+
+
+def test_weights_and_priorities() -> None:
+    options = parse(SchedulerOptions, ["--user-weight", "ann=2.5", "--user-priority", "bob=-3"])
+    assert (options.weight("ann"), options.weight("bob")) == (2.5, 1.0)
+    assert (options.priority("ann"), options.priority("bob")) == (0, -3)
+
+
+def test_schedulers_with_commas_and_attributes() -> None:
+    flags = ["--scheduler", "a:1,b:2", "--scheduler", "file:/x", "--attr", "gpu=yes", "--attr", "zone=a=b"]
+    options = parse(NodeMonitorOptions, flags)
+    assert options.scheduler == ("a:1", "b:2", "file:/x")
+    assert options.attributes == {"gpu": "yes", "zone": "a=b"}
+
+
+def test_pairs() -> None:
+    assert parse_pairs("attr", ("a=1", "b=")) == {"a": "1", "b": ""}
+    with pytest.raises(InvalidOption, match="attr"):
+        parse_pairs("attr", ("a",))
+
+
+# ---- the token -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", LOOPBACK_HOSTS)
+def test_loopback_needs_no_token(host: str) -> None:
+    assert parse(SchedulerOptions, ["--host", host]).token() == ""
+
+
+def test_beyond_loopback_with_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert parse(SchedulerOptions, ["--host", "0.0.0.0", "--token-file", str(path)]).token() == TOKEN
+    monkeypatch.setenv("SPARROW_TOKEN", TOKEN[::-1])
+    assert parse(SchedulerOptions, ["--host", "0.0.0.0"]).token() == TOKEN[::-1]
+    assert parse(SchedulerOptions, ["--host", "0.0.0.0", "--token-file", str(path)]).token() == TOKEN
+
+
+def test_a_token_too_short_is_refused_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    for secret in ("", "short-secret"):
+        path.write_text(secret)
+        with pytest.raises(InvalidOption, match="at least 32 bytes") as caught:
+            read_token(str(path))
+        assert "short-secret" not in str(caught.value)
+    monkeypatch.setenv("SPARROW_TOKEN", "short-secret")
+    with pytest.raises(InvalidOption, match="SPARROW_TOKEN") as caught:
+        read_token(None)
+    assert "short-secret" not in str(caught.value)
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(InvalidOption, match="readable"):
+        read_token(str(path))

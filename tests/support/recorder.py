@@ -1,0 +1,56 @@
+"""An outbox for any core that only remembers: for tests of single exchanges, message by message."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sparrow_py import messages as m
+
+M = TypeVar("M")
+
+
+class Recorder:
+    """`sent` holds (to, message), in order."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+        self.started: list[tuple[str, int]] = []
+
+    def _record(self, to: str, message: Any) -> None:
+        self.sent.append((to, message))
+
+    to_node = to_client = to_scheduler = to_executor = _record
+
+    def start_executor(self, app: str, places: int) -> None:
+        self.started.append((app, places))
+
+    def stream(self, scheduler: str, job: Any) -> None:
+        self.sent.append((scheduler, "stream"))
+
+    def take(self, kind: type[M]) -> list[tuple[str, M]]:
+        """All sent of this kind, which are forgotten."""
+        found = [pair for pair in self.sent if isinstance(pair[1], kind)]
+        self.sent = [pair for pair in self.sent if not isinstance(pair[1], kind)]
+        return found
+
+
+def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
+    """A submission; `fields` are those of `Stage` or `SubmitJob`."""
+    stage = {"app": "many", "common": b"", "runtime": "", "probe_ratio": 2.0, "prefetch": 0, "expected_duration_s": None}
+    whole = {
+        "job": job, "epoch": 0, "name": "", "max_attempts": 3, "retry_failed": False, "queue_timeout_s": None,
+        "report_placed": False,
+    }  # fmt: skip
+    for name, value in fields.items():
+        (stage if name in {*stage, "task_count", "demand"} else whole)[name] = value
+    return m.SubmitJob(stages=[m.Stage(**{"task_count": tasks, **stage})], **whole)
+
+
+def reserve(ticket: int = 1, count: int = 1, **fields: Any) -> m.Reserve:
+    """A reservation; `fields` are those of `Reserve`."""
+    return m.Reserve(
+        **{
+            "ticket": ticket, "job": f"j{ticket}", "epoch": 0, "user": "anna", "weight": 1.0, "priority": 0,
+            "app": "many", "count": count, "prefetch": 0, "expected_duration_s": None, **fields,
+        }
+    )  # fmt: skip

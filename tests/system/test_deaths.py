@@ -1,0 +1,168 @@
+"""SIGKILL, at any moment: no outcome missing, none twice, no start beyond what guarantee 3 allows."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sparrow_py import Client, Job, LocalCluster, TaskLost, TaskStatus
+from tests.support import tasks
+from tests.support.daemons import get_json, wait_for_nodes, workers_of
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+TASKS = 200
+SLOTS_PER_NODE = 2
+
+
+@pytest.fixture
+def doomed(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster of its own for a test that kills."""
+    with LocalCluster(node_monitors=2, slots=SLOTS_PER_NODE, log_dir=tmp_path / "logs") as cluster:
+        for process in cluster.node_processes:
+            wait_until(lambda pid=process.pid: len(workers_of(pid)) == SLOTS_PER_NODE)  # type: ignore[misc]
+        yield cluster
+
+
+class Outcomes:
+    """Counts how often each task's end was told."""
+
+    def __init__(self, job: Job) -> None:
+        self.told: Counter[int] = Counter()
+        for future in job.futures:
+            future.add_done_callback(lambda future: self.told.update([future.task]))  # type: ignore[attr-defined]
+
+    def each_once(self) -> bool:
+        return self.told == Counter(range(TASKS))
+
+
+def check(job: Job, outcomes: Outcomes, starts: Path, dead: set[int]) -> None:
+    """200 outcomes, each once; started again is only what had been started by a process that died."""
+    report = job.report(TIMEOUT_S)
+    assert [task.task for task in report.tasks] == list(range(TASKS))
+    assert report.count(TaskStatus.FINISHED) == TASKS
+    assert job.results() == list(range(TASKS))
+    wait_until(outcomes.each_once)
+    pids: dict[int, list[int]] = {}
+    for task, pid in tasks.read_starts(starts):
+        pids.setdefault(task, []).append(pid)
+    assert set(pids) == set(range(TASKS))
+    for task, started_by in pids.items():
+        assert len(started_by) <= report.tasks[task].attempts <= 3
+        assert all(pid in dead for pid in started_by[:-1]), f"task {task} was started again without need"
+
+
+def every_slot_works(client: Client, gate: Path, slots: int) -> None:
+    marks = [f"slot{number}" for number in range(slots)]
+    futures = [client.submit(tasks.hold, gate, mark) for mark in marks]
+    wait_until(lambda: tasks.started(gate, *marks), "every slot to run a task")
+    gate.touch()
+    assert client.gather(futures) == marks
+
+
+@pytest.mark.parametrize("prefetch", [0, 8])
+def test_a_busy_node_monitor_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, prefetch: int) -> None:
+    starts, address = tmp_path / "starts", doomed.addresses[0]
+    with Client(doomed) as client:
+        arguments = [(starts, task, 0.005) for task in range(TASKS)]
+        job = client.with_options(prefetch=prefetch).submit_calls(tasks.record_start, arguments)
+        outcomes = Outcomes(job)
+        victim = doomed.node_processes[0]
+        dead = workers_of(victim.pid)
+        wait_until(lambda: len(tasks.read_starts(starts)) >= 40)
+        victim.kill()
+        check(job, outcomes, starts, dead)
+        wait_until(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in dead))
+        doomed.add_node_monitor("node-0")
+        wait_for_nodes(address, "node-0", "node-1")
+        every_slot_works(client, gate, 2 * SLOTS_PER_NODE)
+
+
+@pytest.mark.parametrize("prefetch", [0, 8])
+def test_a_busy_executor_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, prefetch: int) -> None:
+    starts = tmp_path / "starts"
+    with Client(doomed) as client:
+        arguments = [(starts, task, 0.005) for task in range(TASKS)]
+        job = client.with_options(prefetch=prefetch).submit_calls(tasks.record_start, arguments)
+        outcomes = Outcomes(job)
+        wait_until(lambda: len(tasks.read_starts(starts)) >= 40)
+        victim = min(workers_of(doomed.node_processes[0].pid))
+        os.kill(victim, signal.SIGKILL)
+        check(job, outcomes, starts, {victim})
+        wait_until(lambda: len(workers_of(doomed.node_processes[0].pid)) == SLOTS_PER_NODE)
+        every_slot_works(client, gate, 2 * SLOTS_PER_NODE)
+
+
+@pytest.mark.parametrize("victim", ["node monitor", "executor"])
+def test_an_idle_one_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, victim: str) -> None:
+    """In the middle of a job: one task is held elsewhere, the others have ended."""
+    starts = tmp_path / "starts"
+    with Client(doomed) as client:
+        arguments = [(starts, 0, 0.0, gate), *((starts, task) for task in range(1, TASKS))]
+        job = client.submit_calls(tasks.record_start, arguments)
+        outcomes = Outcomes(job)
+        wait_until(lambda: sum(future.done() for future in job.futures) == TASKS - 1)
+        busy = next(pid for task, pid in tasks.read_starts(starts) if task == 0)
+        idle = next(process for process in doomed.node_processes if busy not in workers_of(process.pid))
+        if victim == "node monitor":
+            idle.kill()
+            wait_until(lambda: doomed.nodes_connected(doomed.addresses[0]) == 1)
+        else:
+            dead = min(workers_of(idle.pid))
+            os.kill(dead, signal.SIGKILL)
+            wait_until(lambda: dead not in workers_of(idle.pid) and len(workers_of(idle.pid)) == SLOTS_PER_NODE)
+        gate.touch()
+        check(job, outcomes, starts, set())
+        assert len(tasks.read_starts(starts)) == TASKS
+
+
+def test_at_most_once(doomed: LocalCluster, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    with Client(doomed) as client:
+        arguments = [(starts, task, 0.005) for task in range(TASKS)]
+        job = client.with_options(max_attempts=1).submit_calls(tasks.record_start, arguments)
+        outcomes = Outcomes(job)
+        wait_until(lambda: len(tasks.read_starts(starts)) >= 40)
+        doomed.node_processes[0].kill()
+        report = job.report(TIMEOUT_S)
+        wait_until(outcomes.each_once)
+    started = Counter(task for task, _ in tasks.read_starts(starts))
+    assert max(started.values()) == 1
+    lost = [task for task in report.tasks if task.status is TaskStatus.LOST]
+    assert len(lost) <= SLOTS_PER_NODE
+    assert all("node node-0 was lost" in task.error and task.attempts == 1 for task in lost)
+    assert report.count(TaskStatus.FINISHED) == TASKS - len(lost)
+
+
+def test_a_scheduler_dies(tmp_path: Path, gate: Path) -> None:
+    with LocalCluster(schedulers=2, slots=2, log_dir=tmp_path / "logs") as cluster, Client(cluster) as client:
+        job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(20)])
+        job.accepted(TIMEOUT_S)
+        wait_until(lambda: tasks.started(gate, "m0"))
+        (victim,) = (p for p in cluster.scheduler_processes if get_json(p.address, "/v1/jobs")["jobs"])
+        victim.kill()
+        report = job.report(TIMEOUT_S)
+        if report.count(TaskStatus.LOST):  # Until jobs move to another scheduler, what was not done is lost.
+            assert report.count(TaskStatus.LOST) == 20
+            assert all("was lost" in task.error for task in report.tasks)
+            with pytest.raises(TaskLost, match="scheduler"):
+                job.results()
+        gate.touch()
+        assert list(client.map(tasks.square, range(50))) == [x * x for x in range(50)]
+
+
+def test_a_client_dies_and_its_queued_tasks_go(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
+    address = doomed.addresses[0]
+    client = Client(doomed)
+    job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(20)])
+    wait_until(lambda: tasks.started(gate, "m0", "m1", "m2", "m3"))
+    client.close()
+    wait_until(lambda: sum(node["busy"] for node in get_json(address, "/v1/nodes")["nodes"]) == 4)
+    wait_until(lambda: all(j["unplaced"] == 0 for j in get_json(address, "/v1/jobs")["jobs"]))
+    gate.touch()
+    wait_until(lambda: get_json(address, "/v1/jobs")["jobs"] == [])
+    assert not tasks.started(gate, "m4")
+    assert all(future.done() for future in job.futures)
