@@ -20,6 +20,7 @@ from sparrow_py.errors import LinkError
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0
+STOP_GRACE_S = 1.0
 LAST_WORDS_S = 0.5
 """After a process ended its socket is read this long for what it sent last."""
 PLACES_MAX = 1 << 16
@@ -52,6 +53,7 @@ class ExecutorPool:
         self._connections: dict[str, _Connection] = {}
         self._unflushed: dict[str, _Connection] = {}
         self._processes: dict[str, Process] = {}
+        self._app_of: dict[str, str] = {}
         self._starting: dict[str, str] = {}
         """Executor id to app of those whose hello is due."""
         self._supervisors: set[asyncio.Task[None]] = set()
@@ -71,12 +73,21 @@ class ExecutorPool:
         self._server = await loop.create_unix_server(lambda: _Connection(self), self.socket_path)
 
     async def stop(self) -> None:
-        """Kill all executors and what they started."""
+        """End all executors, and what they started.
+
+        One that runs many tasks is told by its connection, which closes, and has a moment to end
+        what it started; then, and others at once, they are killed with their process groups.
+        """
         self._stopping = True
-        for executor in list(self._processes):
-            self._kill(executor)
         for connection in list(self._connections.values()):
             connection.close()
+        for executor in list(self._processes):
+            if not self._apps[self._app_of[executor]].plan.one_process:
+                self._kill(executor)
+        if self._supervisors:
+            await asyncio.wait(self._supervisors, timeout=STOP_GRACE_S)
+        for executor in list(self._processes):
+            self._kill(executor)
         if self._server is not None:
             self._server.close()
         if self._supervisors:
@@ -108,6 +119,7 @@ class ExecutorPool:
             self._events.executor_failed(app, f"cannot be started: {error}")
             return
         self._processes[executor] = process
+        self._app_of[executor] = app
         hello_timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello, executor)
         reason = _exit_reason(await process.wait())
         hello_timer.cancel()
@@ -118,7 +130,7 @@ class ExecutorPool:
                 async with asyncio.timeout(LAST_WORDS_S):
                     await connection.closed.wait()
         self._kill(executor)  # What it may have left in its process group.
-        del self._processes[executor]
+        del self._processes[executor], self._app_of[executor]
         if self._stopping:
             return
         log.info("executor %s ended: %s", executor, reason)

@@ -129,6 +129,7 @@ class SchedulerCore:
         self.nodes.add(Node(node_id, info))
         self._note(now_s, "", "node %s up, %d slots", node_id, info.slots)
         self._probe_waiting(now_s)
+        self._probe_newcomer(node_id, now_s)
 
     def node_down(self, node_id: str, now_s: float) -> None:
         """The link to a node monitor broke: its reservations and running tasks go elsewhere (guarantee 4)."""
@@ -300,6 +301,18 @@ class SchedulerCore:
             for stage in list(heirs.values()):
                 if stage.live < stage.unplaced and stage.probe_at_s is None:
                     self._ensure_probes(stage, now_s)
+
+    def _probe_newcomer(self, node_id: str, now_s: float) -> None:
+        """A node has come: of what waits elsewhere it gets the share it would have if it had been there."""
+        for stage in [stage for heirs in self._heirs.values() for stage in heirs.values()]:
+            nodes = self.nodes.eligible(stage.spec.app, stage.spec.runtime)
+            if node_id not in nodes or any(node_id in ticket.live for ticket in stage.tickets.values()):
+                continue
+            wanted = reservations_wanted(stage.spec.probe_ratio, stage.unplaced)
+            share, rest = divmod(wanted, len(nodes))
+            share += self._rng.randrange(len(nodes)) < rest
+            if share:
+                self._probe(stage, [(node_id, share)], now_s)
 
     def _back_off(self, stage: StageState, now_s: float) -> None:
         """Every node refused: try them all again after a while."""

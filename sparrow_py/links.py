@@ -222,7 +222,7 @@ class Link:
         """Send what is queued, say Goodbye with the reason, and close."""
         if not self._closing:
             self.closed_because = self.closed_because or reason
-            self.send(m.Goodbye(reason))
+            self.send(m.Goodbye(self.closed_because))
             self._closing = True
             self.flush()
             if self._writing is not None:
@@ -279,6 +279,7 @@ async def accept(
         backlog_bytes_max=backlog_bytes_max,
     )
     link.send(m.Welcome(m.PROTOCOL_VERSION, name, frame_bytes_max))
+    link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
     return link, hello, ws
 
 

@@ -59,13 +59,14 @@ def balanced_groups(files: Iterable[Path], groups_max: int) -> list[list[str]]:
     best there is (Graham 1969).
     """
     sized = sorted(((path.stat().st_size, str(path)) for path in files), reverse=True)
-    heap: list[tuple[int, int]] = [(0, index) for index in range(min(groups_max, len(sized)))]
+    # Files count as a tie-break, so that empty ones are spread too.
+    heap: list[tuple[int, int, int]] = [(0, 0, index) for index in range(min(groups_max, len(sized)))]
     groups: list[list[str]] = [[] for _ in heap]
     for size, path in sized:
-        weight, index = heap[0]
-        heapq.heapreplace(heap, (weight + size, index))
+        weight, files_in, index = heap[0]
+        heapq.heapreplace(heap, (weight + size, files_in + 1, index))
         groups[index].append(path)
-    weights = {index: weight for weight, index in heap}
+    weights = {index: weight for weight, _, index in heap}
     return [groups[index] for index in sorted(weights, key=lambda index: (-weights[index], index))]
 
 

@@ -24,7 +24,10 @@ class Node:
     def __init__(self, slots: int, **options: object) -> None:
         self.outbox = Recorder()
         self.core = NodeMonitorCore(
-            NodeMonitorOptions(**options), slots, [AppPlan("many", one_process=True)], self.outbox  # type: ignore[arg-type]
+            NodeMonitorOptions(**options),
+            slots,
+            [AppPlan("many", one_process=True)],
+            self.outbox,  # type: ignore[arg-type]
         )
         self.core.scheduler_up("s")
         self.core.executor_up("many", "many", slots, 0.0)
@@ -46,7 +49,8 @@ class Node:
 
 
 def test_slots_run_what_they_can_and_the_rest_one_per_completion_in_order() -> None:
-    """ "Slaves queue the probes until they have available resources to run the task." 4 slots, 1 + 2 + 3 reservations."""
+    """ "Slaves queue the probes until they have available resources to run the task."
+    4 slots, 1 + 2 + 3 reservations."""
     world = World(nodes=[4], scheduler={"probe_sharing": False})
     jobs = [world.submit([0.1], probe_ratio=1), world.submit([0.2, 0.3], probe_ratio=1)]
     jobs.append(world.submit([0.4, 0.5, 0.6], probe_ratio=1))
@@ -98,9 +102,9 @@ def scheduler_of(nodes: int, tasks: int, probe_ratio: float) -> tuple[SchedulerC
 
 
 def test_exactly_m_tasks_go_out_then_no_ops() -> None:
-    """ "Some slaves will reply to the scheduler after it has launched all tasks for the job, in which case the scheduler
-    simply replies with a no-op message." Tasks go out in submission order, to whoever asks first. The asks that get
-    no-ops crossed the cancellation of their reservations: they are answered all the same."""
+    """ "Some slaves will reply to the scheduler after it has launched all tasks for the job, in which case the
+    scheduler simply replies with a no-op message." Tasks go out in submission order, to whoever asks first.
+    The asks that get no-ops crossed the cancellation of their reservations: they are answered all the same."""
     core, outbox, tickets = scheduler_of(6, 3, 2.0)
     asking = list(tickets)
     random.Random(5).shuffle(asking)

@@ -22,7 +22,9 @@ def test_arbitrarily_many_schedulers_operate_concurrently() -> None:
     world.run()
     world.check_end()
     assert all(log.statuses() == [TaskStatus.FINISHED] * 4 for log in logs)
-    assert {message.job for scheduler, _, message in world.sent if isinstance(message, m.JobAccepted)} == set(world.logs)
+    assert {message.job for scheduler, _, message in world.sent if isinstance(message, m.JobAccepted)} == set(
+        world.logs
+    )
     assert len({scheduler for scheduler, _, message in world.sent if isinstance(message, m.JobAccepted)}) == 5
 
 

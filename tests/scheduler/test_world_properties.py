@@ -6,9 +6,11 @@ and its world is a function of what Hypothesis prints.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +57,7 @@ def actions(kinds: tuple[str, ...]) -> st.SearchStrategy[list[Action]]:
     """Lists of actions, about half of them jobs."""
     job = st.builds(Action, AFTER_S, st.just("job"), PICK, JOB)
     other = st.builds(Action, AFTER_S, st.sampled_from(kinds), PICK)
-    return st.lists(st.one_of(job, other), min_size=1, max_size=20)
+    return st.lists(st.one_of(job, other), min_size=1, max_size=16)
 
 
 WORLD = st.fixed_dictionaries(
@@ -158,8 +160,45 @@ def test_jobs_end_as_promised_whatever_dies(setup: dict[str, Any], script: list[
     play(setup, script)
 
 
-@settings(PROPERTY, max_examples=100)
+@settings(PROPERTY, max_examples=150)
 @given(setup=WORLD, script=actions((*NO_FAULTS, *FAULTS, "crash_scheduler")))
 def test_a_lost_scheduler_leaves_every_task_with_an_outcome(setup: dict[str, Any], script: list[Action]) -> None:
     """Schedulers die too: their accepted jobs' tasks end lost at the client, nothing is left on the nodes."""
     play(setup, script)
+
+
+@pytest.mark.parametrize("faults", [(), FAULTS, (*FAULTS, "crash_scheduler")], ids=["none", "faults", "schedulers"])
+def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...]) -> None:
+    """Denser scripts than Hypothesis likes to draw: full queues, refusals and retries, several faults in one job."""
+    for seed in range(70):
+        rng = random.Random(seed)
+        pick = rng.choice
+        setup = {
+            "seed": seed,
+            "nodes": [rng.randint(1, 4) for _ in range(rng.randint(1, 4))],
+            "schedulers": pick([1, 1, 2]),
+            "users": pick([("anna",), ("anna", "bert"), ("anna", "bert", "anna")]),
+            "latency": pick([(0.001, 0.001), (0.0001, 0.01), (0.001, 0.08)]),
+            "split": pick([True, False]),
+            "frame_bytes_max": pick([1 << 20, 4096 + 60]),
+            "scheduler": {"unplaced_tasks_max": pick([20, 1_000_000]), "probe_sharing": pick([True, False])},
+            "node": {"reservations_per_user_max": pick([1, 5, 1_000_000])},
+        }
+        script = []
+        for _ in range(rng.randint(5, 30)):
+            after_s = pick([0.0, 0.0, 0.0, 0.001, 0.004, 0.02, 0.1])
+            if rng.random() < 0.5:
+                job = {
+                    "durations_s": [pick([0.0, 0.0004, 0.003, 0.01, 0.05]) for _ in range(pick([1, 2, 5, 12, 20]))],
+                    "app": pick(["many", "pool"]),
+                    "probe_ratio": pick([1.0, 1.1, 1.5, 2.0, 3.7]),
+                    "prefetch": pick([0, 0, 1, 8]),
+                    "max_attempts": pick([1, 2, 3]),
+                    "queue_timeout_s": pick([None, None, None, 0.02, 0.2]),
+                    "failures": pick([0, 0, 0, 1, 5]),
+                    "retry_failed": pick([True, False]),
+                }
+                script.append(Action(after_s, "job", rng.randrange(1000), job))
+            else:
+                script.append(Action(after_s, pick([*NO_FAULTS, *faults]), rng.randrange(1000)))
+        play(setup, script)

@@ -20,7 +20,8 @@ def outcome(status: TaskStatus, result: bytes = b"", error: str = "why") -> Outc
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"), [((), {}), ((1, "a", None, b"x", 1.5, True), {}), ((), {"a": 1}), (([1], {"k": (2,)}), {"b": []})]
+    ("args", "kwargs"),
+    [((), {}), ((1, "a", None, b"x", 1.5, True), {}), ((), {"a": 1}), (([1], {"k": (2,)}), {"b": []})],
 )
 def test_a_call_arrives_as_it_was_made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     function = Function(calls.encode_function(tasks.describe))

@@ -93,9 +93,7 @@ def test_map_over_an_endless_iterable_pulls_no_more_than_its_window(client: Clie
     results.close()  # type: ignore[attr-defined]
 
 
-def test_map_cancels_what_is_in_flight_when_it_is_abandoned(
-    client: Client, occupied: list[Any], gate: Path
-) -> None:
+def test_map_cancels_what_is_in_flight_when_it_is_abandoned(client: Client, occupied: list[Any], gate: Path) -> None:
     results = client.map(tasks.hold, [gate] * 10, [f"abandoned{number}" for number in range(10)], timeout_s=0.01)
     with pytest.raises(TimeoutError):
         next(results)
@@ -345,7 +343,9 @@ def test_another_python_version_is_refused_at_submission(client: Client) -> None
     assert caught.value.field == "runtime"
 
 
-def test_a_module_that_the_worker_lacks_is_named(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_the_worker_lacks_is_named(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "only_here.py").write_text("def f():\n    return 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     module = __import__("only_here")
@@ -458,7 +458,7 @@ def test_queue_timeout_ends_lost(client: Client, occupied: list[Any]) -> None:
 
 @pytest.mark.parametrize("user", ["", "x" * 10_240, "two\nlines", "\udcff"])
 def test_a_bad_user_name_is_an_error_of_one_short_line(cluster: LocalCluster, user: str) -> None:
-    with pytest.raises(InvalidRequest, match="^user: ") as caught:
+    with pytest.raises(InvalidRequest, match=r"^user: ") as caught:
         Client(cluster, user=user)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 300
@@ -506,7 +506,9 @@ def test_something_else_answers(cluster: LocalCluster) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("address", ["", " ", [], "nohost", "http://127.0.0.1:1", "127.0.0.1:0", "127.0.0.1:x", "::1:5"])
+@pytest.mark.parametrize(
+    "address", ["", " ", [], "nohost", "http://127.0.0.1:1", "127.0.0.1:0", "127.0.0.1:x", "::1:5"]
+)
 def test_an_address_that_is_none(address: Any) -> None:
     with pytest.raises((InvalidRequest, InvalidOption), match="scheduler"):
         Client(address)
@@ -553,7 +555,7 @@ def test_close_ends_futures_that_are_not_done(cluster: LocalCluster, gate: Path)
     queued = [client.submit(tasks.hold, gate, f"queued{number}") for number in range(SLOTS * 3)]
     client.close()
     for future in (running, *queued):
-        with pytest.raises(SparrowError, match="client (was closed|is done)"):
+        with pytest.raises(SparrowError, match=r"client (was closed|is done)"):
             future.result(TIMEOUT_S)
     gate.touch()
 

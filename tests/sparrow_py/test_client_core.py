@@ -80,7 +80,9 @@ def outcome(task: int, status: TaskStatus = FINISHED) -> m.Outcome:
 def test_each_outcome_is_told_once() -> None:
     rig = Rig("s")
     _, told = rig.submit(3)
-    rig.receive(m.JobAccepted("j"), m.JobAccepted("j"), outcome(1), outcome(1, LOST), outcome(0), outcome(1), outcome(7))
+    rig.receive(
+        m.JobAccepted("j"), m.JobAccepted("j"), outcome(1), outcome(1, LOST), outcome(0), outcome(1), outcome(7)
+    )
     rig.receive(outcome(2), scheduler="other")  # Not from the scheduler that has the job.
     rig.receive(outcome(-1), outcome(2), m.JobEnded("j"), m.JobEnded("j"), outcome(2))
     assert told.outcomes == dict.fromkeys(range(3), FINISHED)
@@ -264,7 +266,7 @@ def test_a_payload_or_common_too_large_for_a_frame_is_named() -> None:
     rig = Rig("s", frame_bytes_max=m.MESSAGE_OVERHEAD_BYTES + 1000)
     with pytest.raises(InvalidRequest, match=r"tasks\[1\]: .*1001 bytes.*at most 1000 bytes"):
         rig.submit([b"", b"x" * 1001])
-    with pytest.raises(InvalidRequest, match="common: .*1000 bytes"):
+    with pytest.raises(InvalidRequest, match=r"common: .*1000 bytes"):
         rig.submit(1, common=b"x" * 1001)
     assert not rig.core.jobs and rig.kinds() == []
     rig.submit([b"x" * 1000], common=b"x" * 1000)

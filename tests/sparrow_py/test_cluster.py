@@ -34,7 +34,8 @@ def test_a_daemon_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "name"), [({"schedulers": 0}, "schedulers"), ({"node_monitors": -1}, "node_monitors"), ({"slots": 0}, "slots")]
+    ("fields", "name"),
+    [({"schedulers": 0}, "schedulers"), ({"node_monitors": -1}, "node_monitors"), ({"slots": 0}, "slots")],
 )
 def test_bad_counts_are_named(fields: dict[str, int], name: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{name}: "):

@@ -1,6 +1,7 @@
 """Frames between a node monitor and its executors: any bytes give messages or `LinkError`, in bounded memory."""
 
 import contextlib
+import itertools
 import socket
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ frames = st.lists(st.lists(st.sampled_from(FROM_EXECUTOR), max_size=4), max_size
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     """The data in pieces, cut at these places."""
     places = [0, *sorted(place % (len(data) + 1) for place in cuts), len(data)]
-    return [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(places)]
 
 
 @given(frames, st.lists(st.integers(0, 1 << 16), max_size=12))
@@ -129,7 +130,12 @@ def test_executor_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with monitor:
         splitter = x.FrameSplitter()
         (hello,) = splitter.feed(monitor.recv(4096))
-        assert (hello.version, hello.id, hello.app, hello.places) == (x.EXECUTOR_PROTOCOL_VERSION, "python-9", "python", 2)
+        assert (hello.version, hello.id, hello.app, hello.places) == (
+            x.EXECUTOR_PROTOCOL_VERSION,
+            "python-9",
+            "python",
+            2,
+        )
         assert executor.receive(wait=False) == []
         monitor.sendall(x.encode_frame(TO_EXECUTOR))
         assert executor.receive() == TO_EXECUTOR

@@ -119,6 +119,18 @@ def test_map_raises_timeout_error_if_the_result_is_not_there_in_time(
         next(results)
 
 
+@pytest.mark.timeout(30)
+def test_map_timeout_counts_from_the_call_of_map(
+    executor: SparrowExecutor, occupied: list[Future[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(executor._client._session, "now_s", lambda: now_s[0])
+    results = executor.map(tasks.square, [1], timeout=1e6)
+    now_s[0] = 2e6
+    with pytest.raises(TimeoutError):
+        next(results)
+
+
 def test_map_chunksize_makes_tasks_of_several_calls(executor: SparrowExecutor) -> None:
     results = list(executor.map(tasks.describe, range(10), chunksize=4))
     assert results == [((x,), {}) for x in range(10)]
@@ -411,7 +423,7 @@ def test_an_unpicklable_argument_is_the_futures_error(executor: SparrowExecutor)
 def test_an_unpicklable_function_is_the_futures_error(executor: SparrowExecutor) -> None:
     lock = threading.Lock()
     with pytest.raises(TypeError, match="cannot pickle"):
-        executor.submit(lambda: lock.locked()).result(TIMEOUT_S)
+        executor.submit(lock.locked).result(TIMEOUT_S)
 
 
 def test_an_unpicklable_result_is_an_error_that_names_it(executor: SparrowExecutor) -> None:

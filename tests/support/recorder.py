@@ -36,7 +36,14 @@ class Recorder:
 
 def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
     """A submission; `fields` are those of `Stage` or `SubmitJob`."""
-    stage = {"app": "many", "common": b"", "runtime": "", "probe_ratio": 2.0, "prefetch": 0, "expected_duration_s": None}
+    stage = {
+        "app": "many",
+        "common": b"",
+        "runtime": "",
+        "probe_ratio": 2.0,
+        "prefetch": 0,
+        "expected_duration_s": None,
+    }
     whole = {
         "job": job, "epoch": 0, "name": "", "max_attempts": 3, "retry_failed": False, "queue_timeout_s": None,
         "report_placed": False,

@@ -1,5 +1,6 @@
 """Daemons as an operator starts, asks and ends them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -123,7 +124,9 @@ def test_metrics_count(scheduler: Daemon, node: Daemon) -> None:
     with Client(scheduler.address) as client:
         client.submit_job(JobSpec([b""] * 25, app="noop")).results(TIMEOUT_S)
     finished = [
-        line for line in http(scheduler.address, "/metrics")[1].splitlines() if "finished" in line and line.endswith(" 25.0")
+        line
+        for line in http(scheduler.address, "/metrics")[1].splitlines()
+        if "finished" in line and line.endswith(" 25.0")
     ]
     assert finished
 
@@ -184,7 +187,7 @@ def test_a_token_is_checked(tmp_path: Path) -> None:
                 assert status == 401
                 assert "Authorization" in json.loads(body)["error"]["message"]
             assert http(scheduler.address, path, Authorization=f"Bearer {TOKEN}")[0] in (200, 404)
-        for wrong in ("", "wrong", TOKEN + "x"):
+        for wrong in (None, TOKEN[::-1], TOKEN + "x"):  # A client's token is checked by the scheduler alone.
             with pytest.raises(NoScheduler, match="the token is missing or wrong"):
                 Client(scheduler.address, token=wrong, connect_timeout_s=0.3)
         flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "1"]
@@ -196,9 +199,7 @@ def test_a_token_is_checked(tmp_path: Path) -> None:
         ):
             wait_until(lambda: "the token is missing or wrong" in bad_log.read_text())
             assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
-            worker = client.submit(dict, os.environ)
             assert TOKEN not in str(client.submit(lambda: dict(os.environ)).result(TIMEOUT_S))
-            worker.cancel()
         for log in tmp_path.glob("*.log"):
             assert TOKEN not in log.read_text()
 
@@ -276,7 +277,9 @@ def test_another_app_is_refused_where_the_operator_did_not_enable_it(scheduler: 
 # ---- a node monitor's own socket -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("garbage", [b"\xff" * 100, b"\x00\x00\x00\x01\xc3", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x03\x91\x91\x01"])
+@pytest.mark.parametrize(
+    "garbage", [b"\xff" * 100, b"\x00\x00\x00\x01\xc3", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x03\x91\x91\x01"]
+)
 def test_garbage_at_the_executors_socket_hurts_nobody(scheduler: Daemon, node: Daemon, garbage: bytes) -> None:
     path = node.announcement["sockets"][0]
     assert Path(path).parent.stat().st_mode & 0o077 == 0
@@ -285,8 +288,6 @@ def test_garbage_at_the_executors_socket_hurts_nobody(scheduler: Daemon, node: D
         intruder.connect(path)
         intruder.sendall(garbage)
         if garbage[:1] == b"\x00" or len(garbage) == 100:
-            try:
+            with contextlib.suppress(ConnectionResetError):
                 assert intruder.recv(100) == b""
-            except ConnectionResetError:
-                pass
         assert client.gather([client.submit(tasks.square, x) for x in range(10)]) == [x * x for x in range(10)]

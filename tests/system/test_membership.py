@@ -11,7 +11,7 @@ from sparrow_py import Client, JobSpec, LocalCluster, TaskStatus, resolution
 from sparrow_py import messages as m
 from sparrow_py.dialling import Dialling
 from tests.support import tasks
-from tests.support.daemons import Daemon, nodes_of, wait_for_nodes
+from tests.support.daemons import Daemon, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -34,10 +34,9 @@ def test_node_monitors_come_and_go_while_a_job_runs(tmp_path: Path, scheduler: D
         wait_until(lambda: len(tasks.read_starts(starts)) >= 10)
         with node("second") as second:
             wait_for_nodes(scheduler.address, "first", "second")
-            wait_until(lambda: nodes_of(scheduler.address)["second"]["busy"] > 0, "the newcomer to get tasks")
             first.process.terminate()
             assert first.wait() == 0
-            wait_until(lambda: set(nodes_of(scheduler.address)) == {"second"})
+            wait_for_nodes(scheduler.address, "second")
             report = job.report(TIMEOUT_S)
             assert second.process.poll() is None
     assert report.count(TaskStatus.FINISHED) == 120

@@ -1,0 +1,161 @@
+"""Links between two ends in one process: frames, limits, and what each end is told when one goes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sparrow_py import links
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from tests.support.waiting import TIMEOUT_S
+
+HELLO = m.Hello(m.PROTOCOL_VERSION, "client", "", "ann", "")
+FRAME_BYTES_MAX = 64 << 10
+Serve = Callable[[links.Link], Awaitable[None]]
+Dial = Callable[[Serve], Awaitable[links.Link]]
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Dial]:
+    """`await dial(serve)` is the dialling end of a link whose other end is given to `serve`."""
+    servers: list[TestServer] = []
+    ends: list[links.Link] = []
+    async with aiohttp.ClientSession() as session:
+
+        async def connect(serve: Serve) -> links.Link:
+            async def handle(request: web.Request) -> web.WebSocketResponse:
+                accepted = await links.accept(
+                    request, name="s", token="", decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
+                    frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda hello: None,
+                )  # fmt: skip
+                assert isinstance(accepted, tuple)
+                link, hello, ws = accepted
+                assert hello == HELLO
+                try:
+                    await serve(link)
+                finally:
+                    await link.aclose("served")
+                return ws
+
+            app = web.Application()
+            app.add_routes([web.get(links.LINK_PATH, handle)])
+            server = TestServer(app)
+            await server.start_server()
+            servers.append(server)
+            decode = m.FrameDecoder(m.ToClient)
+            link, welcome = await links.dial(
+                session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0, backlog_bytes_max=1 << 20
+            )
+            assert welcome == m.Welcome(m.PROTOCOL_VERSION, "s", FRAME_BYTES_MAX)
+            ends.append(link)
+            return link
+
+        async with asyncio.timeout(TIMEOUT_S):
+            yield connect
+            for link in ends:
+                await link.aclose("the test is over")
+            for server in servers:
+                await server.close()
+
+
+async def read_all(link: links.Link, batches: list[list[Any]]) -> None:
+    async for batch in link.batches():
+        batches.append(batch)
+
+
+async def test_what_is_sent_in_one_turn_is_one_frame(dial: Dial) -> None:
+    async def serve(link: links.Link) -> None:
+        for number in range(100):
+            link.send(m.Placed("j", number))
+        link.flush()
+        link.send(m.JobEnded("j"))
+
+    batches: list[list[Any]] = []
+    await read_all(await dial(serve), batches)
+    assert batches[0] == [m.Placed("j", number) for number in range(100)]
+    assert [message for batch in batches[1:] for message in batch] == [m.JobEnded("j"), m.Goodbye("served")]
+
+
+async def test_what_is_sent_with_the_welcome_is_no_part_of_the_handshake(dial: Dial) -> None:
+    async def serve(link: links.Link) -> None:
+        link.send(m.JobAccepted("j"))  # In the turn in which the link was accepted.
+
+    batches: list[list[Any]] = []
+    await read_all(await dial(serve), batches)
+    assert batches[0][0] == m.JobAccepted("j")
+
+
+async def test_frames_keep_to_their_limit_and_the_order_of_messages(dial: Dial) -> None:
+    received: list[list[Any]] = []
+
+    async def serve(link: links.Link) -> None:
+        await read_all(link, received)
+
+    link = await dial(serve)
+    sent = [m.AddTasks("j", number, [bytes(10_000)]) for number in range(50)]
+    for message in sent:
+        link.send(message)
+    await link.aclose("done")
+    while not received or type(received[-1][-1]) is not m.Goodbye:
+        await asyncio.sleep(0)
+    messages = [message for batch in received for message in batch]
+    assert messages == [*sent, m.Goodbye("done")]
+    assert max(len(batch) for batch in received) <= FRAME_BYTES_MAX // 10_000
+
+
+async def test_a_message_larger_than_a_frame_is_an_error_and_the_link_stands(dial: Dial) -> None:
+    received: list[list[Any]] = []
+
+    async def serve(link: links.Link) -> None:
+        await read_all(link, received)
+
+    link = await dial(serve)
+    link.send(m.CancelJob("before"))
+    with pytest.raises(LinkError, match="does not fit a frame of 65536"):
+        link.send(m.AddTasks("j", 0, [bytes(100_000)]))
+    link.send(m.CancelJob("after"))
+    await link.aclose("done")
+    while not received or type(received[-1][-1]) is not m.Goodbye:
+        await asyncio.sleep(0)
+    messages = [message for batch in received for message in batch]
+    assert messages == [m.CancelJob("before"), m.CancelJob("after"), m.Goodbye("done")]
+
+
+async def test_a_peer_that_does_not_read_is_cut_off(dial: Dial) -> None:
+    cut_off = asyncio.Event()
+
+    async def serve(link: links.Link) -> None:
+        while not link.closed_because:
+            link.send(m.Outcome("j", 0, "finished", bytes(30_000), "", 1, "n", None, None, None))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+        assert "reads too slowly" in link.closed_because
+        cut_off.set()
+
+    await dial(serve)  # And reads nothing.
+    await cut_off.wait()
+
+
+async def test_both_ends_know_why_a_link_was_closed(dial: Dial) -> None:
+    async def serve(link: links.Link) -> None:
+        link.close("enough")
+        await link.aclose()
+
+    batches: list[list[Any]] = []
+    link = await dial(serve)
+    await read_all(link, batches)
+    assert batches == [[m.Goodbye("enough")]]
+    await link.aclose("mine")
+    link.send(m.CancelJob("dropped"))
+    await link.aclose("again")
+    assert link.closed_because == "mine"
+
+
+async def test_an_address_that_refuses() -> None:
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(LinkError, match=r"scheduler 127\.0\.0\.1:1 cannot be reached"):
+            await links.dial(session, "127.0.0.1:1", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0)
