@@ -357,6 +357,9 @@ class NodeMonitorCore:
         if app is None:
             self._refuse(scheduler, message.ticket, message.count, f"no app {message.app!r} here")
             return
+        if app.broken:
+            self._refuse(scheduler, message.ticket, message.count, f"executors of {message.app!r} do not start here")
+            return
         room = self.options.reservations_per_user_max - self.queue.user_count(message.user)
         count = min(message.count, room)
         if count < message.count:
@@ -630,6 +633,10 @@ class NodeMonitorCore:
         """An executor died without having done anything: it may well do so again."""
         app.failures += 1
         app.waiting += 1
+        if app.broken:
+            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
+                scheduler, number = ticket.key
+                self._refuse(scheduler, number, self.queue.cancel(ticket.key), f"{ticket.app!r} does not start here")
         delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
 

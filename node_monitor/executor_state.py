@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from node_monitor.core import Held
 
 
+BROKEN_FAILURES = 3
+"""After so many starts in vain, reservations for the app are refused until one succeeds."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppPlan:
     """An app that this node runs, and how.
@@ -81,6 +85,11 @@ class AppState:
         """Restarts that wait for their time."""
         self.failures = 0
         """Processes in a row that ended without having done a task."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether its executors do not start: what is reserved here would wait in vain."""
+        return self.failures >= BROKEN_FAILURES and not self.executors
 
     @property
     def lacking(self) -> bool:

@@ -27,7 +27,7 @@ from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, ShareKe
 from scheduler.nodes import Node, Nodes
 from scheduler.options import SchedulerOptions
 from scheduler.sampling import reservations_wanted, spread
-from scheduler.validation import check_submission
+from scheduler.validation import check_node, check_submission
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
 from sparrow_py.job import NAME_BYTES_MAX, TaskStatus
@@ -627,14 +627,15 @@ class SchedulerCore:
         place_by_s = now_s + stage.job.queue_timeout_s
         stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
         job_id = stage.job.id  # Not the stage itself, which may end long before.
-        self._at(place_by_s, lambda at_s: self._queue_timeout(job_id, at_s))
+        self._at(place_by_s, lambda at_s: self._queue_timeout(job_id, tasks, at_s))
 
-    def _queue_timeout(self, job_id: str, now_s: float) -> None:
+    def _queue_timeout(self, job_id: str, tasks: Iterable[int], now_s: float) -> None:
         job = self.jobs.get(job_id)
         if job is None:
             return
         stage = job.stage
-        late = [task for task in stage.unplaced_tasks() if stage.place_by_s.get(task, now_s + 1) <= now_s]
+        # One of them may have been placed, and be unplaced again with a later time.
+        late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
         if late:
             reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"
             self._settle_unplaced(stage, late, TaskStatus.LOST, reason, now_s)
@@ -642,6 +643,7 @@ class SchedulerCore:
     # ---- nodes -------------------------------------------------------------------------------
 
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
+        check_node(message.node)
         node.info = message.node
         self.nodes.changed()
         self._probe_waiting(now_s)

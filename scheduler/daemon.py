@@ -14,15 +14,15 @@ from scheduler.core import SchedulerCore
 from scheduler.metrics import collect
 from scheduler.options import SchedulerOptions
 from scheduler.routes import add_routes
+from scheduler.validation import check_node
 from sparrow_py import daemon, links
 from sparrow_py import messages as m
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.errors import InvalidRequest, LinkError
-from sparrow_py.job import check_name, check_whole
+from sparrow_py.job import check_name
 from sparrow_py.links import Link
 
 log = logging.getLogger("sparrow.scheduler")
-SLOTS_MAX = 1 << 16
 
 
 class SchedulerDaemon:
@@ -126,7 +126,7 @@ class SchedulerDaemon:
         check_name("node id", hello.name, empty=False)
         if hello.node is None:
             raise InvalidRequest("node", None, "the node's slots, resources, attributes and apps")
-        check_whole("slots", hello.node.slots, 0, SLOTS_MAX)
+        check_node(hello.node)
         if len(self._nodes) >= self.options.nodes_max and hello.name not in self._nodes:
             raise LinkError(f"nodes_max = {self.options.nodes_max} node monitors are connected")
 
@@ -155,7 +155,7 @@ class SchedulerDaemon:
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
-        except LinkError as error:
+        except (LinkError, InvalidRequest) as error:
             link.close(str(error))
         finally:
             if self._nodes.get(node_id) is link:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from sparrow_py.errors import InvalidOption
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
 PORT_DEFAULT = 20503
@@ -50,8 +51,7 @@ class SchedulerOptions(DaemonOptions):
         for user, text in parse_pairs("user_weight", self.user_weight).items():
             self.weights[user] = _number("user_weight", text)
         for user, text in parse_pairs("user_priority", self.user_priority).items():
-            require(text.lstrip("-").isdigit(), "user_priority", text, "a whole number")
-            self.priorities[user] = int(text)
+            self.priorities[user] = _whole("user_priority", text)
 
     def weight(self, user: str) -> float:
         """The user's weight under fair queueing."""
@@ -60,6 +60,13 @@ class SchedulerOptions(DaemonOptions):
     def priority(self, user: str) -> int:
         """The user's priority under strict priority."""
         return self.priorities.get(user, 0)
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidOption(name, text, "a whole number") from None
 
 
 def _number(name: str, text: str) -> float:

@@ -13,11 +13,12 @@ from sparrow_py.job import (
     check_number,
     check_whole,
 )
-from sparrow_py.messages import Stage, SubmitJob
+from sparrow_py.messages import NodeInfo, Stage, SubmitJob
 
 STAGES_MAX = 1
 """Jobs of several stages are not scheduled yet."""
 EPOCH_MAX = (1 << 22) - 1
+SLOTS_MAX = 1 << 16
 TASKS_PER_JOB_MAX = 1 << 31
 
 
@@ -33,6 +34,11 @@ def check_submission(job: SubmitJob) -> None:
         raise InvalidRequest("stages", len(job.stages), f"exactly {STAGES_MAX} stage per job in this version")
     for stage in job.stages:
         _check_stage(stage)
+
+
+def check_node(node: NodeInfo) -> None:
+    """Check what a node monitor says of its node."""
+    check_whole("slots", node.slots, 0, SLOTS_MAX)
 
 
 def _check_stage(stage: Stage) -> None:

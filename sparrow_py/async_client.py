@@ -179,6 +179,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error."""
+        self._session.core.abandon()
         await self._session.stop()
         for job in list(self._jobs.values()):
             job.on_refused(SparrowError("the client was closed before the task's outcome came"))

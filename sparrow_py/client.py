@@ -334,7 +334,7 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-        self._run(self._session.stop())
+        self._run(self._end())
         self._stop_loop()
         if self._own_cluster is not None:
             self._own_cluster.stop()
@@ -534,13 +534,20 @@ class Client:
             raise RuntimeError("the client is closed") from None
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._on_loop():
+            coroutine.close()
+            raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
+    async def _end(self) -> None:
+        with self._lock:
+            jobs = [batch.job for batch in self._batches] + list(self._jobs.values())
+        self._session.core.abandon()
+        for future in [future for job in jobs for future in job.futures if not future.done()]:
+            future.refuse(SparrowError("the client was closed before the task's outcome came"))
+        await self._session.stop()
+
     def _stop_loop(self) -> None:
-        for job in list(self._jobs.values()):
-            for future in job.futures:
-                if not future.done():
-                    future.refuse(SparrowError("the client was closed before the task's outcome came"))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -215,6 +215,12 @@ class ClientCore:
         elif kind is m.JobEnded:
             self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
 
+    def abandon(self) -> None:
+        """The client is done: nobody is told of its jobs any more."""
+        self.jobs.clear()
+        self._waiting.clear()
+        self._timers.clear()
+
     def streamed(self, job: ClientJob) -> None:
         """All tasks of the job have been sent."""
         job.streaming = False

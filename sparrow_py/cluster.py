@@ -69,7 +69,8 @@ class DaemonProcess:
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
-            raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{self.log_tail()}")
+            why = self.log_tail() or "give the cluster a log_dir to see why"
+            raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
         self.announcement = orjson.loads(line)
 
     def log_tail(self) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
+SUBMIT_TIMEOUT_S = 86400.0
 MAP_CALLS_MAX = 1 << 24
 """Calls that a `map` without buffersize takes from its iterables at once."""
 
@@ -32,6 +33,8 @@ class SparrowExecutor(Executor):
     ) -> None:
         # `Future.running()` must tell the truth, so schedulers are asked to say when a task is placed.
         options = options or CallOptions(report_placed=True)
+        # A pool's queue has no end: what schedulers refuse for now is offered again, for a day.
+        client_options.setdefault("submit_timeout_s", SUBMIT_TIMEOUT_S)
         self._client = Client(schedulers, options=options, **client_options)
         self._lock = threading.Lock()
         self._is_shut_down = False

@@ -92,6 +92,11 @@ class JobSpec:
             check_number("queue_timeout_s", self.queue_timeout_s, 0, math.inf)
         if self.expected_duration_s is not None:
             check_number("expected_duration_s", self.expected_duration_s, 0, 1e9)
+        if not isinstance(self.common, bytes):
+            raise InvalidRequest("common", self.common, "bytes")
+        for name in ("retry_failed", "report_placed"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRequest(name, getattr(self, name), "True or False")
         check_task_ids(self.tasks)
 
 

@@ -204,7 +204,10 @@ class Link:
         while True:
             frame = await receive()
             if frame.type is aiohttp.WSMsgType.BINARY:
-                yield decode(frame.data)
+                batch = decode(frame.data)
+                if not batch:
+                    raise LinkError("a frame without messages")
+                yield batch
             elif frame.type is aiohttp.WSMsgType.TEXT:
                 raise LinkError("a text frame came; frames are binary")
             elif frame.type is aiohttp.WSMsgType.ERROR:

@@ -126,12 +126,13 @@ class Session:
     async def _stream(self, scheduler: str, job: ClientJob) -> None:
         assert self._dialling is not None
         link = self._dialling.links.get(scheduler)
-        for chunk in job.chunks:
-            if link is None or job.scheduler != scheduler or job.cancelled:
+        chunks = job.chunks  # Others, if the job is refused meanwhile and submitted again.
+        for chunk in chunks:
+            if link is None or job.chunks is not chunks or job.scheduler != scheduler or job.cancelled:
                 return
             link.send(chunk)
             await link.drained()
-        if job.scheduler == scheduler:
+        if job.chunks is chunks and job.scheduler == scheduler:
             self.core.streamed(job)
 
     # ---- links' events -----------------------------------------------------------------------
