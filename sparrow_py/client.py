@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import operator
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -453,8 +454,10 @@ class Client:
                 pending.extend(self.submit_job(options.job(name, common, payloads)).futures)
 
         deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
+        tasks = -(-min(map(operator.length_hint, iterables), default=0) // chunksize)
         refill()
-        return self._map_results(pending, refill, in_flight_max, deadline_s, progress, name)
+        start_bar = (lambda: progress_bar(name, tasks or None)) if progress else None
+        return self._map_results(pending, refill, in_flight_max, deadline_s, start_bar)
 
     def _map_results(
         self,
@@ -462,10 +465,9 @@ class Client:
         refill: Callable[[], None],
         in_flight_max: int,
         deadline_s: float | None,
-        progress: bool,
-        name: str,
+        start_bar: Callable[[], Callable[[int | None], None]] | None,
     ) -> Iterator[Any]:
-        bar = progress_bar(name) if progress else None
+        bar = start_bar() if start_bar is not None else None
         try:
             while pending:
                 left_s = None if deadline_s is None else max(0.0, deadline_s - self._session.now_s())

@@ -99,7 +99,7 @@ class Output:
         """One line about the tasks that failed; empty if there are none."""
         if not self.failed and not self.not_run:
             return ""
-        not_run = f", {self.not_run} not run" if self.not_run else ""
+        not_run = f", {self.not_run} cancelled or not run" if self.not_run else ""
         first = f" (first: {self._first_failure})" if self._first_failure else ""
         return f"{self.failed} of {len(self._labels)} tasks failed{not_run}{first}"
 

@@ -163,7 +163,7 @@ def times_table(run: Run) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     table.add_column("\nstage")
     headings = ["\ntasks"]
-    headings += [f"{kind}\np50" if p == 50 else "\np95" for kind in ("wait", "service", "response") for p in (50, 95)]
+    headings += [f"{kind}\np50" if p == 50 else "\np95" for kind in ("wait", "service", "resp.") for p in (50, 95)]
     for heading in [*headings, "all\ntasks", "\nideal", "over-\nhead"]:
         table.add_column(heading, justify="right")
     for times in [*run.stages, run.total]:

@@ -509,7 +509,9 @@ class TestRunReports:
     def test_stop_on_failure(self, clients: list[FakeClient]) -> None:
         result = sparrow("run", "--stop-on-failure", "sh", "-c", "exit {}", stdin="0\n0\n1\n0\n")
         assert result.exit_code == 1
-        assert result.stderr == "sparrow: 1 of 4 tasks failed, 2 not run (first: task 2 (1): exit code 1)\n"
+        assert (
+            result.stderr == "sparrow: 1 of 4 tasks failed, 2 cancelled or not run (first: task 2 (1): exit code 1)\n"
+        )
 
     def test_ctrl_c_cancels(self, clients: list[FakeClient]) -> None:
         result = sparrow("run", "{}", stdin="interrupt\ntrue\n")
@@ -599,7 +601,7 @@ class TestOnACluster:
             assert real("cancel", "-s", running[1], jobs[0]["id"]).stdout == f"cancelled {jobs[0]['id']}\n"
             held.unlink()
             assert process.stderr is not None
-            assert process.stderr.read() == "sparrow: 0 of 10 tasks failed, 6 not run\n"
+            assert process.stderr.read() == "sparrow: 0 of 10 tasks failed, 6 cancelled or not run\n"
         assert process.returncode == 1
 
     def test_the_example_for_python_runs(self, running: tuple[str, str]) -> None:
