@@ -1,11 +1,16 @@
 """A cluster of real processes that all tests share which neither kill nor drain anything."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparrow_py import Client, LocalCluster
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""
