@@ -231,9 +231,8 @@ class NodeMonitorCore:
                 self._hand_back(app, f"the node's {app.plan.app} executors are gone")
         if not app.plan.supervised:
             return
-        if executor.did_tasks:
-            app.failures = 0
-            self._restart_soon(app)
+        if executor.did_tasks or executor.running:
+            self._restart_soon(app)  # What ended it may well have been a task.
         else:
             self._restart_later(app, now_s)
 
@@ -249,6 +248,7 @@ class NodeMonitorCore:
             raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
         executor.end(message.run)
         executor.did_tasks = True
+        executor.app.failures = 0
         job, service_s = held.job, message.service_s
         if job.duration_s is None:
             job.duration_s = service_s
@@ -261,7 +261,7 @@ class NodeMonitorCore:
             job.id, held.attempt, message.status, message.result, message.error,
             message.started_at_s, service_s, message.stdout, message.stderr,
         )  # fmt: skip
-        if len(report.result) + 4 * (len(report.stdout) + len(report.stderr)) > SMALL_RESULT_BYTES:
+        if len(report.result) + 4 * (len(report.stdout) + len(report.stderr) + len(report.error)) > SMALL_RESULT_BYTES:
             report = self._fit(report, self.schedulers.get(job.scheduler, 0))
         self._to_scheduler(job.scheduler, report)
         self._let_go(job)
@@ -269,7 +269,7 @@ class NodeMonitorCore:
 
     def _fit(self, report: m.Report, bytes_max: int) -> m.Report:
         """The report, or one that says that it is too large for the scheduler."""
-        size = len(report.result) + len(report.stdout.encode()) + len(report.stderr.encode())
+        size = len(report.result) + sum(len(t.encode()) for t in (report.stdout, report.stderr, report.error))
         if size <= bytes_max:
             return report
         error = f"the task's result is {size} bytes; at most {bytes_max} can be returned"
@@ -280,11 +280,18 @@ class NodeMonitorCore:
     def returned(self, executor_id: str, message: x.Returned, now_s: float) -> None:
         """An executor gave runs back that it had not started: they were revoked, as they were cancelled."""
         executor = self._executors[executor_id]
-        for run in message.runs:
-            held = executor.end(run)
-            if held is not None:
-                self.queue.refund(held.charge)
-                self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        if not executor.revoked:
+            raise LinkError(f"executor {executor_id} returned runs that nobody revoked")
+        run = executor.revoked.popleft()
+        held = executor.running.get(run)
+        if held is None:
+            return  # It ended meanwhile.
+        if run not in message.runs:
+            self._to_scheduler(held.job.scheduler, m.AttemptRuns(held.job.id, held.attempt))
+            return
+        executor.end(run)
+        self.queue.refund(held.charge)
+        self._report(held, TaskStatus.CANCELLED, "it was cancelled")
         self._place_freed(executor, now_s)
 
     def _place_freed(self, executor: ExecutorState, now_s: float) -> None:
@@ -571,6 +578,7 @@ class NodeMonitorCore:
             self.queue.refund(held.charge)
             self._report(held, TaskStatus.CANCELLED, "it was cancelled")
         elif executor.places == 1 and next(iter(executor.running)) != held.run:
+            executor.revoked.append(held.run)
             self._to_executor(executor.id, x.Revoke([held.run]))
         else:
             self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))

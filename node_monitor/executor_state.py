@@ -32,7 +32,7 @@ class AppPlan:
 class ExecutorState:
     """An executor that said hello. A place runs one task at a time."""
 
-    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "places", "running")
+    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "places", "revoked", "running")
 
     def __init__(self, executor_id: str, app: AppState, places: int) -> None:
         self.id = executor_id
@@ -42,6 +42,8 @@ class ExecutorState:
         self.did_tasks = False
         self.running: dict[int, Held] = {}
         """Runs given to it and not ended, oldest first."""
+        self.revoked: deque[int] = deque()
+        """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
 

@@ -208,7 +208,8 @@ class ExecutorPool:
         if executor is None or self._stopping:
             return
         if executor in self._processes:
-            self._kill(executor)  # Its supervisor sees the process end, and goes on from there.
+            # It is about to end, and its exit code says why; its supervisor goes on from there.
+            asyncio.get_running_loop().call_later(LAST_WORDS_S, self._kill, executor)
         else:
             self._gone(executor, f"executor {executor} disconnected")
 

@@ -17,6 +17,7 @@ without unplaced tasks, all of whose tasks have arrived, has no reservation; cou
 from __future__ import annotations
 
 import heapq
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -203,7 +204,7 @@ class SchedulerCore:
                 self._refuse(client, message.job, "another client has a job of this id", field="job_id")
             return
         try:
-            check_submission(message)
+            check_submission(message, self.options.payload_bytes_max)
         except InvalidRequest as error:
             self._refuse(client, message.job, str(error), field=error.field)
             return
@@ -246,6 +247,9 @@ class SchedulerCore:
             )
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
+        largest, bytes_max = max(map(len, message.payloads), default=0), self.options.payload_bytes_max
+        if largest > bytes_max:  # It would not fit the frame to a node monitor.
+            raise LinkError(f"job {job.id}: a payload of {largest} bytes; at most {bytes_max}")
         stage.add_tasks(message.payloads)
         self._start_queue_timeout(stage, range(held, held + given), now_s)
         self._ensure_probes(stage, now_s)
@@ -333,7 +337,10 @@ class SchedulerCore:
         self.counters.reservations_refused += message.count
         self._reservations_gone(ticket, node, message.count)
         stage = ticket.stage
-        stage.refused_by.add(node.id)
+        if node.id not in stage.refused_by:
+            stage.refused_by.add(node.id)
+            # Not for ever: a job may be long.
+            self._at(now_s + PROBE_BACKOFF_MAX_S, lambda _: stage.refused_by.discard(node.id))
         self._note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, message.reason)
         self._ensure_probes(stage, now_s)
 
@@ -573,6 +580,8 @@ class SchedulerCore:
 
     def _cancel_job(self, job: JobState, reason: str, now_s: float) -> None:
         """Cancel the job's unplaced tasks now, and ask nodes for those they hold ahead of a slot."""
+        if job.cancelled:
+            return
         stage = job.stage
         job.cancelled = True
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)))
@@ -603,6 +612,8 @@ class SchedulerCore:
         if job is None:
             return  # It ended: the outcomes are on their way.
         stage = job.stage
+        if len(message.tasks) > m.TASKS_PER_MESSAGE_MAX:
+            raise LinkError(f"job {job.id}: {len(message.tasks)} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
         for task in message.tasks:
             if not 0 <= task < len(stage.states):
                 raise LinkError(f"job {job.id}: there is no task {task}; it has {len(stage.states)}")
@@ -610,8 +621,9 @@ class SchedulerCore:
                 self._settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
                 attempt = self._attempts[stage.attempts[task]]
-                attempt.cancelled = True
-                self._to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id))
+                if not attempt.cancelled:  # Else the answer is on its way.
+                    attempt.cancelled = True
+                    self._to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id))
 
     def _attempt_runs(self, node: Node, message: m.AttemptRuns, now_s: float) -> None:
         attempt = self._attempts.get(message.attempt)
@@ -626,12 +638,11 @@ class SchedulerCore:
             return
         place_by_s = now_s + stage.job.queue_timeout_s
         stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
-        job_id = stage.job.id  # Not the stage itself, which may end long before.
-        self._at(place_by_s, lambda at_s: self._queue_timeout(job_id, tasks, at_s))
+        job = weakref.ref(stage.job)  # It may end long before.
+        self._at(place_by_s, lambda at_s: self._queue_timeout(job(), tasks, at_s))
 
-    def _queue_timeout(self, job_id: str, tasks: Iterable[int], now_s: float) -> None:
-        job = self.jobs.get(job_id)
-        if job is None:
+    def _queue_timeout(self, job: JobState | None, tasks: Iterable[int], now_s: float) -> None:
+        if job is None or self.jobs.get(job.id) is not job:
             return
         stage = job.stage
         # One of them may have been placed, and be unplaced again with a later time.

@@ -118,6 +118,7 @@ class SchedulerDaemon:
         return ws
 
     def _admit(self, hello: m.Hello) -> None:
+        check_name("name", hello.name)
         if hello.role == "client":
             check_name("user", hello.user, empty=False)
             if len(self._clients) >= self.options.clients_max:
@@ -179,7 +180,7 @@ class SchedulerDaemon:
                         break
                     receive(client, user, message, now_s)
                 self._timer.update()
-        except LinkError as error:
+        except (LinkError, InvalidRequest) as error:
             log.warning("client %s cut off: %s", client, error)
             link.close(str(error))
         finally:

@@ -122,8 +122,21 @@ class JobState:
     """One job. It has one stage today; `stages` becomes a DAG without the cores' messages changing."""
 
     __slots__ = (
-        "cancelled", "client", "commons_at", "counts", "epoch", "id", "max_attempts", "name", "queue_timeout_s",
-        "report_placed", "retry_failed", "stage", "submitted_at_s", "user",
+        "__weakref__",
+        "cancelled",
+        "client",
+        "commons_at",
+        "counts",
+        "epoch",
+        "id",
+        "max_attempts",
+        "name",
+        "queue_timeout_s",
+        "report_placed",
+        "retry_failed",
+        "stage",
+        "submitted_at_s",
+        "user",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from sparrow_py.errors import InvalidOption
+from sparrow_py.messages import MESSAGE_OVERHEAD_BYTES
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
 PORT_DEFAULT = 20503
@@ -52,6 +53,11 @@ class SchedulerOptions(DaemonOptions):
             self.weights[user] = _number("user_weight", text)
         for user, text in parse_pairs("user_priority", self.user_priority).items():
             self.priorities[user] = _whole("user_priority", text)
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest payload or common bytes: a frame less the room that a message needs besides."""
+        return self.frame_bytes_max - MESSAGE_OVERHEAD_BYTES
 
     def weight(self, user: str) -> float:
         """The user's weight under fair queueing."""

@@ -13,7 +13,7 @@ from sparrow_py.job import (
     check_number,
     check_whole,
 )
-from sparrow_py.messages import NodeInfo, Stage, SubmitJob
+from sparrow_py.messages import FRAME_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, NodeInfo, Stage, SubmitJob
 
 STAGES_MAX = 1
 """Jobs of several stages are not scheduled yet."""
@@ -22,8 +22,8 @@ SLOTS_MAX = 1 << 16
 TASKS_PER_JOB_MAX = 1 << 31
 
 
-def check_submission(job: SubmitJob) -> None:
-    """Check every field of a `SubmitJob`."""
+def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES) -> None:
+    """Check every field of a `SubmitJob`; its common bytes may be `bytes_max`."""
     check_name("job_id", job.job, empty=False)
     check_name("name", job.name)
     check_whole("epoch", job.epoch, 0, EPOCH_MAX)
@@ -34,6 +34,8 @@ def check_submission(job: SubmitJob) -> None:
         raise InvalidRequest("stages", len(job.stages), f"exactly {STAGES_MAX} stage per job in this version")
     for stage in job.stages:
         _check_stage(stage)
+        if len(stage.common) > bytes_max:
+            raise InvalidRequest("common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
 
 
 def check_node(node: NodeInfo) -> None:

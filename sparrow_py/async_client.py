@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls
@@ -20,7 +22,7 @@ from sparrow_py.client import (
     outcome_value,
     task_report,
 )
-from sparrow_py.errors import SparrowError
+from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import JobReport, JobSpec, TaskReport, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, SUBMIT_TIMEOUT_S, Session
 
@@ -37,6 +39,8 @@ class AsyncJob:
         self.job_id = spec.job_id
         self.submitted_at_s = client._session.now_s()
         self.futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in spec.tasks]
+        for task, future in enumerate(self.futures):
+            future.add_done_callback(partial(self._cancelled_by_caller, task))
         self._client = client
         self._reports: list[TaskReport | None] = [None] * len(self.futures)
         self._accepted: asyncio.Future[None] = loop.create_future()
@@ -83,16 +87,17 @@ class AsyncJob:
 
     def _settle(self, task: int, value: Any, error: BaseException | None) -> None:
         future = self.futures[task]
-        if future.done():  # Cancelled by the caller: nobody waits for it.
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, asyncio.CancelledError):
-            future.cancel(str(error))
-        else:
-            future.set_exception(error)
-            future.exception()  # The job keeps it; asyncio need not warn that nobody asked.
+        if not future.done():  # Else its caller cancelled it.
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+                future.exception()  # The job keeps it; asyncio need not warn that nobody asked.
         self._completed.put_nowait(future)
+
+    def _cancelled_by_caller(self, task: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self.cancel([task])
 
     # ---- the session's sink ------------------------------------------------------------------
 
@@ -157,6 +162,7 @@ class AsyncClient:
         }
         self.options = options or CallOptions()
         self._jobs: dict[str, AsyncJob] = {}
+        self._closed = False
         self._own_cluster: LocalCluster | None = None
         self._session: Session
 
@@ -181,6 +187,7 @@ class AsyncClient:
         """End the client: what has not started is cancelled, futures not done end with an error."""
         self._session.core.abandon()
         await self._session.stop()
+        self._closed = True
         for job in list(self._jobs.values()):
             job.on_refused(SparrowError("the client was closed before the task's outcome came"))
         self._jobs.clear()
@@ -194,12 +201,16 @@ class AsyncClient:
         """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken."""
         spec.validate()
         spec = replace(spec, job_id=spec.job_id or new_job_id())
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        if spec.job_id in self._jobs:
+            raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
         job = AsyncJob(self, spec)
         self._jobs[spec.job_id] = job
         try:
             self._session.submit(spec, _Sink(job))
         except BaseException:
-            del self._jobs[spec.job_id]
+            self._jobs.pop(spec.job_id, None)
             raise
         return job
 
@@ -239,8 +250,7 @@ class AsyncClient:
         arguments = zip(*iterables, strict=False)
         chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
         in_flight_max = max(1, window // chunksize)
-        pending: deque[asyncio.Future[Any]] = deque()
-        jobs: deque[AsyncJob] = deque()
+        pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
         try:
             while True:
                 while len(pending) * 2 <= in_flight_max:
@@ -248,15 +258,30 @@ class AsyncClient:
                     payloads = [calls.encode_chunk(chunk) for chunk in itertools.islice(chunks, size)]
                     if not payloads:
                         break
-                    jobs.append(self.submit_job(options.job(function_name(function), common, payloads)))
-                    pending.extend(jobs[-1].futures)
+                    job = self.submit_job(options.job(function_name(function), common, payloads))
+                    pending.extend((future, job) for future in job.futures)
                 if not pending:
                     return
-                for value in await pending.popleft():
+                for value in await pending[0][0]:
                     yield value
+                pending.popleft()
         finally:
-            for job in jobs:
+            for job in {job.job_id: job for _, job in pending}.values():
                 job.cancel()
+
+    def with_options(self, **changes: Any) -> AsyncClient:
+        """This client with other `CallOptions`; it shares the links, and ends with the client it is made of."""
+        view = copy.copy(self)
+        view.options = replace(self.options, **changes)
+        return view
+
+    def cancel(self, what: AsyncJob | asyncio.Future[Any] | Iterable[asyncio.Future[Any]]) -> None:
+        """Cancel a job, a future or several, as far as they have not started."""
+        if isinstance(what, AsyncJob):
+            what.cancel()
+            return
+        for future in [what] if isinstance(what, asyncio.Future) else what:
+            future.cancel()
 
     async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
         """All results in the order given; raises the first failure."""

@@ -85,11 +85,14 @@ def failure(outcome: Outcome, app: str) -> BaseException:
     if app != APP or not outcome.result:
         return own
     try:
+        exception: object
         exception, text = pickle.loads(outcome.result)
     except Exception as error:
         own.add_note(f"its exception could not be unpickled here: {shown(error)}")
         return own
     if not isinstance(exception, BaseException):
         return own
-    exception.__cause__ = RemoteTraceback(text)
+    if isinstance(exception, StopIteration):  # Futures cannot carry it, and generators would end by it.
+        exception = RuntimeError(f"the task raised {shown(exception)}")
+    BaseException.__setattr__(exception, "__cause__", RemoteTraceback(text))  # A frozen class's own refuses.
     return exception

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import operator
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed, wait
@@ -218,10 +219,11 @@ class Job:
             future._cancel_answer = future._cancel_answer or threading.Event()
         tasks = [future.task for future in asked]
         self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks))
-        if not self._client._on_loop():
+        if not self._client.runs_here():
+            until_s = time.monotonic() + CANCEL_ANSWER_TIMEOUT_S
             for future in asked:
                 if not future.done() and future._cancel_answer is not None:
-                    future._cancel_answer.wait(CANCEL_ANSWER_TIMEOUT_S)
+                    future._cancel_answer.wait(max(0.0, until_s - time.monotonic()))
         return sum(future.cancelled() for future in asked)
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
@@ -237,7 +239,8 @@ class Job:
         self.on_ended()
 
     def on_ended(self) -> None:
-        self._client._jobs.pop(self.job_id, None)
+        if self._client._jobs.get(self.job_id) is self:
+            del self._client._jobs[self.job_id]
 
 
 class _Sink:
@@ -331,6 +334,7 @@ class Client:
 
     def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error."""
+        self._check_not_on_loop()
         with self._lock:
             if self._closed:
                 return
@@ -350,17 +354,16 @@ class Client:
         self, options: CallOptions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> TaskFuture:
         try:
+            # Each time anew, and without the lock: what a function is may change between calls, and to
+            # pickle runs the user's code.
+            common = calls.encode_function(function, capture_output=options.capture_output)
             payload = calls.encode_arguments(args, kwargs)
         except Exception as error:
             return self._failed_future(error)
         with self._lock:
             self._check_open()
             batch = self._batches[-1] if self._batches else None
-            if batch is None or not batch.takes(function, options):
-                try:
-                    common = calls.encode_function(function, capture_output=options.capture_output)
-                except Exception as error:
-                    return self._failed_future(error)
+            if batch is None or not batch.takes(common, options):
                 batch = _Batch(self, function, options, common)
                 self._batches.append(batch)
             future = batch.add(payload)
@@ -384,11 +387,19 @@ class Client:
     def _start(self, job: Job) -> None:
         """Submit a job (on the loop)."""
         job.submitted_at_s = self._session.now_s()
+        if self._closed:
+            job.on_refused(SparrowError("the client was closed before the job was submitted"))
+            return
+        if job.job_id in self._jobs:
+            job.on_refused(InvalidRequest("job_id", job.job_id, "an id that no running job of this client has"))
+            return
         self._jobs[job.job_id] = job
         try:
             self._session.submit(job.spec, _Sink(job))
         except SparrowError as error:
             job.on_refused(error)
+        except Exception as error:  # Something in it that messages cannot hold.
+            job.on_refused(SparrowError(f"the job cannot be sent: {error}"))
         else:
             if not job.futures:
                 job.on_accepted()
@@ -526,7 +537,12 @@ class Client:
         if self._closed:
             raise RuntimeError("the client is closed")
 
-    def _on_loop(self) -> bool:
+    def _check_not_on_loop(self) -> None:
+        if self.runs_here():
+            raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
+
+    def runs_here(self) -> bool:
+        """Whether the caller is on the client's own loop, as done-callbacks are."""
         return threading.current_thread() is self._thread
 
     def _call_soon(self, action: Callable[[], object]) -> None:
@@ -536,9 +552,9 @@ class Client:
             raise RuntimeError("the client is closed") from None
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._on_loop():
+        if self.runs_here():
             coroutine.close()
-            raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
+        self._check_not_on_loop()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _end(self) -> None:
@@ -579,16 +595,16 @@ class _Batch:
     """Calls of one function that have been submitted and not yet been sent: one job."""
 
     def __init__(self, client: Client, function: Callable[..., Any], options: CallOptions, common: bytes) -> None:
-        self.function = function
+        self.common = common
         self.options = options
         self.payloads: list[bytes] = []
         spec = options.job(function_name(function), common, [])
         spec.job_id = new_job_id()
         self.job = Job(client, spec, 0)
 
-    def takes(self, function: Callable[..., Any], options: CallOptions) -> bool:
-        """Whether a call of `function` may join."""
-        return self.function is function and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
+    def takes(self, common: bytes, options: CallOptions) -> bool:
+        """Whether a call of the function with these common bytes may join."""
+        return self.common == common and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
 
     def add(self, payload: bytes) -> TaskFuture:
         future = TaskFuture(self.job, len(self.payloads))

@@ -10,6 +10,8 @@ import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
 from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
@@ -63,14 +65,14 @@ class ClientJob:
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float) -> None:
-        self.id = spec.job_id or new_job_id()
+        self.id = str(spec.job_id) or new_job_id()
         self.payloads = [task.payload if isinstance(task, TaskSpec) else task for task in spec.tasks]
         stage = m.Stage(
-            spec.app, len(self.payloads), spec.common, spec.runtime, float(spec.probe_ratio), spec.prefetch,
-            spec.expected_duration_s,
+            str(spec.app), len(self.payloads), spec.common, str(spec.runtime), float(spec.probe_ratio), spec.prefetch,
+            _float(spec.expected_duration_s),
         )  # fmt: skip
         self.submission = m.SubmitJob(
-            self.id, 0, spec.name, [stage], spec.max_attempts, spec.retry_failed, spec.queue_timeout_s,
+            self.id, 0, str(spec.name), [stage], spec.max_attempts, spec.retry_failed, _float(spec.queue_timeout_s),
             spec.report_placed,
         )  # fmt: skip
         self.sink = sink
@@ -130,8 +132,8 @@ class ClientCore:
         self.jobs[job.id] = job
         try:
             self._assign(job, now_s)
-        except InvalidRequest:
-            del self.jobs[job.id]
+        except BaseException:
+            self.jobs.pop(job.id, None)
             raise
         return job
 
@@ -190,6 +192,9 @@ class ClientCore:
             if job.accepted or job.cancelled or job.submission.max_attempts == 1:
                 self._settle_rest(job, TaskStatus.LOST, self._last_error)
             else:
+                # Each task may have started once there; more than that takes longer than to say "accepted".
+                attempts = job.submission.max_attempts - 1
+                job.submission = msgspec.structs.replace(job.submission, max_attempts=attempts)
                 self._assign_again(job, now_s)
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
@@ -286,7 +291,7 @@ class ClientCore:
             raise InvalidRequest(f"tasks[{task}]", f"{largest} bytes", f"a payload of at most {bytes_max} bytes")
 
     def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
-        if job.cancelled:
+        if job.cancelled or len(set(job.to_cancel)) >= job.unsettled:
             self._withdraw(job)
             return
         retry_s = message.retry_after_s
@@ -330,6 +335,11 @@ class ClientCore:
                 raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
             if job.scheduler is None and job.id not in self._waiting and all(job.id != key for _, key in self._timers):
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
+
+
+def _float(value: float | None) -> float | None:
+    """A plain float of any kind of number: NumPy's, say, which messages cannot hold."""
+    return None if value is None else float(value)
 
 
 def _unrun(job_id: str, task: int, status: TaskStatus, reason: str) -> m.Outcome:

@@ -39,8 +39,10 @@ class DeadlineTimer:
 
     def _fire(self) -> None:
         self._handle = self._due_s = None
-        self._tick()
-        self.update()
+        try:
+            self._tick()
+        finally:
+            self.update()
 
     def cancel(self) -> None:
         """Fire no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import socket
 import subprocess
@@ -203,6 +204,7 @@ class LocalCluster:
     def _spawn(
         self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
     ) -> DaemonProcess:
+        self._check_not_shadowed(module)
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)
@@ -214,6 +216,14 @@ class LocalCluster:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
         environment = {**kept, "PYTHONPATH": path}
         return DaemonProcess(module, flags, environment, log, listener)
+
+    @staticmethod
+    def _check_not_shadowed(module: str) -> None:
+        """`ClusterError` that names the intruder if `python -m module` would run another package's."""
+        spec = importlib.util.find_spec(module)
+        home = Path(spec.origin).parent.parent if spec is not None and spec.origin else None
+        if home != Path(__file__).parent.parent:
+            raise ClusterError(f"the package {module!r} that is found is not sparrow-py's but that of {home}")
 
     def nodes_connected(self, address: str) -> int:
         """Node monitors linked to the scheduler at this address."""

@@ -7,7 +7,6 @@ and `LocalCluster(in_process=True)` run the real thing; `run` wraps it in a proc
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import hmac
 import ipaddress
@@ -165,11 +164,14 @@ async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
             draining.add(asyncio.ensure_future(drain(name)))
 
     async def drain(name: str) -> None:
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(options.drain_timeout_s):
                 await daemon.drain()
-        if not ended.done():
-            ended.set_result(name)
+        except TimeoutError:
+            log.warning("not drained within %g s", options.drain_timeout_s)
+        finally:
+            if not ended.done():
+                ended.set_result(name)
 
     draining: set[asyncio.Future[None]] = set()
     daemon = daemon_of()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -22,6 +23,8 @@ from sparrow_py.links import Link
 log = logging.getLogger("sparrow.links")
 REDIAL_MIN_S = 0.05
 REDIAL_MAX_S = 5.0
+STOOD_S = 5.0
+"""A link that stood for so long is dialled again at once."""
 
 
 class LinkUser(Protocol):
@@ -96,6 +99,7 @@ class Dialling:
             await asyncio.sleep(resolution.REFRESH_S)
 
     async def _keep_link(self, address: str) -> None:
+        cuts = 0
         while True:
             # Two addresses may lead to one scheduler, which knows each peer by one link only.
             while self._scheduler_at.get(address) in self.links:
@@ -106,8 +110,17 @@ class Dialling:
             ):
                 with attempt:
                     link, welcome = await self._dial(address)
-            await self._serve(address, link, welcome)
-            await asyncio.sleep(REDIAL_MIN_S)
+            stood_since_s = time.monotonic()
+            try:
+                await self._serve(address, link, welcome)
+            except (
+                Exception
+            ):  # A bug of ours, or of code of the user's that we called: it must not end the link for good.
+                log.exception("the link to %s failed", address)
+                await link.aclose("internal error")
+            # One that accepts links and cuts them at once is not dialled at full speed.
+            cuts = 0 if time.monotonic() - stood_since_s > STOOD_S else cuts + 1
+            await asyncio.sleep(min(REDIAL_MIN_S * 2 ** min(cuts, 20), REDIAL_MAX_S))
 
     async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
         try:
@@ -136,6 +149,8 @@ class Dialling:
             async for batch in link.batches():
                 if type(batch[-1]) is m.Goodbye:
                     link.closed_because = batch.pop().reason
+                if any(type(message) is m.Goodbye for message in batch):
+                    raise LinkError("something follows a Goodbye")
                 said(scheduler, batch)
                 link.flush()
         except LinkError as error:

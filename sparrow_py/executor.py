@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py.client import CallOptions, Client
@@ -32,7 +33,7 @@ class SparrowExecutor(Executor):
         **client_options: Any,
     ) -> None:
         # `Future.running()` must tell the truth, so schedulers are asked to say when a task is placed.
-        options = options or CallOptions(report_placed=True)
+        options = replace(options or CallOptions(), report_placed=True)
         # A pool's queue has no end: what schedulers refuse for now is offered again, for a day.
         client_options.setdefault("submit_timeout_s", SUBMIT_TIMEOUT_S)
         self._client = Client(schedulers, options=options, **client_options)
@@ -81,7 +82,8 @@ class SparrowExecutor(Executor):
                     target=self._close, args=(cancel_futures,), name="sparrow-executor-shutdown"
                 )
                 self._closer.start()
-        if wait and self._closer is not None and self._closer is not threading.current_thread():
+        # A callback cannot wait for what waits for it.
+        if wait and self._closer is not None and not self._client.runs_here():
             self._closer.join()
 
     def _close(self, cancel_futures: bool) -> None:

@@ -54,7 +54,7 @@ class Done(ExecutorMessage, tag=2):
 
 
 class Returned(ExecutorMessage, tag=3):
-    """Answer to Revoke: these runs were not started and will not be."""
+    """Answer to each Revoke, in order: these of its runs were not started and will not be."""
 
     runs: list[int]
 

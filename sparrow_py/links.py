@@ -29,6 +29,7 @@ TRUSTED_FRAME_BYTES_MAX = 64 << 20
 """What a dialler accepts from the scheduler it chose."""
 CLOSE_TIMEOUT_S = 0.5
 UNHURRIED_S = 0.002
+REASON_CHARS_MAX = 500
 
 _ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
 _MESSAGES_PER_FRAME_MAX = 0xFFFF
@@ -217,7 +218,7 @@ class Link:
 
     def close(self, reason: str) -> None:
         """Say Goodbye and close, without waiting for it."""
-        if not self._closing:
+        if not self._closing and self._closer is None:
             self.closed_because = reason
             self._closer = asyncio.ensure_future(self.aclose(reason))
 
@@ -225,13 +226,14 @@ class Link:
         """Send what is queued, say Goodbye with the reason, and close."""
         if not self._closing:
             self.closed_because = self.closed_because or reason
-            self.send(m.Goodbye(self.closed_because))
+            self.send(m.Goodbye(self.closed_because[:REASON_CHARS_MAX]))
             self._closing = True
             self.flush()
             if self._writing is not None:
                 await asyncio.wait([self._writing], timeout=CLOSE_TIMEOUT_S)
         if self._writing is not None:
             self._writing.cancel()
+        self._low.set()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._ws.close()
@@ -255,6 +257,9 @@ async def accept(
     `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
     for a Hello that is not welcome.
     """
+    if "Origin" in request.headers:
+        # A web page that a browser on this machine shows: loopback is no protection from those.
+        raise web.HTTPForbidden(text="links are not for web pages\n")
     ws = web.WebSocketResponse(
         heartbeat=heartbeat_s,
         max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
@@ -342,7 +347,7 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
 
 async def _say_goodbye(ws: web.WebSocketResponse, reason: str) -> None:
     frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
-    m.encode_into(m.Goodbye(reason), frame, -1)
+    m.encode_into(m.Goodbye(reason[:REASON_CHARS_MAX]), frame, -1)
     try:
         await ws.send_bytes(bytes(frame))
         await ws.close()

@@ -172,6 +172,7 @@ class DaemonOptions:
         require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
         backlog = self.link_backlog_bytes_max
         require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
+        self._token = read_token(self.token_file)
         if self.host not in LOOPBACK_HOSTS and not self.token():
             raise InvalidOption(
                 "host", self.host, "a loopback address, or any other with a secret: --token-file or SPARROW_TOKEN"
@@ -179,7 +180,7 @@ class DaemonOptions:
 
     def token(self) -> str:
         """The cluster's shared secret; empty if there is none (loopback only)."""
-        return read_token(self.token_file)
+        return self._token
 
 
 def read_token(path: str | None) -> str:

@@ -86,6 +86,12 @@ class CommandExecutor:
             print(f"sparrow command executor: {error}", file=sys.stderr)
             self._stop()
 
+    def keeper_died(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nobody would end the commands if this process were killed: it ends, and they with it."""
+        loop.remove_reader(self._keeper.pidfd)
+        print("sparrow command executor: the executor's keeper was killed", file=sys.stderr)
+        self._stop()
+
     async def _run(self, run: Run) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
         status, result, error = await self._outcome(run.payload)
@@ -132,6 +138,7 @@ async def serve(path: str, places: int, keeper: Keeper) -> None:
     )
     writer.write(encode_frame([hello]))
     executor = CommandExecutor(places, writer, keeper, current.cancel)
+    loop.add_reader(keeper.pidfd, executor.keeper_died, loop)
     splitter = FrameSplitter(msgspec.msgpack.Decoder(list[ToExecutor]))
     # A reset connection is a node monitor that died: an end like any other.
     with contextlib.suppress(asyncio.CancelledError, ConnectionResetError):

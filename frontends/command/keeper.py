@@ -40,6 +40,8 @@ class Keeper:
             os.close(self._pipe)
             _keep(reading)
         os.close(reading)
+        self.pidfd = os.pidfd_open(self._pid)
+        """Readable once the keeper has died, which only a kill brings about: then nothing may run on."""
 
     def started(self, group: int) -> None:
         """This process group is to be killed at the executor's end."""
@@ -56,6 +58,7 @@ class Keeper:
         for group in self._groups:
             kill_group(group)
         os.close(self._pipe)
+        os.close(self.pidfd)
         os.waitpid(self._pid, 0)
 
     def _write(self, number: int) -> None:

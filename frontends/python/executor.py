@@ -2,7 +2,9 @@
 
 It runs the calls it is given in order. Functions are unpickled once per job. Between calls it
 looks at its socket at most once a millisecond, and it returns results as soon as it has nothing
-left to run or a millisecond has passed, so that very short calls share their messages.
+left to run or, between two calls, a millisecond has passed: very short calls share their
+messages. (One that turns out long holds up the results of those just before it; only a job with
+`prefetch`, which is for short calls, has any given to a worker ahead of time.)
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
 """Characters of each of a call's captured streams that are returned."""
 ERROR_CHARS_MAX = 500
+RESULT_BYTES_MAX = 16 << 20
+"""Beyond it not even the node monitor is troubled with a result; the scheduler's limit is lower."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -127,10 +131,13 @@ def _call(function: Function, payload: bytes) -> tuple[TaskStatus, bytes, str]:
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
         return _failed(error)
     try:
-        return TaskStatus.FINISHED, encode_value(value), ""
+        result = encode_value(value)
     except Exception as error:
         described, why = f"{_text(shown, value)} of type {type(value).__qualname__}", _text(str, error)
         return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
+    if len(result) > RESULT_BYTES_MAX:
+        return _failed(ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned"))
+    return TaskStatus.FINISHED, result, ""
 
 
 def _text(show: Callable[[Any], str], value: object) -> str:
@@ -149,16 +156,17 @@ def _sendable(text: str, chars_max: int) -> str:
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; the traceback starts in the task's own code."""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        error.add_note(
+        BaseException.add_note(
+            error,
             f"the worker (Python {RUNTIME}, {sys.executable}) has no module {error.name!r}: install it there, "
-            f"or ship it with cloudpickle.register_pickle_by_value"
+            f"or ship it with cloudpickle.register_pickle_by_value",
         )
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     summary = _sendable(f"{type(error).__name__}: {_text(str, error)}", ERROR_CHARS_MAX)
-    error.__traceback__ = None
+    BaseException.__setattr__(error, "__traceback__", None)  # Whatever the class makes of attributes.
     try:
         result = encode_value((error, text))
         pickle.loads(result)  # Some exceptions pickle and do not unpickle.
