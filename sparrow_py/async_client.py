@@ -247,15 +247,14 @@ class AsyncClient:
         check_whole("window", window, 1, 1 << 24)
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
-        arguments = zip(*iterables, strict=False)
-        chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+        chunks = calls.encode_chunks(iterables, chunksize)
         in_flight_max = max(1, window // chunksize)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
         try:
             while True:
                 while len(pending) * 2 <= in_flight_max:
                     size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
-                    payloads = [calls.encode_chunk(chunk) for chunk in itertools.islice(chunks, size)]
+                    payloads = list(itertools.islice(chunks, size))
                     if not payloads:
                         break
                     job = self.submit_job(options.job(function_name(function), common, payloads))

@@ -6,9 +6,10 @@ Pickle is only ever decoded in the Python executor and in the client that asked 
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -59,9 +60,11 @@ def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
 
 
-def encode_chunk(calls: list[tuple[Any, ...]]) -> bytes:
-    """The payload of several calls by positional arguments, for a `chunked` function."""
-    return bytes(cloudpickle.dumps(calls, protocol=5))
+def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterator[bytes]:
+    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each."""
+    arguments = zip(*iterables, strict=False)
+    while chunk := list(itertools.islice(arguments, chunksize)):
+        yield bytes(cloudpickle.dumps(chunk, protocol=5))
 
 
 def encode_value(value: Any) -> bytes:

@@ -451,15 +451,14 @@ class Client:
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
         name = function_name(function)
-        arguments = zip(*iterables, strict=False)
-        chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+        chunks = calls.encode_chunks(iterables, chunksize)
         in_flight_max = max(1, window // chunksize)
         pending: deque[TaskFuture] = deque()
 
         def refill() -> None:
             while len(pending) < in_flight_max:
                 size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
-                payloads = [calls.encode_chunk(chunk) for chunk in itertools.islice(chunks, size)]
+                payloads = list(itertools.islice(chunks, size))
                 if not payloads:
                     return
                 pending.extend(self.submit_job(options.job(name, common, payloads)).futures)

@@ -35,7 +35,8 @@ def test_lambdas_in_arguments_arrive() -> None:
 
 def test_a_chunk_of_calls() -> None:
     function = Function(calls.encode_function(tasks.describe, chunked=True))
-    assert function(calls.encode_chunk([(1,), (2, 3), ()])) == [((1,), {}), ((2, 3), {}), ((), {})]
+    chunks = [function(payload) for payload in calls.encode_chunks(([1, 2, 3], "abc"), 2)]
+    assert chunks == [[((1, "a"), {}), ((2, "b"), {})], [((3, "c"), {})]]
 
 
 def test_capture_output_travels_with_the_function() -> None:
