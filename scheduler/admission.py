@@ -23,9 +23,12 @@ class Refusal:
 class Admission:
     """Counts unplaced tasks per user; memory is bounded by the number of users with such tasks."""
 
-    def __init__(self, unplaced_tasks_max: int) -> None:
+    def __init__(self, unplaced_tasks_max: int, held_bytes_max: int = 1 << 62) -> None:
         self.unplaced_tasks_max = unplaced_tasks_max
+        self.held_bytes_max = held_bytes_max
         self.unplaced: dict[str, int] = {}
+        self.held_bytes: dict[str, int] = {}
+        """Bytes of payloads of tasks without an outcome, by user."""
         self._placed = 0
         self._window_start_s = 0.0
         self._rate_per_s = 0.0
@@ -44,9 +47,27 @@ class Admission:
                 f"user {user} has {held} unplaced tasks and the job {tasks}; at most unplaced_tasks_max = {limit} fit",
                 min(max(wait_s, RETRY_AFTER_MIN_S), RETRY_AFTER_MAX_S),
             )
+        if tasks and self.held_bytes.get(user, 0) >= self.held_bytes_max:
+            return Refusal(self.over_bytes(user), RETRY_AFTER_UNKNOWN_S)
         if tasks:
             self.unplaced[user] = held + tasks
         return None
+
+    def over_bytes(self, user: str) -> str:
+        """That the user's payloads are too many bytes, in words."""
+        return (
+            f"the payloads of user {user} are {self.held_bytes.get(user, 0)} bytes; "
+            f"at most held_bytes_max = {self.held_bytes_max} are held"
+        )
+
+    def holds(self, user: str, change: int) -> bool:
+        """So many bytes of payloads more are held (or less); False if that is too many."""
+        held = self.held_bytes.get(user, 0) + change
+        if held > 0:
+            self.held_bytes[user] = held
+        else:
+            self.held_bytes.pop(user, None)
+        return held <= self.held_bytes_max
 
     def placed(self, user: str) -> None:
         """One task of the user was placed."""

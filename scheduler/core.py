@@ -92,7 +92,7 @@ class SchedulerCore:
         self.nodes = Nodes()
         self.jobs: dict[str, JobState] = {}
         self.draining = False
-        self.admission = Admission(options.unplaced_tasks_max)
+        self.admission = Admission(options.unplaced_tasks_max, options.held_bytes_max)
         self._rng = rng
         self._to_node = outbox.to_node
         self._to_client = outbox.to_client
@@ -251,6 +251,9 @@ class SchedulerCore:
         if largest > bytes_max:  # It would not fit the frame to a node monitor.
             raise LinkError(f"job {job.id}: a payload of {largest} bytes; at most {bytes_max}")
         stage.add_tasks(message.payloads)
+        if not self.admission.holds(job.user, sum(map(len, message.payloads))):
+            self._cancel_job(job, self.admission.over_bytes(job.user), now_s)
+            return
         self._start_queue_timeout(stage, range(held, held + given), now_s)
         self._ensure_probes(stage, now_s)
 
@@ -546,6 +549,9 @@ class SchedulerCore:
     def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
         job = stage.job
         stage.states[task] = SETTLED
+        payload = stage.payloads[task]
+        if payload:
+            self.admission.holds(job.user, -len(payload))
         stage.payloads[task] = None
         stage.settled += 1
         job.counts[outcome.status] += 1
@@ -698,6 +704,14 @@ class SchedulerCore:
                 unplaced[job.user] = unplaced.get(job.user, 0) + waiting
         if unplaced != self.admission.unplaced:
             raise InvariantViolated(f"admission counts {self.admission.unplaced}, jobs hold {unplaced}", self.story(""))
+        held_bytes: dict[str, int] = {}
+        for job in self.jobs.values():
+            size = sum(len(payload) for payload in job.stage.payloads if payload)
+            if size:
+                held_bytes[job.user] = held_bytes.get(job.user, 0) + size
+        if held_bytes != self.admission.held_bytes:
+            problem = f"admission counts {self.admission.held_bytes} bytes, jobs hold {held_bytes}"
+            raise InvariantViolated(problem, self.story(""))
         if not self.jobs and (self._tickets or self._attempts or self._heirs):
             raise InvariantViolated(
                 f"no jobs, but tickets {list(self._tickets)}, attempts {list(self._attempts)}, heirs {self._heirs}",

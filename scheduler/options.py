@@ -24,6 +24,11 @@ class SchedulerOptions(DaemonOptions):
         "Unplaced tasks a user may have here; beyond it jobs are refused with a retry-after. "
         "A task takes about 0.2 kB and its payload.",
     )
+    held_bytes_max: int = option(
+        4 << 30,
+        "Bytes of payloads a user's unfinished tasks may have here; beyond it jobs are refused with a retry-after, "
+        "and a job that goes beyond it with its own tasks is cancelled.",
+    )
     user_weight: tuple[str, ...] = option(
         (), "USER=WEIGHT: the user's share under fair queueing; default 1.", many=True
     )
@@ -45,7 +50,7 @@ class SchedulerOptions(DaemonOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("unplaced_tasks_max", "clients_max", "nodes_max"):
+        for name in ("unplaced_tasks_max", "held_bytes_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")

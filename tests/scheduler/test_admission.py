@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from scheduler.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from sparrow_py import messages as m
+from sparrow_py.job import TaskStatus
+from tests.support.recorder import Recorder, submission
 from tests.support.world import World
 
 
@@ -88,3 +95,24 @@ def test_refused_jobs_get_in_later_and_the_limit_is_kept() -> None:
     assert all(log.error is None and log.ended_count for log in logs)
     assert world.schedulers[0].core.counters.jobs_refused > 0
     assert world.now - logs[0].submitted_at_s < 12.0  # The work is 2.5 s; waiting costs a few times that.
+
+
+def test_a_users_payloads_are_limited_in_bytes() -> None:
+    sent = Recorder()
+    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=100, history_len_max=100), random.Random(1), sent)
+    for job, size in (("small", 60), ("large", 60)):
+        core.receive_from_client("c", "anna", submission(job), 1.0)
+        core.receive_from_client("c", "anna", m.AddTasks(job, 0, [bytes(size)]), 1.0)
+        core.check_invariants()
+    ((_, outcome),) = sent.take(m.Outcome)  # The job that went beyond the limit is cancelled, and says why.
+    assert (outcome.job, outcome.status) == ("large", TaskStatus.CANCELLED)
+    assert "anna are 120 bytes" in outcome.error and "held_bytes_max = 100" in outcome.error
+    core.receive_from_client("c", "anna", submission("third", tasks=2), 1.0)
+    assert not sent.take(m.JobRefused)  # 60 bytes are held now: the small job's.
+    core.receive_from_client("c", "anna", m.AddTasks("third", 0, [bytes(40)]), 1.0)
+    core.receive_from_client("c", "anna", submission("fourth"), 1.0)
+    ((_, refusal),) = sent.take(m.JobRefused)
+    assert refusal.job == "fourth" and refusal.retry_after_s is not None
+    core.client_down("c", 2.0)
+    core.check_invariants()
+    assert core.admission.held_bytes == {}
