@@ -44,6 +44,7 @@ class AsyncJob:
         self._client = client
         self._reports: list[TaskReport | None] = [None] * len(self.futures)
         self._accepted: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
         self._completed: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
         self._iterated = 0
 
@@ -75,7 +76,7 @@ class AsyncJob:
     async def report(self) -> JobReport:
         """What became of every task; raises if the job was not accepted."""
         await self.accepted()
-        await self.wait()
+        await asyncio.shield(self._ended)  # The futures may end before, if their caller cancels them.
         return JobReport(self.job_id, [report for report in self._reports if report is not None])
 
     def cancel(self, tasks: Sequence[int] | None = None) -> None:
@@ -105,8 +106,14 @@ class AsyncJob:
         if not self._accepted.done():
             self._accepted.set_exception(error)
             self._accepted.exception()
-        for task in range(len(self.futures)):
-            self._settle(task, None, error)
+        for task, report in enumerate(self._reports):
+            if report is None:  # Else its outcome has come.
+                self._settle(task, None, error)
+        self.on_ended()
+
+    def on_ended(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 class _Sink:
@@ -137,6 +144,7 @@ class _Sink:
 
     def ended(self) -> None:
         self.accepted()
+        self._job.on_ended()
         self._job._client._jobs.pop(self._job.job_id, None)
 
 

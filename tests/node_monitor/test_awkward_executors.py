@@ -1,0 +1,213 @@
+"""The node monitor's pure core and executors that are late, that lie, that do not start or that die."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import BROKEN_FAILURES, AppPlan
+from node_monitor.options import NodeMonitorOptions
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import TaskStatus
+from tests.support.recorder import Recorder, reserve
+
+FINISHED, FAILED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.CANCELLED
+
+
+class Rig:
+    """A node of one slot, for the app "pool" with executors of one place."""
+
+    def __init__(self, *executors: str) -> None:
+        self.outbox = Recorder()
+        self.core = NodeMonitorCore(NodeMonitorOptions(), 1, [AppPlan("pool")], self.outbox)
+        self.core.scheduler_up("s")
+        for executor in executors:
+            self.core.executor_up(executor, "pool", 1, 0.0)
+
+    def receive(self, *messages: m.Message, now_s: float = 0.0) -> None:
+        for message in messages:
+            self.core.receive("s", message, now_s)
+        self.settle(now_s)
+
+    def settle(self, now_s: float = 0.0) -> None:
+        self.core.pump(now_s)
+        self.core.check_invariants()
+
+    def done(self, run: int, status: TaskStatus = FINISHED, error: str = "") -> None:
+        self.core.done("p", x.Done(run, status, b"", error, 0.0, 0.0001), 0.0)
+        self.settle()
+
+    def returned(self, *runs: int) -> None:
+        self.core.returned("p", x.Returned(list(runs)), 0.0)
+        self.settle()
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        return [message for _, message in self.outbox.take(kind)]
+
+    def reports(self) -> list[tuple[int, TaskStatus]]:
+        return [(report.attempt, report.status) for report in self.take(m.Report)]
+
+
+@pytest.fixture
+def ahead() -> Rig:
+    """The executor p runs run 2 and has run 3 ahead of time; their attempts are 2 and 3."""
+    rig = Rig("p")
+    rig.receive(reserve(1, 3, app="pool", prefetch=8))
+    rig.receive(m.Launch(1, "j1", 0, 1, b""))
+    for attempt in (2, 3):
+        rig.receive(m.Launch(2, "j1", attempt - 1, attempt, b""))
+    rig.done(1)
+    assert [run.run for run in rig.take(x.Run)] == [1, 2, 3]
+    assert rig.reports() == [(1, FINISHED)]
+    return rig
+
+
+# ---- what is asked back ----------------------------------------------------------------------
+
+
+def test_a_revoke_that_comes_too_late_is_answered(ahead: Rig) -> None:
+    """Else the one who cancels would wait until the task ends."""
+    ahead.receive(m.CancelAttempt("j1", 3))
+    assert ahead.take(x.Revoke) == [x.Revoke([3])]
+    ahead.returned()
+    assert ahead.take(m.AttemptRuns) == [m.AttemptRuns("j1", 3)]
+    assert ahead.reports() == []
+    ahead.done(2)
+    ahead.done(3)
+    assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
+    assert ahead.core.idle and ahead.core.free_slots == 1
+
+
+def test_a_revoke_in_time_cancels(ahead: Rig) -> None:
+    ahead.receive(m.CancelAttempt("j1", 3))
+    ahead.returned(3)
+    assert ahead.take(m.AttemptRuns) == []
+    assert ahead.reports() == [(3, CANCELLED)]
+
+
+def test_a_revoke_of_a_run_that_ends_meanwhile_needs_no_answer(ahead: Rig) -> None:
+    ahead.receive(m.CancelAttempt("j1", 3))
+    ahead.done(2)
+    ahead.done(3)
+    ahead.returned()
+    assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
+    assert ahead.take(m.AttemptRuns) == []
+
+
+def test_an_executor_that_returns_what_nobody_asked_back_is_cut_off(ahead: Rig) -> None:
+    """It would be taken for cancelled."""
+    with pytest.raises(LinkError, match="executor p returned runs that nobody revoked"):
+        ahead.core.returned("p", x.Returned([3]), 0.0)
+    ahead.settle()
+    assert ahead.reports() == []
+
+
+def test_an_executor_that_answers_twice_is_cut_off(ahead: Rig) -> None:
+    ahead.receive(m.CancelAttempt("j1", 3))
+    ahead.returned(3)
+    with pytest.raises(LinkError, match="nobody revoked"):
+        ahead.core.returned("p", x.Returned([2]), 0.0)
+
+
+def test_of_an_answer_only_what_was_asked_back_counts(ahead: Rig) -> None:
+    ahead.receive(m.CancelAttempt("j1", 3))
+    ahead.returned(2, 3)
+    assert ahead.reports() == [(3, CANCELLED)]
+    ahead.done(2)
+    assert ahead.reports() == [(2, FINISHED)]
+
+
+# ---- what does not fit -----------------------------------------------------------------------
+
+
+def test_an_error_larger_than_a_frame_still_yields_a_report() -> None:
+    rig = Rig("p")
+    rig.core.scheduler_down("s", 0.0)
+    rig.core.scheduler_up("s", m.MESSAGE_OVERHEAD_BYTES + 10_000)
+    rig.receive(reserve(1, app="pool"))
+    rig.receive(m.Launch(1, "j1", 0, 1, b""))
+    rig.done(1, FAILED, "e" * 20_000)
+    (report,) = rig.take(m.Report)
+    assert (report.attempt, report.status) == (1, FAILED)
+    assert report.error == "the task's result is 20000 bytes; at most 10000 can be returned"
+
+
+# ---- what does not start, what dies ----------------------------------------------------------
+
+
+def fail_to_start(rig: Rig, times: int, now_s: float = 0.0) -> float:
+    """Every start is in vain; returns when the last one was."""
+    for _ in range(times):
+        rig.core.executor_failed("pool", "exited with code 1", now_s)
+        rig.settle(now_s)
+        due_s = rig.core.next_deadline_s()
+        assert due_s is not None
+        now_s = due_s
+        rig.core.tick(now_s)
+        rig.settle(now_s)
+    return now_s
+
+
+def refusals(rig: Rig) -> list[tuple[int, int]]:
+    """(ticket, count) of each."""
+    return [(refused.ticket, refused.count) for refused in rig.take(m.ReservationsRefused)]
+
+
+def test_an_app_that_does_not_start_refuses_what_is_queued_and_what_comes() -> None:
+    rig = Rig()
+    rig.receive(reserve(1, 3, app="pool"), reserve(2, 1, app="pool"))
+    now_s = fail_to_start(rig, BROKEN_FAILURES - 1)
+    assert refusals(rig) == []
+    now_s = fail_to_start(rig, 1, now_s)
+    assert sorted(refusals(rig)) == [(1, 3), (2, 1)]
+    assert len(rig.core.queue) == 0
+    rig.receive(reserve(3, 2, app="pool"), now_s=now_s)
+    assert refusals(rig) == [(3, 2)]
+    assert rig.take(m.GetTasks) == []
+
+
+def test_an_app_that_starts_at_last_takes_reservations_again() -> None:
+    rig = Rig()
+    rig.receive(reserve(1, app="pool"))
+    now_s = fail_to_start(rig, BROKEN_FAILURES)
+    assert refusals(rig) == [(1, 1)]
+    rig.core.executor_up("p", "pool", 1, now_s)
+    rig.receive(reserve(2, app="pool"), now_s=now_s)
+    assert refusals(rig) == []
+    assert [ask.ticket for ask in rig.take(m.GetTasks)] == [2]
+
+
+def test_an_executor_that_dies_of_a_task_is_no_start_in_vain() -> None:
+    """Else one user's tasks that kill their workers would keep another's from the node."""
+    rig = Rig()
+    rig.core.start(["pool"])
+    for number in range(1, BROKEN_FAILURES + 3):
+        assert len(rig.outbox.started) == number  # At once, each time.
+        rig.core.executor_up(f"p{number}", "pool", 1, 0.0)
+        rig.receive(reserve(number, app="pool"))
+        (ask,) = rig.take(m.GetTasks)
+        rig.receive(m.Launch(ask.ask, f"j{number}", 0, number, b""))
+        rig.core.executor_down(f"p{number}", "it was killed", 0.0)
+        rig.settle()
+        assert rig.reports() == [(number, LOST)]
+    rig.receive(reserve(99, app="pool"))
+    assert refusals(rig) == []
+
+
+def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
+    rig = Rig()
+    rig.receive(reserve(1, app="pool"))
+    now_s = fail_to_start(rig, BROKEN_FAILURES - 1)
+    rig.core.executor_up("p", "pool", 1, now_s)
+    rig.settle(now_s)
+    (ask,) = rig.take(m.GetTasks)
+    rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""), now_s=now_s)
+    rig.done(1)
+    rig.core.executor_down("p", "it was killed", now_s)
+    fail_to_start(rig, 1, now_s)
+    rig.receive(reserve(2, app="pool"), now_s=now_s)
+    assert refusals(rig) == []
