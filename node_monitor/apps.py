@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py.errors import InvalidOption
+
+NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command")
+"""The apps that come with the node monitor, whether or not it is to run them."""
+APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Names of others: they become part of executors' names and of directories'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,10 @@ class App:
 
 
 def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ()) -> dict[str, App]:
-    """The apps of a node by name. Executors of `attached` apps are not started here but connect themselves."""
+    """The apps of a node by name. Executors of `attached` apps are not started here but connect themselves.
+
+    `InvalidOption` for an app that cannot be or is there already, and for one to warm that is not.
+    """
     python = options.python or sys.executable
     apps = [
         App(AppPlan("noop", one_process=True, supervised=False)),
@@ -35,10 +46,43 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
         argv = (sys.executable, "-m", "frontends.command.executor")
         apps.append(App(AppPlan("command", one_process=True), argv))
     by_name = {app.plan.app: app for app in apps}
+    for option, text, app in _external_apps(options):
+        name = app.plan.app
+        if name in NAMES_TAKEN or name in by_name:
+            raise InvalidOption(option, text, f"an app that is not there already; {name!r} is")
+        by_name[name] = app
     for name in options.warm:
         if name not in by_name:
             raise InvalidOption("warm", name, ", ".join(by_name))
     return by_name
+
+
+def _external_apps(options: NodeMonitorOptions) -> Iterator[tuple[str, str, App]]:
+    """(option, its value, app) of each app that an operator adds."""
+    for option, texts, one_process in (
+        ("executor", options.executor, False),
+        ("shared_executor", options.shared_executor, True),
+    ):
+        for text in texts:
+            name, equals, line = text.partition("=")
+            argv = _split(option, text, line) if equals else ()
+            if not argv or not APP_NAME.fullmatch(name):
+                raise InvalidOption(option, text, f"APP=COMMAND LINE, where APP matches {APP_NAME.pattern}")
+            yield option, text, App(AppPlan(name, one_process=one_process), argv)
+    for name in options.attach:
+        if not APP_NAME.fullmatch(name):
+            raise InvalidOption("attach", name, f"the name of an app, which matches {APP_NAME.pattern}")
+        yield "attach", name, App(AppPlan(name, supervised=False))
+
+
+def _split(option: str, text: str, line: str) -> tuple[str, ...]:
+    """The words of a command line, as a shell would split it."""
+    if "\0" in line:
+        raise InvalidOption(option, text, "a command line without NUL characters")
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise InvalidOption(option, text, f"a command line that a shell could split ({error})") from None
 
 
 def python_version(python: str) -> str:

@@ -24,10 +24,12 @@ class Builtin:
         self._clock = clock
         self._ended_now = ended_now
         self._ended_later = ended_later
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers: dict[int, tuple[asyncio.TimerHandle, float]] = {}
 
     def run(self, app: str, message: x.ExecutorMessage) -> None:
         """A message of the core to the executor of a built-in app; the executor's id is the app's name."""
+        if isinstance(message, x.Kill):
+            self._kill(app, message.runs)
         if not isinstance(message, x.Run):
             return  # Common bytes mean nothing to these apps; runs on many places start at once, so none is revoked.
         started_at_s = self._clock()
@@ -35,6 +37,8 @@ class Builtin:
             self._ended_now(app, x.Done(message.run, TaskStatus.FINISHED, b"", "", started_at_s, 0.0))
             return
         try:
+            if isinstance(message.payload, x.File):
+                raise msgspec.ValidationError(f"{message.payload.size} bytes are no number")
             duration_s = _duration(message.payload)
             if not 0 <= duration_s <= SLEEP_MAX_S:
                 raise msgspec.ValidationError(f"{duration_s} is not from 0 to {SLEEP_MAX_S:g}")
@@ -42,16 +46,24 @@ class Builtin:
             reason = f"payload: {error}; allowed: msgpack of a number of seconds"
             self._ended_now(app, x.Done(message.run, TaskStatus.FAILED, b"", reason, started_at_s, 0.0))
             return
-        self._timers[message.run] = asyncio.get_running_loop().call_later(
-            duration_s, self._awake, app, message.run, started_at_s
-        )
+        timer = asyncio.get_running_loop().call_later(duration_s, self._awake, app, message.run, started_at_s)
+        self._timers[message.run] = (timer, started_at_s)
 
     def _awake(self, app: str, run: int, started_at_s: float) -> None:
         del self._timers[run]
         service_s = max(0.0, self._clock() - started_at_s)
         self._ended_later(app, x.Done(run, TaskStatus.FINISHED, b"", "", started_at_s, service_s))
 
+    def _kill(self, app: str, runs: list[int]) -> None:
+        for run in runs:
+            if run in self._timers:
+                timer, started_at_s = self._timers.pop(run)
+                timer.cancel()
+                service_s = max(0.0, self._clock() - started_at_s)
+                done = x.Done(run, TaskStatus.FAILED, b"", "it was killed", started_at_s, service_s)
+                self._ended_now(app, done)
+
     def stop(self) -> None:
         """Wake nobody any more."""
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
+from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, Charge, QueuedTicket, make_queue
+from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import InvariantViolated, LinkError
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 
 PIPELINE_S = 0.002
 """An executor is given tasks ahead of time for at most this long by their expected durations."""
@@ -36,6 +38,10 @@ RESTART_DELAY_MAX_S = 30.0
 
 SERVICE_MAX_S = MAX_DURATION_S
 """Longest service time believed of an executor."""
+DEMAND_MAX = 1e18
+KILL_GRACE_S = 5.0
+"""An executor of several places that has not ended a run so long after it was told to is ended itself."""
+CANCELLED_RUNNING = "it was cancelled while it ran"
 SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
 
@@ -56,55 +62,27 @@ class Outbox(Protocol):
     def start_executor(self, app: str, places: int) -> None:
         """Start a process for the app; `executor_up` or `executor_failed` follows."""
 
+    def kill_executor(self, executor: str) -> None:
+        """End an executor at once; `executor_down` follows."""
 
-class JobHere:
-    """A job that has tasks at this node."""
-
-    __slots__ = ("common", "duration_s", "forgotten", "held", "id", "number", "scheduler")
-
-    def __init__(self, scheduler: str, job_id: str, number: int) -> None:
-        self.scheduler = scheduler
-        self.id = job_id
-        self.number = number
-        """Names the job's common bytes to executors."""
-        self.common: bytes | None = None
-        self.duration_s: float | None = None
-        """Moving average of its tasks' service times here."""
-        self.held = 0
-        """Attempts here whose end was not reported."""
-        self.forgotten = False
+    def fetch(self, ref: BlobRef) -> None:
+        """Get large data from another node; `fetched` follows."""
 
 
-class Held:
-    """An attempt that is at this node: ready, or given to an executor."""
+class Blobs(Protocol):
+    """Large data at this node; an owner keeps what it has pinned."""
 
-    __slots__ = ("app", "attempt", "charge", "executor", "given_at_s", "job", "payload", "prefetch", "run")
+    def file(self, hash_: str) -> x.File | None:
+        """The file with these bytes, or None."""
 
-    def __init__(self, job: JobHere, app: AppState, attempt: int, payload: bytes, charge: Charge) -> None:
-        self.job = job
-        self.app = app
-        self.attempt = attempt
-        self.payload = payload
-        self.charge = charge
-        self.prefetch = charge.ticket.prefetch
-        self.executor: ExecutorState | None = None
-        self.run = 0
-        self.given_at_s = 0.0
+    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+        """Keep an executor's result: the reference to it, or why not."""
 
+    def pin(self, hash_: str, owner: int) -> None:
+        """Keep it as long as the owner is there."""
 
-class Ask:
-    """A getTask that has not been answered wholly."""
-
-    __slots__ = ("app", "charges", "deadline_s", "id", "prefetched", "scheduler")
-
-    def __init__(self, ask_id: int, app: AppState, scheduler: str, deadline_s: float, prefetched: bool) -> None:
-        self.id = ask_id
-        self.app = app
-        self.scheduler = scheduler
-        self.deadline_s = deadline_s
-        self.prefetched = prefetched
-        """Whether it asks ahead of free slots, and so holds none."""
-        self.charges: list[Charge] = []
+    def unpin(self, owner: int) -> None:
+        """The owner is gone."""
 
 
 class Counters:
@@ -131,11 +109,21 @@ class Counters:
 class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
-    def __init__(self, options: NodeMonitorOptions, slots: int, plans: list[AppPlan], outbox: Outbox) -> None:
+    def __init__(
+        self,
+        options: NodeMonitorOptions,
+        slots: int,
+        plans: list[AppPlan],
+        outbox: Outbox,
+        blobs: Blobs,
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
         self.options = options
         self.slots = slots
         self.free_slots = slots
-        self.draining = False
+        self.free = dict(resources or {})
+        """Of the node's resources, what no task with a demand takes."""
+        self.state = m.READY
         self.counters = Counters()
         self.queue = make_queue(options.queue, slots)
         self.apps = {plan.app: AppState(plan) for plan in plans}
@@ -144,14 +132,21 @@ class NodeMonitorCore:
         self._to_scheduler = outbox.to_scheduler
         self._to_executor = outbox.to_executor
         self._start_executor = outbox.start_executor
+        self._kill_executor = outbox.kill_executor
+        self._fetch = outbox.fetch
+        self._blobs = blobs
+        self._memory = Memory(1 / options.count)
+        self._resources = dict(self.free)
+        self._fetching: dict[str, list[Held]] = {}
+        """Hash of large data under way to the attempts that wait for it."""
         self._executors: dict[str, ExecutorState] = {}
         self._jobs: dict[tuple[str, str], JobHere] = {}
-        self._held: dict[tuple[str, int], Held] = {}
+        self._held: dict[tuple[str, str, int], Held] = {}
         self._asks: dict[int, Ask] = {}
         self._ask_order: deque[Ask] = deque()
         self._next_ask = 1
         self._next_run = 1
-        self._next_job = 1
+        self._next_number = 1
         self._timers: list[tuple[float, int, Callable[[float], None]]] = []
         self._next_timer = 0
         self._history: deque[tuple[float, str]] = deque(maxlen=options.history_len_max)
@@ -164,18 +159,25 @@ class NodeMonitorCore:
             m.NoTask: self._no_task,
             m.CancelAttempt: self._cancel_attempt,
             m.ForgetJob: self._forget_job,
+            m.Input: self._input,
+            m.Claim: self._claim,
         }
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes nothing new."""
+        return self.state == m.DRAINING
 
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
         """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`."""
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
-        if self.draining:
-            self._to_scheduler(scheduler, m.NodeDraining("the node is draining"))
+        if self.state != m.READY:
+            self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
-        """A scheduler is gone, and with it what it had queued here; what runs goes on, unreported."""
+        """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.schedulers.pop(scheduler, None)
         self.queue.cancel_scheduler(scheduler)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
@@ -222,19 +224,29 @@ class NodeMonitorCore:
         self.free_slots += executor.busy_places
         app.went(executor)
         app.prefetched -= executor.ahead
-        for held in executor.running.values():
-            self.queue.settle(held.charge, now_s - held.given_at_s)
-            self._report(held, TaskStatus.LOST, reason)
+        for held in list(executor.running.values()):
+            self._died_with_executor(held, reason, now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
         if not app.executors:
             while app.ready:
-                self._hand_back(app, f"the node's {app.plan.app} executors are gone")
+                self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
         if not app.plan.supervised:
             return
         if executor.did_tasks or executor.running:
             self._restart_soon(app)  # What ended it may well have been a task.
         else:
             self._restart_later(app, now_s)
+
+    def _died_with_executor(self, held: Held, reason: str, now_s: float) -> None:
+        if held.missing:
+            self.queue.refund(held.charge)
+            self._hand_back(held, reason)
+            return
+        self.queue.settle(held.charge, now_s - held.given_at_s)
+        if held.stop is not None:
+            self._report(held, *held.stop)
+        else:
+            self._report(held, TaskStatus.LOST, reason)
 
     def done(self, executor_id: str, message: x.Done, now_s: float) -> None:
         """An executor ended a run; `LinkError` if it did not have it."""
@@ -256,26 +268,36 @@ class NodeMonitorCore:
             job.duration_s += DURATION_WEIGHT * (service_s - job.duration_s)
         self.queue.settle(held.charge, service_s)
         self.counters.ended += 1
-        del self._held[(job.scheduler, held.attempt)]
-        report = m.Report(
-            job.id, held.attempt, message.status, message.result, message.error,
-            message.started_at_s, service_s, message.stdout, message.stderr,
-        )  # fmt: skip
-        if len(report.result) + 4 * (len(report.stdout) + len(report.stderr) + len(report.error)) > SMALL_RESULT_BYTES:
-            report = self._fit(report, self.schedulers.get(job.scheduler, 0))
+        report = self._report_of(held, message)
+        if held.stop is None:
+            self._memory.remember(job.user, report)
         self._to_scheduler(job.scheduler, report)
-        self._let_go(job)
+        self._drop(held)
         self._place_freed(executor, now_s)
 
-    def _fit(self, report: m.Report, bytes_max: int) -> m.Report:
-        """The report, or one that says that it is too large for the scheduler."""
-        size = len(report.result) + sum(len(t.encode()) for t in (report.stdout, report.stderr, report.error))
-        if size <= bytes_max:
-            return report
-        error = f"the task's result is {size} bytes; at most {bytes_max} can be returned"
-        return m.Report(
-            report.job, report.attempt, TaskStatus.FAILED, b"", error, report.started_at_s, report.service_s
-        )
+    def _report_of(self, held: Held, message: x.Done) -> m.Report:
+        job, service_s = held.job, message.service_s
+        status, error = message.status, message.error
+        if isinstance(message.result, x.File):
+            kept = self._blobs.adopt(message.result, job.number)
+            if isinstance(kept, str):
+                return _unfit(held, kept, message)
+            result: m.Data = kept
+        else:
+            result = message.result
+        if held.stop is not None and status is TaskStatus.FAILED:
+            status, error = held.stop
+        report = m.Report(
+            job.id, held.task, held.attempt, status, result, error,
+            message.started_at_s, service_s, message.stdout, message.stderr,
+        )  # fmt: skip
+        inline = 0 if isinstance(result, BlobRef) else len(result)
+        if inline + 4 * (len(report.stdout) + len(report.stderr) + len(error)) > SMALL_RESULT_BYTES:
+            bytes_max = self.schedulers.get(job.scheduler, m.FRAME_BYTES_MAX - m.MESSAGE_OVERHEAD_BYTES)
+            size = inline + sum(len(text.encode()) for text in (report.stdout, report.stderr, error))
+            if size > bytes_max:
+                return _unfit(held, f"the task's result is {size} bytes; at most {bytes_max} can be returned", message)
+        return report
 
     def returned(self, executor_id: str, message: x.Returned, now_s: float) -> None:
         """An executor gave runs back that it had not started: they were revoked, as they were cancelled."""
@@ -287,7 +309,10 @@ class NodeMonitorCore:
         if held is None:
             return  # It ended meanwhile.
         if run not in message.runs:
-            self._to_scheduler(held.job.scheduler, m.AttemptRuns(held.job.id, held.attempt))
+            if held.kill_if_runs:
+                self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
+            else:
+                self._to_scheduler(held.job.scheduler, m.AttemptRuns(held.job.id, held.attempt))
             return
         executor.end(run)
         self.queue.refund(held.charge)
@@ -298,7 +323,7 @@ class NodeMonitorCore:
         app = executor.app
         if executor.places == 1 and executor.running:
             # It has work; give it more in time if there is any, so that it need not wait for us.
-            if app.ready and len(executor.running) * 2 <= self._depth(app.ready[0]):
+            if app.ready and not executor.waiting and len(executor.running) * 2 <= self._depth(app.ready[0]):
                 self._feed(executor, now_s)
             return
         self.free_slots += app.free_places(executor)
@@ -328,16 +353,28 @@ class NodeMonitorCore:
 
     def drain(self, now_s: float) -> None:
         """Take nothing new: hand back what has not started; what runs goes on."""
-        self.draining = True
-        self._note(now_s, "draining")
-        for scheduler in sorted(self.schedulers):
-            self._to_scheduler(scheduler, m.NodeDraining("the node is draining"))
+        self._enter(m.DRAINING, now_s)
         self.queue.clear()
         for ask in list(self._asks.values()):
             self._end_ask(ask)
         for app in self.apps.values():
             while app.ready:
-                self._hand_back(app, "the node is draining")
+                self._hand_back_ready(app, "the node is draining")
+
+    def cordon(self, now_s: float) -> None:
+        """Want no further reservations; those queued are served. A draining node goes on draining."""
+        if not self.draining:
+            self._enter(m.CORDONED, now_s)
+
+    def uncordon(self, now_s: float) -> None:
+        """Take part again."""
+        self._enter(m.READY, now_s)
+
+    def _enter(self, state: str, now_s: float) -> None:
+        self.state = state
+        self._note(now_s, "the node is %s", state)
+        for scheduler in sorted(self.schedulers):
+            self._to_scheduler(scheduler, m.NodeState(state, f"the node is {state}"))
 
     @property
     def idle(self) -> bool:
@@ -352,12 +389,13 @@ class NodeMonitorCore:
 
     def _reserve(self, scheduler: str, message: m.Reserve, now_s: float) -> None:
         if self.draining:
-            return  # The scheduler drops them when NodeDraining, which is on its way, arrives.
+            return  # The scheduler drops them when NodeState, which is on its way, arrives.
         expected_s = message.expected_duration_s
         if (
             message.count < 1
             or not MIN_WEIGHT <= message.weight <= MAX_WEIGHT
             or not (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)
+            or not all(0 <= amount <= DEMAND_MAX for amount in (message.demand or {}).values())
         ):
             raise LinkError(f"bad reservation: {message}")
         app = self.apps.get(message.app)
@@ -409,13 +447,25 @@ class NodeMonitorCore:
             if charge is None:
                 break
             self.free_slots -= 1
+            self._take_resources(charge)
             self._add_to_ask(asks, charge, now_s, prefetched=False).app.asking += 1
         if asks:
             self._send_asks(asks)
         self._prefetch(now_s)
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
-        return not self.apps[ticket.app].lacking
+        if self.apps[ticket.app].lacking:
+            return False
+        demand = ticket.demand
+        return not demand or all(self.free.get(name, 0.0) >= amount for name, amount in demand.items())
+
+    def _take_resources(self, charge: Charge) -> None:
+        for name, amount in (charge.ticket.demand or {}).items():
+            self.free[name] = self.free.get(name, 0.0) - amount
+
+    def _return_resources(self, charge: Charge) -> None:
+        for name, amount in (charge.ticket.demand or {}).items():
+            self.free[name] += amount
 
     def _prefetch(self, now_s: float) -> None:
         """Ask ahead of free slots, in bulk: once what was prefetched has fallen to half.
@@ -463,12 +513,21 @@ class NodeMonitorCore:
             self._asks[ask.id] = ask
             self._ask_order.append(ask)
             self.counters.asks += 1
-            self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, len(ask.charges)))
+            self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, len(ask.charges), self._free_for(ask)))
+
+    def _free_for(self, ask: Ask) -> dict[str, float] | None:
+        """What the asked-for tasks may take, if they take anything: what is free and what is set aside for them."""
+        demand = ask.charges[0].ticket.demand
+        if not demand:
+            return None
+        count = len(ask.charges)
+        return {name: self.free[name] + count * amount for name, amount in demand.items()}
 
     def _end_ask(self, ask: Ask) -> None:
         """What has not been answered will not be waited for."""
         del self._asks[ask.id]
         for charge in ask.charges:
+            self._return_resources(charge)
             self.queue.refund(charge)
         self._answered(ask, len(ask.charges))
         ask.charges.clear()
@@ -489,7 +548,9 @@ class NodeMonitorCore:
             raise LinkError(f"{message.count} no-ops for an ask of {len(ask.charges)}")
         self.counters.noops += message.count
         for _ in range(message.count):
-            self.queue.refund(ask.charges.pop())
+            charge = ask.charges.pop()
+            self._return_resources(charge)
+            self.queue.refund(charge)
         if not ask.charges:
             del self._asks[ask.id]
         self._answered(ask, message.count)
@@ -498,16 +559,29 @@ class NodeMonitorCore:
 
     def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
         job = self._job(scheduler, message.job)
-        job.common = message.data
         job.forgotten = False
+        known = job.commons.get(message.stage)
+        if known is None or known.data != message.data:  # Another scheduler may send the same again.
+            number = self._number()
+            job.numbers.add(number)
+            known = job.commons[message.stage] = CommonHere(number, message.data, message.task_timeout_s)
+        known.task_timeout_s = message.task_timeout_s
+
+    def _input(self, scheduler: str, message: m.Input, now_s: float) -> None:
+        job = self._job(scheduler, message.job)
+        job.forgotten = False
+        job.inputs[message.task] = message.data
 
     def _job(self, scheduler: str, job_id: str) -> JobHere:
         key = (scheduler, job_id)
         job = self._jobs.get(key)
         if job is None:
-            job = self._jobs[key] = JobHere(scheduler, job_id, self._next_job)
-            self._next_job += 1
+            job = self._jobs[key] = JobHere(scheduler, job_id, self._number())
         return job
+
+    def _number(self) -> int:
+        self._next_number += 1
+        return self._next_number
 
     def _launch(self, scheduler: str, message: m.Launch, now_s: float) -> None:
         """A task has come, for a slot that asked (late binding) or ahead of one."""
@@ -516,14 +590,21 @@ class NodeMonitorCore:
             self.counters.handed_back += 1
             self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "the ask had timed out"))
             return
-        app = ask.app
-        job = self._job(scheduler, message.job)
-        job.forgotten = False
-        held = Held(job, app, message.attempt, message.payload, ask.charges.pop())
-        job.held += 1
-        self._held[(scheduler, held.attempt)] = held
+        app, charge = ask.app, ask.charges.pop()
         if not ask.charges:
             del self._asks[ask.id]
+        if self._fenced(scheduler, message, charge.ticket.user):
+            self._return_resources(charge)
+            self.queue.refund(charge)
+            self._answered(ask, 1)
+            return
+        job = self._job(scheduler, message.job)
+        job.forgotten = False
+        job.user = charge.ticket.user
+        job.held += 1
+        common = job.commons.get(message.stage)
+        held = Held(job, app, message.task, message.attempt, message.payload, common, message.inputs, charge)
+        self._held[scheduler, message.job, message.attempt] = held
         if not ask.prefetched:
             app.asking -= 1
             if app.idle:
@@ -533,12 +614,22 @@ class NodeMonitorCore:
             app.prefetched += 1
         app.ready.append(held)  # It stays counted as prefetched until it is its turn at an executor.
         if not app.executors:
-            self._hand_back(app, f"the node's {app.plan.app} executors are gone")
+            self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
+
+    def _fenced(self, scheduler: str, message: m.Launch, user: str) -> bool:
+        """Whether another scheduler has claimed the task's job; then this one is told."""
+        epoch = self._memory.epoch(user, message.job)
+        if message.attempt >> m.EPOCH_SHIFT >= epoch:
+            return False
+        self.counters.handed_back += 1
+        self._to_scheduler(scheduler, m.Fenced(message.job, epoch))
+        self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "another scheduler has the job"))
+        return True
 
     def _depth(self, held: Held) -> int:
         """How many tasks like this one an executor may be given at a time."""
         duration_s = held.job.duration_s
-        if not held.prefetch or duration_s is None:
+        if not held.prefetch or duration_s is None or held.inputs or held.task_timeout_s is not None:
             return 1
         return max(1, min(held.prefetch, int(PIPELINE_S / max(duration_s, 1e-9))))
 
@@ -547,28 +638,111 @@ class NodeMonitorCore:
         app = executor.app
         share = -(-len(app.ready) // len(app.executors)) if executor.places == 1 else 1
         for _ in range(share):
-            self._give(executor, app.ready.popleft(), now_s)
+            held = app.ready.popleft()
+            self._give(executor, held, now_s)
             if not executor.ahead:
                 app.prefetched -= 1
-            if not app.ready or len(executor.running) >= self._depth(app.ready[0]):
+            if not app.ready or held.missing or len(executor.running) >= self._depth(app.ready[0]):
                 break
 
     def _give(self, executor: ExecutorState, held: Held, now_s: float) -> None:
-        job = held.job
-        if job.common and job.number not in executor.commons:
-            executor.commons.add(job.number)
-            self._to_executor(executor.id, x.Common(job.number, job.common))
+        """The attempt has its place: run it there, once its inputs are here."""
         held.executor = executor
         held.run = self._next_run
-        held.given_at_s = now_s
         self._next_run += 1
         executor.running[held.run] = held
+        held.given_at_s = now_s
+        if held.inputs or type(held.payload) is BlobRef or (held.common and type(held.common.data) is BlobRef):
+            for ref in self._large(held):
+                if self._blobs.file(ref.hash) is None:
+                    held.missing.add(ref.hash)
+                    waiting = self._fetching.setdefault(ref.hash, [])
+                    waiting.append(held)
+                    if len(waiting) == 1:
+                        self._fetch(ref)
+                else:
+                    self._blobs.pin(ref.hash, held.job.number)
+        if not held.missing:
+            self._run(executor, held, now_s)
+
+    def _large(self, held: Held) -> list[BlobRef]:
+        """What the attempt needs that does not travel with messages, each once."""
+        common = held.common.data if held.common is not None else b""
+        refs = [data for data in (common, held.payload, *self._inputs(held)) if isinstance(data, BlobRef)]
+        return list({ref.hash: ref for ref in refs}.values())
+
+    def _inputs(self, held: Held) -> list[m.Data]:
+        inputs = held.job.inputs
+        return [inputs[task] for first, count in held.inputs for task in range(first, first + count)]
+
+    def fetched(self, hash_: str, reason: str, now_s: float) -> None:
+        """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
+        for held in self._fetching.pop(hash_, ()):
+            executor = held.executor
+            assert executor is not None
+            if reason:
+                executor.end(held.run)
+                self.queue.refund(held.charge)
+                held.missing.discard(hash_)
+                self._hand_back(held, reason, (hash_,))
+                self._place_freed(executor, now_s)
+                continue
+            self._blobs.pin(hash_, held.job.number)
+            held.missing.discard(hash_)
+            if not held.missing:
+                self._run(executor, held, now_s)
+
+    def _run(self, executor: ExecutorState, held: Held, now_s: float) -> None:
+        """Everything that the attempt needs is here: it starts."""
+        common = held.common
+        number = common.number if common is not None and common.data else 0
+        if common is not None and number and number not in executor.commons:
+            executor.commons.add(number)
+            self._to_executor(executor.id, x.Common(number, self._local(common.data)))
         self.counters.started += 1
-        self._to_executor(executor.id, x.Run(held.run, job.number if job.common else 0, held.payload))
+        inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
+        self._to_executor(executor.id, x.Run(held.run, number, self._local(held.payload), inputs))
         held.payload = b""
+        held.given_at_s = now_s
+        timeout_s = common.task_timeout_s if common is not None else None
+        if timeout_s is not None:
+            reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
+            self._at(now_s + timeout_s, lambda at_s: self._stop_if_here(held, reason, at_s))
+
+    def _local(self, data: m.Data) -> x.Data:
+        """The data as executors are given them."""
+        if isinstance(data, bytes):
+            return data
+        file = self._blobs.file(data.hash)
+        assert file is not None, f"{data.hash} is not here"
+        return file
+
+    # ---- tasks end before their time ---------------------------------------------------------
+
+    def _stop_if_here(self, held: Held, reason: str, now_s: float) -> None:
+        if self._held.get(held.key) is held:
+            self._stop(held, TaskStatus.FAILED, reason, now_s)
+
+    def _stop(self, held: Held, status: TaskStatus, reason: str, now_s: float) -> None:
+        """End a task that runs; what it is reported as is settled, unless it ends by itself meanwhile."""
+        executor = held.executor
+        assert executor is not None
+        if held.stop is not None:
+            return
+        held.stop = (status, reason)
+        self._note(now_s, "run %d of executor %s is stopped: %s", held.run, executor.id, reason)
+        if executor.places == 1:
+            self._kill_executor(executor.id)
+            return
+        self._to_executor(executor.id, x.Kill([held.run]))
+        self._at(now_s + KILL_GRACE_S, lambda _: self._kill_if_here(held))
+
+    def _kill_if_here(self, held: Held) -> None:
+        if self._held.get(held.key) is held and held.executor is not None:
+            self._kill_executor(held.executor.id)
 
     def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
-        held = self._held.get((scheduler, message.attempt))
+        held = self._held.get((scheduler, message.job, message.attempt))
         if held is None:
             return  # It ended or was handed back: the report is on its way.
         executor = held.executor
@@ -577,31 +751,60 @@ class NodeMonitorCore:
             held.app.prefetched -= 1
             self.queue.refund(held.charge)
             self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        elif held.missing:
+            executor.end(held.run)
+            self.queue.refund(held.charge)
+            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+            self._place_freed(executor, now_s)
         elif executor.places == 1 and next(iter(executor.running)) != held.run:
-            executor.revoked.append(held.run)
-            self._to_executor(executor.id, x.Revoke([held.run]))
+            held.kill_if_runs = held.kill_if_runs or message.running
+            if held.run not in executor.revoked:
+                executor.revoked.append(held.run)
+                self._to_executor(executor.id, x.Revoke([held.run]))
+        elif message.running:
+            self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
         else:
             self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))
 
-    def _hand_back(self, app: AppState, reason: str) -> None:
+    def _hand_back_ready(self, app: AppState, reason: str) -> None:
         """Hand the first ready task back: it was not started."""
         held = app.ready.popleft()
+        app.prefetched -= 1
+        self.queue.refund(held.charge)
+        self._hand_back(held, reason)
+
+    def _hand_back(self, held: Held, reason: str, missing: tuple[str, ...] = ()) -> None:
+        """The attempt was not started, and is here no more."""
         self.counters.handed_back += 1
-        self._to_scheduler(held.job.scheduler, m.HandBack(held.job.id, held.attempt, reason))
-        self._drop_ready(held)
+        self._to_scheduler(held.job.scheduler, m.HandBack(held.job.id, held.attempt, reason, missing))
+        self._drop(held)
 
     def _drop_ready(self, held: Held) -> None:
         held.app.prefetched -= 1
         self.queue.refund(held.charge)
-        del self._held[(held.job.scheduler, held.attempt)]
-        self._let_go(held.job)
+        self._drop(held)
 
     def _report(self, held: Held, status: TaskStatus, error: str) -> None:
         """Report an attempt that has no result."""
         job = held.job
-        del self._held[(job.scheduler, held.attempt)]
-        self._to_scheduler(job.scheduler, m.Report(job.id, held.attempt, status, b"", error, None, None))
-        self._let_go(job)
+        self._to_scheduler(job.scheduler, m.Report(job.id, held.task, held.attempt, status, b"", error, None, None))
+        self._drop(held)
+
+    def _drop(self, held: Held) -> None:
+        """The attempt is here no more."""
+        del self._held[held.key]
+        self._return_resources(held.charge)
+        for hash_ in held.missing:
+            waiting = self._fetching[hash_]
+            waiting.remove(held)
+            if not waiting:
+                del self._fetching[hash_]
+        job = held.job
+        job.held -= 1
+        if job.forgotten and not job.held:
+            self._forget(job)
+
+    # ---- jobs --------------------------------------------------------------------------------
 
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         job = self._jobs.get((scheduler, message.job))
@@ -610,17 +813,67 @@ class NodeMonitorCore:
 
     def _forget(self, job: JobHere) -> None:
         job.forgotten = True
-        if not job.held:
-            del self._jobs[(job.scheduler, job.id)]
-            for executor in self._executors.values():
-                if job.number in executor.commons:
-                    executor.commons.discard(job.number)
-                    self._to_executor(executor.id, x.ForgetCommon(job.number))
+        if job.held:
+            return
+        del self._jobs[(job.scheduler, job.id)]
+        self._blobs.unpin(job.number)
+        for executor in self._executors.values():
+            for number in sorted(job.numbers & executor.commons):
+                executor.commons.discard(number)
+                self._to_executor(executor.id, x.ForgetCommon(number))
 
-    def _let_go(self, job: JobHere) -> None:
-        job.held -= 1
-        if job.forgotten and not job.held:
-            self._forget(job)
+    def _claim(self, scheduler: str, message: m.Claim, now_s: float) -> None:
+        """The job is another scheduler's now: it is told what is known of it here (DESIGN.md §5)."""
+        user, job_id, epoch = message.user, message.job, message.epoch
+        known = self._memory.epoch(user, job_id)
+        if known > epoch:
+            self._to_scheduler(scheduler, m.Fenced(job_id, known))
+            return
+        self._memory.fence(user, job_id, epoch)
+        for job in [job for job in self._jobs.values() if job.id == job_id and job.user == user]:
+            if job.scheduler != scheduler:
+                self._to_scheduler(job.scheduler, m.Fenced(job_id, epoch))
+                self._move(job, scheduler)
+        for report in self._memory.outcomes(user, job_id):
+            self._to_scheduler(scheduler, report)
+        held = [held for held in self._held.values() if held.job.id == job_id and held.job.scheduler == scheduler]
+        for unstarted in [one for one in held if one.executor is None or one.missing]:
+            self._withdraw(unstarted, now_s)
+        running = [(one.task, one.attempt) for one in held if one.key in self._held]
+        left = self._jobs.get((scheduler, job_id))
+        if left is not None and not left.held:  # What the earlier scheduler had sent; this one does not know of it.
+            self._forget(left)
+        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running))
+        self._note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+
+    def _move(self, job: JobHere, scheduler: str) -> None:
+        """What of the job is here is the other scheduler's from now on."""
+        held = [held for held in self._held.values() if held.job is job]
+        for one in held:
+            del self._held[one.key]
+        del self._jobs[job.scheduler, job.id]
+        there = self._jobs.get((scheduler, job.id))
+        if there is None:
+            job.scheduler, job.forgotten = scheduler, False
+            self._jobs[scheduler, job.id] = there = job
+        else:
+            there.held += job.held
+            there.numbers |= job.numbers
+        for one in held:
+            one.job = there
+            self._held[one.key] = one
+
+    def _withdraw(self, held: Held, now_s: float) -> None:
+        """An attempt of a claimed job that has not started is dropped: nobody will ask for it."""
+        executor = held.executor
+        if executor is None:
+            held.app.ready.remove(held)
+            self._drop_ready(held)
+            return
+        executor.end(held.run)
+        self.queue.refund(held.charge)
+        self._drop(held)
+        self._place_freed(executor, now_s)
 
     # ---- executors ---------------------------------------------------------------------------
 
@@ -673,6 +926,17 @@ class NodeMonitorCore:
 
     def _problem(self) -> str | None:
         executors = self._executors.values()
+        taken: dict[str, float] = {}
+        charges = [charge for ask in self._asks.values() for charge in ask.charges]
+        for charge in [*charges, *(held.charge for held in self._held.values())]:
+            for name, amount in (charge.ticket.demand or {}).items():
+                taken[name] = taken.get(name, 0.0) + amount
+        for name, amount in self._resources.items():
+            if abs(self.free[name] + taken.get(name, 0.0) - amount) > 1e-6 * amount or self.free[name] < -1e-6 * amount:
+                return f"{self.free[name]} free and {taken.get(name, 0.0)} taken of {amount} {name}"
+        for hash_, fetching in self._fetching.items():
+            if not fetching or any(hash_ not in held.missing for held in fetching):
+                return f"{hash_} is fetched for attempts that do not wait for it"
         busy = sum(executor.busy_places for executor in executors)
         asking = sum(len(ask.charges) for ask in self._asks.values() if not ask.prefetched)
         if self.free_slots + busy + asking != self.slots:
@@ -698,3 +962,10 @@ class NodeMonitorCore:
         if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
             return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"
         return None
+
+
+def _unfit(held: Held, error: str, message: x.Done) -> m.Report:
+    """The report of a task whose result cannot be kept or returned."""
+    return m.Report(
+        held.job.id, held.task, held.attempt, TaskStatus.FAILED, b"", error, message.started_at_s, message.service_s
+    )

@@ -13,6 +13,9 @@ import aiohttp
 from aiohttp import web
 
 from node_monitor.apps import App, offered_apps
+from node_monitor.blob_routes import add_blob_routes
+from node_monitor.blob_store import BlobStore
+from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors import ExecutorPool
@@ -26,28 +29,60 @@ from sparrow_py import messages as m
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
+from sparrow_py.job import BlobRef
 
 log = logging.getLogger("sparrow.node_monitor")
+
+
+class NodeBlobs:
+    """The process's blob store as one node's core sees it."""
+
+    def __init__(self, node_id: str, store: BlobStore, clock: Clock) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._clock = clock
+
+    def file(self, hash_: str) -> x.File | None:
+        """The file with these bytes, or None."""
+        return self._store.file(hash_) if self._store.has(hash_) else None
+
+    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+        """Keep an executor's result: the reference to it, or why not."""
+        why_not = self._store.adopt(file, (self._node_id, owner), self._clock())
+        return why_not or BlobRef(file.hash, file.size, (self._store.address,))
+
+    def pin(self, hash_: str, owner: int) -> None:
+        """Keep it as long as the owner is there."""
+        self._store.pin(hash_, (self._node_id, owner))
+
+    def unpin(self, owner: int) -> None:
+        """The owner is gone."""
+        self._store.unpin((self._node_id, owner))
 
 
 class NodeMonitor:
     """One node: its core, its executors, its links to schedulers."""
 
     def __init__(
-        self, node_id: str, options: NodeMonitorOptions, apps: dict[str, App], session: aiohttp.ClientSession
+        self,
+        node_id: str,
+        options: NodeMonitorOptions,
+        apps: dict[str, App],
+        session: aiohttp.ClientSession,
+        store: BlobStore,
     ) -> None:
         self.id = node_id
         self.options = options
         self.slots = options.slots or cores()
-        self.core = NodeMonitorCore(options, self.slots, [app.plan for app in apps.values()], self)
-        self.pool = ExecutorPool(apps, self)
         self._clock = Clock()
-        info = m.NodeInfo(
-            self.slots,
-            resource_vector(),
-            options.attributes,
-            {name: app.plan.runtime for name, app in apps.items()},
-        )
+        self._store = store
+        resources = {**resource_vector(), **options.resources}
+        plans = [app.plan for app in apps.values()]
+        blobs = NodeBlobs(node_id, store, self._clock)
+        self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
+        runtimes = {name: app.plan.runtime for name, app in apps.items()}
+        info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", options.token(), info),
@@ -81,6 +116,18 @@ class NodeMonitor:
         """Effect of the core."""
         self.pool.start_executor(app, places)
 
+    def kill_executor(self, executor: str) -> None:
+        """Effect of the core."""
+        self.pool.kill(executor)
+
+    def fetch(self, ref: BlobRef) -> None:
+        """Effect of the core."""
+        self._store.fetch(ref, self._fetched)
+
+    def _fetched(self, hash_: str, reason: str) -> None:
+        self.core.fetched(hash_, reason, self._clock())
+        self._after(self._clock())
+
     # ---- life --------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -94,9 +141,14 @@ class NodeMonitor:
 
     async def drain(self) -> None:
         """Hand back what has not started, and wait for what runs."""
-        self.core.drain(self._clock())
-        self._after(self._clock())
+        self.change_state(m.DRAINING)
         await daemon.until(lambda: self.core.idle)
+
+    def change_state(self, state: str) -> None:
+        """The operator's command: ready, cordoned or draining."""
+        change = {m.READY: self.core.uncordon, m.CORDONED: self.core.cordon, m.DRAINING: self.core.drain}[state]
+        change(self._clock())
+        self._after(self._clock())
 
     async def stop(self) -> None:
         """End at once."""
@@ -199,18 +251,25 @@ class NodeMonitorDaemon:
         self.nodes: list[NodeMonitor] = []
         self._apps = offered_apps(options, attached=attached)
         self._session: aiohttp.ClientSession | None = None
+        self._store: BlobStore | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> dict[str, Any]:
         """Listen for HTTP and start all node monitors; returns what to announce."""
-        app = daemon.make_app(self, self.options.token(), lambda: collect([node.core for node in self.nodes]))
+        options = self.options
+        app = daemon.make_app(self, options.token(), lambda: collect([node.core for node in self.nodes], store))
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
+        store = self._store = BlobStore(table, self._session, options.token(), Clock(), options.blob_dir)
+        store.start()
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, self.options)
+        add_blob_routes(app, store)
+        self._runner, self.address = await daemon.listen(app, options)
+        store.address = self.address
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         for node_id in ids:
-            node = NodeMonitor(node_id, self.options, self._apps, self._session)
+            node = NodeMonitor(node_id, options, self._apps, self._session, store)
             self.nodes.append(node)
             await node.start()
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
@@ -222,12 +281,17 @@ class NodeMonitorDaemon:
         return "" if all(node.connected for node in self.nodes) else "not linked to a scheduler"
 
     async def drain(self) -> None:
-        """Drain all node monitors."""
+        """Drain all node monitors, and leave no result behind that a client may be about to fetch."""
         await asyncio.gather(*(node.drain() for node in self.nodes))
+        store = self._store
+        if store is not None:
+            await daemon.until(lambda: not store.unfetched)
 
     async def stop(self) -> None:
         """End at once."""
         await asyncio.gather(*(node.stop() for node in self.nodes))
+        if self._store is not None:
+            await self._store.stop()
         if self._session is not None:
             await self._session.close()
         if self._runner is not None:

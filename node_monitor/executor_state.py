@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from node_monitor.core import Held
+    from node_monitor.tasks_here import Held
 
 
 BROKEN_FAILURES = 3
@@ -46,6 +46,11 @@ class ExecutorState:
         """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has been given up to a run whose inputs are on their way."""
+        return any(held.missing for held in self.running.values())
 
     @property
     def ahead(self) -> int:

@@ -7,24 +7,23 @@ import contextlib
 import itertools
 import logging
 import os
-import shutil
 import signal
-import tempfile
 from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from node_monitor.apps import App
+from node_monitor.builtin import BUILTIN_APPS
+from node_monitor.result_files import ResultFiles
+from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
-from sparrow_py.errors import LinkError
+from sparrow_py.errors import LinkError, shown
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0
 STOP_GRACE_S = 1.0
 LAST_WORDS_S = 0.5
 """After a process ended its socket is read this long for what it sent last."""
-PLACES_MAX = 1 << 16
-REASON_CHARS_MAX = 200
 
 
 class Events(Protocol):
@@ -40,15 +39,35 @@ class Events(Protocol):
         """It is gone."""
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
-        """It sent these messages; `LinkError` if it may not have."""
+        """It sent these messages; `LinkError` if it may not have.
+
+        A `File` in a `Done` is the receiver's from then on, to be removed by it.
+        """
+
+
+def executor_environment(socket_path: str, executor: str, places: int, files: str) -> dict[str, str]:
+    """What an executor is started with: our own environment less what is the daemon's business, secrets above all."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
+    return kept | {
+        x.SOCKET_VARIABLE: socket_path,
+        x.ID_VARIABLE: executor,
+        x.PLACES_VARIABLE: str(places),
+        x.FILES_VARIABLE: files,
+    }
 
 
 class ExecutorPool:
-    """The executors of one node monitor."""
+    """The executors of one node monitor.
 
-    def __init__(self, apps: dict[str, App], events: Events) -> None:
+    `files_directory` is where their large results are put, by default a directory that ends with the
+    pool. `socket_dir` is the directory of the socket, by default a new one.
+    """
+
+    def __init__(self, apps: dict[str, App], events: Events, files_directory: str = "", socket_dir: str = "") -> None:
         self._apps = apps
         self._events = events
+        self._files_directory = files_directory
+        self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
         self._connections: dict[str, _Connection] = {}
         self._unflushed: dict[str, _Connection] = {}
@@ -56,21 +75,29 @@ class ExecutorPool:
         self._app_of: dict[str, str] = {}
         self._starting: dict[str, str] = {}
         """Executor id to app of those whose hello is due."""
+        self._files_of: dict[str, str] = {}
+        """Executor id to its directory for large results, of those that were started."""
         self._supervisors: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._directory = ""
+        self._directory: SocketDirectory | None = None
         self._stopping = False
 
     @property
     def socket_path(self) -> str:
-        """Where executors connect."""
-        return str(Path(self._directory, "executors.sock"))
+        """Where executors connect; empty until `start`."""
+        return self._directory.socket_path if self._directory else ""
 
     async def start(self) -> None:
-        """Listen for executors, on a socket that only this user can reach."""
-        self._directory = tempfile.mkdtemp(prefix="sparrow-")
+        """Listen for executors, on a socket that only this user can reach.
+
+        `InvalidOption` if the directory of the socket cannot be used, `OSError` if that of the results cannot.
+        """
+        directory = self._directory = SocketDirectory(self._socket_dir)
+        self._files = ResultFiles(self._files_directory or directory.files_path)
+        if self._files_directory:
+            Path(directory.files_path).symlink_to(Path(self._files_directory).absolute())
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), self.socket_path)
+        self._server = await loop.create_unix_server(lambda: _Connection(self), directory.socket_path)
 
     async def stop(self) -> None:
         """End all executors, and what they started.
@@ -92,7 +119,11 @@ class ExecutorPool:
             self._server.close()
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=5)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        for files in self._files_of.values():
+            self._files.remove(files)
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
 
     # ---- processes ---------------------------------------------------------------------------
 
@@ -106,9 +137,10 @@ class ExecutorPool:
         executor = f"{app}-{next(self._numbers)}"
         self._starting[executor] = app
         try:
+            self._files_of[executor] = self._files.make(executor)
             process = await asyncio.create_subprocess_exec(
                 *self._apps[app].argv,
-                env=self._environment(executor, places),
+                env=executor_environment(self.socket_path, executor, places, self._files_of[executor]),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
                 start_new_session=True,
@@ -116,6 +148,7 @@ class ExecutorPool:
         except OSError as error:
             log.warning("executor of app %s cannot be started: %s", app, error)
             del self._starting[executor]
+            self._remove_files(executor)
             self._events.executor_failed(app, f"cannot be started: {error}")
             return
         self._processes[executor] = process
@@ -140,20 +173,27 @@ class ExecutorPool:
         else:
             connection.close()
             self._gone(executor, f"executor {executor} {reason}")
+        self._remove_files(executor)
 
-    def _environment(self, executor: str, places: int) -> dict[str, str]:
-        """The daemon's own environment less what is the daemon's business, secrets above all."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
-        return kept | {
-            x.SOCKET_VARIABLE: self.socket_path,
-            x.ID_VARIABLE: executor,
-            "SPARROW_EXECUTOR_PLACES": str(places),
-        }
+    def _remove_files(self, executor: str) -> None:
+        files = self._files_of.pop(executor, None)
+        if files is not None:
+            self._files.remove(files)
 
     def _no_hello(self, executor: str) -> None:
         if executor in self._starting:
             log.warning("executor %s did not say hello within %g s", executor, HELLO_TIMEOUT_S)
             self._kill(executor)
+
+    def kill(self, executor: str) -> None:
+        """End this executor at once, and what it started: `executor_down` follows.
+
+        One that was not started here is disconnected; it is its owner's to end it.
+        """
+        if executor in self._processes:
+            self._kill(executor)
+        elif (connection := self._connections.get(executor)) is not None:
+            connection.close()
 
     def _kill(self, executor: str) -> None:
         process = self._processes.get(executor)
@@ -181,8 +221,12 @@ class ExecutorPool:
         """An executor sent these messages."""
         if connection.executor is None:
             self._hello(connection, messages.pop(0))
-        if messages and connection.executor is not None:
-            self._events.executor_said(connection.executor, messages)
+        executor = connection.executor
+        if messages and executor is not None:
+            for message in messages:
+                if type(message) is x.Done and type(message.result) is x.File:
+                    message.result = self._files.take(message.result, self._files_of.get(executor, self._files.path))
+            self._events.executor_said(executor, messages)
 
     def _hello(self, connection: _Connection, hello: Any) -> None:
         if not isinstance(hello, x.ExecutorHello):
@@ -190,11 +234,13 @@ class ExecutorPool:
         if hello.version != x.EXECUTOR_PROTOCOL_VERSION:
             raise LinkError(f"protocol version {hello.version}; {x.EXECUTOR_PROTOCOL_VERSION} is spoken here")
         app = self._apps.get(hello.app)
-        if app is None or not 1 <= hello.places <= PLACES_MAX:
-            raise LinkError(f"app {hello.app!r} with {hello.places} places is not wanted here")
+        if app is None or hello.app in BUILTIN_APPS:
+            raise LinkError(f"app {shown(hello.app)} is not wanted here")
+        if not 1 <= hello.places <= x.PLACES_MAX:
+            raise LinkError(f"{hello.places} places; allowed: a whole number from 1 to {x.PLACES_MAX}")
         if app.plan.supervised:
             if self._starting.pop(hello.id, None) != hello.app:
-                raise LinkError(f"no executor {hello.id!r} of app {hello.app!r} was started")
+                raise LinkError(f"no executor {shown(hello.id)} of app {hello.app!r} was started")
             executor = hello.id
         else:
             executor = f"{hello.app}-{next(self._numbers)}"
@@ -247,7 +293,11 @@ class _Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         if self._transport is not None:
-            self._transport.write(x.encode_frame(self.queued))
+            try:
+                self._transport.write(x.encode_frame(self.queued, self._splitter.encoding))
+            except LinkError as error:
+                log.warning("executor %s cannot be told something and is cut off: %s", self.executor, error)
+                self.close()
         self.queued.clear()
 
     def close(self) -> None:

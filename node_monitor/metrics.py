@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from node_monitor.blob_store import BlobStore
 from node_monitor.core import NodeMonitorCore
 
 COUNTERS = {
@@ -21,15 +22,27 @@ COUNTERS = {
     "executor_deaths": "Executors that died.",
 }
 
+BLOB_COUNTERS = {
+    "fetched_bytes": "Bytes of large data fetched from other nodes.",
+    "uploaded_bytes": "Bytes of large data that clients uploaded.",
+    "served_bytes": "Bytes of large data sent to clients and other nodes.",
+    "fetch_failures": "Large data that could not be fetched from the nodes named.",
+}
 
-def collect(cores: Sequence[NodeMonitorCore]) -> Iterator[Metric]:
+
+def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metric]:
     """All metrics, summed over the node monitors of this process."""
     for name, help_text in COUNTERS.items():
         total = sum(getattr(core.counters, name) for core in cores)
         yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)
+    for name, help_text in BLOB_COUNTERS.items():
+        value = getattr(store.counters, name)
+        yield CounterMetricFamily(f"sparrow_node_monitor_blob_{name}", help_text, value=value)
     gauges = {
         "slots": ("Slots.", sum(core.slots for core in cores)),
         "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
+        "blobs": ("Large inputs and results kept.", len(store.table)),
+        "blob_bytes": ("Their bytes.", store.table.bytes_used),
         "queued_reservations": ("Reservations queued now.", sum(len(core.queue) for core in cores)),
     }
     for name, (help_text, value) in gauges.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from sparrow_py.addresses import check_source
@@ -10,6 +11,7 @@ from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 PORT_DEFAULT = 20504
 QUEUE_POLICIES = ("fair", "fifo", "priority")
 SLOTS_MAX = 1 << 16
+RESOURCE_MAX = 1e18
 
 
 @dataclass(kw_only=True)
@@ -42,9 +44,33 @@ class NodeMonitorOptions(DaemonOptions):
     )
     enable_command: bool = option(False, "Run the app `command`: any program, as this process's user.")
     python: str = option("", "Interpreter of the python app's workers; default: the one of this process.")
+    executor: tuple[str, ...] = option(
+        (), "APP=COMMAND LINE: an app whose executors are started with this command, one process per slot.", many=True
+    )
+    shared_executor: tuple[str, ...] = option(
+        (), "APP=COMMAND LINE: the same with one process that has a place for each slot.", many=True
+    )
+    attach: tuple[str, ...] = option(
+        (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
+    )
+    socket_dir: str = option(
+        "", "Directory for the executors' socket, executors.sock; default: a new one below the temporary directory."
+    )
+    resource: tuple[str, ...] = option(
+        (),
+        "NAME=AMOUNT: what tasks may demand besides cpu and memory_bytes, which are detected and may be set, too.",
+        many=True,
+    )
+    blob_dir: str = option("", "Directory for large inputs and results; default: one below the temporary directory.")
+    blob_bytes_max: int = option(8 << 30, "Bytes of large inputs and results kept here; beyond it they are refused.")
+    blob_retention_s: float = option(600.0, "Large data that nobody has used for so long, and no job needs, goes.")
+    blob_lease_s: float = option(
+        60.0, "Large data that no job here needs any more is kept at least so long, for its client to fetch."
+    )
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
 
     attributes: dict[str, str] = field(init=False, default_factory=dict)
+    resources: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,9 +87,27 @@ class NodeMonitorOptions(DaemonOptions):
             "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
         )  # fmt: skip
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
+        require(
+            not self.socket_dir or self.count == 1,
+            "socket_dir", self.socket_dir, "none where count is above 1: each node monitor has a socket of its own",
+        )  # fmt: skip
+        require(self.blob_bytes_max >= 0, "blob_bytes_max", self.blob_bytes_max, "a whole number from 0")
+        for name in ("blob_retention_s", "blob_lease_s"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         self.attributes = parse_pairs("attr", self.attr)
+        for name, text in parse_pairs("resource", self.resource).items():
+            self.resources[name] = _amount(name, text)
 
     @property
     def warm_apps(self) -> tuple[str, ...]:
         """The apps to warm; `command` is, if it is enabled: its one process costs little."""
         return tuple(dict.fromkeys((*self.warm, "command"))) if self.enable_command else self.warm
+
+
+def _amount(name: str, text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    require(0 <= amount <= RESOURCE_MAX, "resource", f"{name}={text}", f"a number from 0 to {RESOURCE_MAX:g}")
+    return amount

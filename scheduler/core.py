@@ -4,14 +4,15 @@ Events come in through the public methods, each with the time; effects go out th
 `Outbox`. No sockets, clocks, randomness or logging of its own: the daemon, the simulator and
 the fault tests drive this same class.
 
-How a job runs (Sparrow §3.1, §3.2): `submit` makes a stage, `_ensure_probes` queues
-ceil(d·m) reservations on random nodes, `_get_tasks` binds tasks to nodes that ask, `_report`
-settles them. When the last task is placed, `_release_surplus` passes the reservations that are
-left to another job of the user or cancels them (§8).
+How a job runs (Sparrow §3.1, §3.2): `_submit` makes a job of stages, `probing` queues ceil(d·m)
+reservations for a stage that is open, `_get_tasks` binds tasks to nodes that ask, `_report` takes
+their ends to `progress`, which settles them and opens the stages that waited for them. A job that
+was at another scheduler before is first claimed at the nodes (`claims`).
 
-What holds after each event (`check_invariants`): a stage with unplaced tasks has at least as
-many live reservations as unplaced tasks, or a pending re-probe, or waits for nodes; a stage
-without unplaced tasks, all of whose tasks have arrived, has no reservation; counts add up.
+What holds after each event (`check_invariants`): a stage with unplaced tasks that may run has at
+least as many live reservations as unplaced tasks (with task-level constraints: one for each), or a
+pending re-probe, or waits for nodes; a stage without unplaced tasks, all of whose tasks have
+arrived, has no reservation; counts add up.
 """
 
 from __future__ import annotations
@@ -19,28 +20,24 @@ from __future__ import annotations
 import heapq
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.admission import Admission
-from scheduler.invariants import check_stage
-from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, ShareKey, StageState, Ticket
+from scheduler.claims import SETTLING, Claims
+from scheduler.invariants import check_job
+from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node, Nodes
 from scheduler.options import SchedulerOptions
-from scheduler.sampling import reservations_wanted, spread
-from scheduler.validation import check_node, check_submission
+from scheduler.probing import Probing
+from scheduler.progress import Progress
+from scheduler.validation import check_blob, check_node, check_submission, check_task_details
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
 from sparrow_py.job import NAME_BYTES_MAX, TaskStatus
 
 if TYPE_CHECKING:
     import random
-
-PROBE_BACKOFF_S = 0.05
-"""First wait of a stage that every node refused; doubles up to the maximum."""
-PROBE_BACKOFF_MAX_S = 2.0
-SHARED_PER_TASK_MAX = 8
-"""Probe sharing stops once the heir has this many reservations per unplaced task."""
 
 
 class Outbox(Protocol):
@@ -57,8 +54,8 @@ class Counters:
     """What the metrics show; all counts since the start."""
 
     __slots__ = (
-        "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_refused", "launched",
-        "noops", "reservations", "reservations_cancelled", "reservations_refused", "reservations_shared",
+        "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced", "jobs_refused",
+        "launched", "noops", "reservations", "reservations_cancelled", "reservations_refused", "reservations_shared",
         "retries", "settled", "stale_reports",
     )  # fmt: skip
 
@@ -67,11 +64,13 @@ class Counters:
             setattr(self, name, 0)
         self.settled: dict[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
 
+    adopted: int
     asks: int
     attempts_lost: int
     handed_back: int
     jobs_accepted: int
     jobs_ended: int
+    jobs_fenced: int
     jobs_refused: int
     launched: int
     noops: int
@@ -84,25 +83,27 @@ class Counters:
 
 
 class SchedulerCore:
-    """See the module's docstring. Times are seconds, of any clock that never goes back."""
+    """See the module's docstring. Times are seconds, of any clock that never goes back.
 
-    def __init__(self, options: SchedulerOptions, rng: random.Random, outbox: Outbox) -> None:
+    The parts of the core (`probing`, `progress`, `claims`) share its state; nobody else touches it.
+    """
+
+    def __init__(self, options: SchedulerOptions, rng: random.Random, outbox: Outbox, *, now_s: float = 0.0) -> None:
         self.options = options
+        self.rng = rng
         self.counters = Counters()
         self.nodes = Nodes()
         self.jobs: dict[str, JobState] = {}
         self.draining = False
+        self.started_at_s = now_s
         self.admission = Admission(options.unplaced_tasks_max, options.held_bytes_max)
-        self._rng = rng
-        self._to_node = outbox.to_node
-        self._to_client = outbox.to_client
-        self._tickets: dict[int, Ticket] = {}
-        self._attempts: dict[int, Attempt] = {}
+        self.to_node = outbox.to_node
+        self.to_client = outbox.to_client
+        self.probing = Probing(self)
+        self.progress = Progress(self)
+        self.claims = Claims(self)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
-        self._heirs: dict[ShareKey, dict[str, StageState]] = {}
-        """Stages with unplaced tasks by share key, oldest first."""
         self._timers: list[tuple[float, int, Callable[[float], None]]] = []
-        self._next_ticket = 1
         self._next_attempt = 1
         self._next_timer = 0
         self._history: deque[tuple[float, str, str]] = deque(maxlen=options.history_len_max)
@@ -112,54 +113,74 @@ class SchedulerCore:
             m.GetTasks: self._get_tasks,
             m.Report: self._report,
             m.HandBack: self._handed_back,
-            m.ReservationsRefused: self._refused,
+            m.ReservationsRefused: self.probing.refused,
             m.AttemptRuns: self._attempt_runs,
             m.NodeChanged: self._node_changed,
-            m.NodeDraining: self._node_draining,
+            m.NodeState: self._node_state,
+            m.Claimed: self.claims.claimed,
+            m.Fenced: lambda _, message, now_s: self.claims.fenced(message, now_s),
         }
-        self._from_client: dict[type, Callable[[str, Any, float], None]] = {
+        self._from_client: dict[type, Callable[[JobState, Any, float], None]] = {
             m.AddTasks: self._add_tasks,
-            m.CancelJob: self._cancel_job_message,
+            m.CancelJob: self._cancel_job,
             m.CancelTasks: self._cancel_tasks,
+            m.Known: self._known,
+            m.BlobAt: self._blob_at,
         }
 
     # ---- events: peers -----------------------------------------------------------------------
 
     def node_up(self, node_id: str, info: m.NodeInfo, now_s: float) -> None:
         """A node monitor has connected; its id must not be connected already."""
-        self.nodes.add(Node(node_id, info))
-        self._note(now_s, "", "node %s up, %d slots", node_id, info.slots)
-        self._probe_waiting(now_s)
-        self._probe_newcomer(node_id, now_s)
+        node = Node(node_id, info)
+        self.nodes.add(node)
+        self.note(now_s, "", "node %s up, %d slots", node_id, info.slots)
+        self.claims.node_up(node)
+        self.probing.node_came(node_id, now_s)
 
     def node_down(self, node_id: str, now_s: float) -> None:
         """The link to a node monitor broke: its reservations and running tasks go elsewhere (guarantee 4)."""
         node = self.nodes.remove(node_id)
-        self._note(now_s, "", "node %s down", node_id)
-        for job_id in node.commons:
-            self.jobs[job_id].commons_at.discard(node_id)
-        stages = self._drop_reservations(node)
-        for attempt_id in sorted(node.attempts):
-            attempt = self._attempts.pop(attempt_id)
-            stages[attempt.stage.job.id] = attempt.stage
-            self._attempt_lost(attempt, f"node {node_id} was lost", now_s)
+        self.note(now_s, "", "node %s down", node_id)
+        for job_id in node.sent:
+            self.jobs[job_id].sent_to.discard(node_id)
+        stages = self.probing.drop_node(node)
+        for attempt in sorted(node.attempts, key=lambda attempt: attempt.order):
+            self.end(attempt)
+            stages[attempt.stage] = None
+            self.progress.lost(attempt, f"node {node_id} was lost", now_s)
+        self.claims.node_down(node, now_s)
         self._ensure_all(stages, now_s)
 
-    def client_down(self, client: str, now_s: float) -> None:
-        """A client's link broke: what of its jobs has not started is cancelled."""
+    def client_down(self, client: str, now_s: float, *, said_goodbye: bool = True) -> None:
+        """A client's link broke. Its jobs go on, or what of them has not started is cancelled, as each job says:
+        at once if the client said goodbye, after a grace time if it vanished and may yet move the job."""
         for job in list(self._jobs_of.pop(client, {}).values()):
-            self._cancel_job(job, "its client went away", now_s)
+            job.client = ""
+            if job.on_client_lost == "finish":
+                continue
+            if said_goodbye:
+                self.cancel(job, "its client went away", now_s)
+                continue
+            lost = weakref.ref(job)
+            self.at(now_s + self.options.client_grace_s, lambda at_s, lost=lost: self._client_gone(lost(), at_s))  # type: ignore[misc]
+
+    def _client_gone(self, job: JobState | None, now_s: float) -> None:
+        if job is not None and self.jobs.get(job.id) is job:
+            self.cancel(job, "its client vanished", now_s)
 
     def receive_from_node(self, node_id: str, message: m.Message, now_s: float) -> None:
         """A message from a connected node monitor; `LinkError` if it may not be sent."""
         self._from_node[type(message)](self.nodes[node_id], message, now_s)
 
-    def receive_from_client(self, client: str, user: str, message: m.Message, now_s: float) -> None:
+    def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """A message from a client; `LinkError` if it may not be sent."""
         if isinstance(message, m.SubmitJob):
             self._submit(client, user, message, now_s)
-        else:
-            self._from_client[type(message)](client, message, now_s)
+            return
+        job = self.jobs.get(message.job)
+        if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
+            self._from_client[type(message)](job, message, now_s)
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -175,14 +196,14 @@ class SchedulerCore:
     def drain(self, now_s: float) -> None:
         """Take no further jobs; those accepted go on."""
         self.draining = True
-        self._note(now_s, "", "draining")
+        self.note(now_s, "", "draining")
 
-    def cancel_job(self, job_id: str, now_s: float) -> bool:
-        """Cancel what of the job has not started (operator's command); False if there is no such job."""
+    def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
+        """Cancel what of the job has not started (operator's command), or all of it; False if there is no such job."""
         job = self.jobs.get(job_id)
         if job is None:
             return False
-        self._cancel_job(job, "it was cancelled by the operator", now_s)
+        self.cancel(job, "it was cancelled by the operator", now_s, running=running)
         return True
 
     def story(self, job_id: str) -> list[str]:
@@ -191,189 +212,184 @@ class SchedulerCore:
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations of this scheduler queued at the node."""
-        return sum(self._tickets[ticket].live[node_id] for ticket in self.nodes[node_id].tickets)
+        return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.nodes[node_id].tickets)
+
+    def wait_for_nodes_s(self, job: JobState) -> float | None:
+        """How long tasks that no connected node may run wait for one; None: for ever."""
+        return self.options.wait_for_nodes_s if job.wait_for_nodes_s is None else job.wait_for_nodes_s
 
     # ---- submission --------------------------------------------------------------------------
 
     def _submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
-        if message.job in self.jobs:
-            # Submitting twice is one job; the outcomes go to whom it was accepted from.
-            if self.jobs[message.job].client == client:
-                self._to_client(client, m.JobAccepted(message.job))
-            else:
-                self._refuse(client, message.job, "another client has a job of this id", field="job_id")
-            return
         try:
             check_submission(message, self.options.payload_bytes_max)
         except InvalidRequest as error:
             self._refuse(client, message.job, str(error), field=error.field)
             return
-        stage = message.stages[0]
+        before = self.jobs.get(message.job)
+        if before is not None and not self._supersedes(client, user, message, before, now_s):
+            return
         if self.draining:
             self._refuse(client, message.job, "the scheduler is shutting down", retry_after_s=1.0)
             return
-        none_eligible = self.nodes.why_none_eligible(stage.app, stage.runtime)
-        if none_eligible and stage.task_count:
-            self._refuse(client, message.job, none_eligible[1], field=none_eligible[0])
+        job = JobState(message, client, user, now_s)
+        why_not = self._why_no_node(job)
+        if why_not is not None:
+            self._refuse(client, message.job, why_not[1], field=why_not[0])
             return
-        refusal = self.admission.admit(user, stage.task_count, now_s)
+        refusal = self.admission.admit(user, job.task_count, now_s)
         if refusal:
             self._refuse(client, message.job, refusal.reason, retry_after_s=refusal.retry_after_s)
             return
-        job = JobState(message, client, user, now_s)
         self.jobs[job.id] = job
         self._jobs_of.setdefault(client, {})[job.id] = job
+        if message.avoid:
+            self._avoid(job, message.avoid)
         self.counters.jobs_accepted += 1
-        self._note(now_s, job.id, "accepted, %d tasks of user %s", stage.task_count, user)
-        self._to_client(client, m.JobAccepted(job.id))
-        self._end_if_settled(job, now_s)
+        self.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, user)
+        self.to_client(client, m.JobAccepted(job.id))
+        if job.epoch:
+            job.claiming.add(SETTLING)
+        if not job.task_count and job.epoch:
+            self.claims.start(job, now_s)
+        for stage in job.stages:
+            if not stage.spec.task_count and not stage.waits_for:
+                self.progress.stage_over(stage, now_s)
+
+    def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
+        """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
+        if before.user == user and message.epoch > before.epoch:
+            self.abandon(before, now_s)
+            return True
+        if before.client == client:
+            self.to_client(client, m.JobAccepted(message.job))
+        else:
+            self._refuse(client, message.job, "another client has a job of this id", field="job_id")
+        return False
+
+    def _why_no_node(self, job: JobState) -> tuple[str, str] | None:
+        """(field, reason) if nodes are connected and none will do for one of the job's stages, and it will not wait."""
+        if job.wait_for_nodes_s is not None or job.epoch:
+            return None
+        for stage in job.stages:
+            if stage.spec.task_count and (why_not := self.nodes.why_none_could(stage.kind)) is not None:
+                return why_not
+        return None
+
+    def _avoid(self, job: JobState, others: Sequence[str]) -> None:
+        """The job and these do not run on one node at a time (§8), as far as they are of one user and here."""
+        for other_id in others:
+            other = self.jobs.get(other_id)
+            if other is None or other is job or other.user != job.user:
+                continue  # It has ended, most likely: nothing is left to avoid.
+            for one, another in ((job, other), (other, job)):
+                one.avoids.add(another.id)
+                if one.running_at is None:
+                    one.running_at = {}
+                    for attempt in one.attempts.values():
+                        one.running_at[attempt.node_id] = one.running_at.get(attempt.node_id, 0) + 1
 
     def _refuse(
         self, client: str, job_id: str, reason: str, *, field: str = "", retry_after_s: float | None = None
     ) -> None:
         self.counters.jobs_refused += 1
-        self._to_client(client, m.JobRefused(job_id[:NAME_BYTES_MAX], reason, field, retry_after_s))
+        self.to_client(client, m.JobRefused(job_id[:NAME_BYTES_MAX], reason, field, retry_after_s))
 
-    def _add_tasks(self, client: str, message: m.AddTasks, now_s: float) -> None:
-        job = self._jobs_of.get(client, {}).get(message.job)
-        if job is None or job.cancelled:
-            return  # The job was refused or cancelled while its tasks were on their way.
-        stage = job.stage
-        held, announced, given = len(stage.states), stage.spec.task_count, len(message.payloads)
-        if message.first != held or held + given > announced:
+    def _add_tasks(self, job: JobState, message: m.AddTasks, now_s: float) -> None:
+        if job.cancelled and not job.claiming:
+            return  # It was cancelled while its tasks were on their way.
+        given = len(message.payloads)
+        if message.first != job.received or job.received + given > job.task_count:
             raise LinkError(
                 f"job {job.id}: tasks {message.first} to {message.first + given - 1} do not follow the "
-                f"{held} of {announced} tasks received: each task must be given once, in order"
+                f"{job.received} of {job.task_count} tasks received: each task must be given once, in order"
             )
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
-        largest, bytes_max = max(map(len, message.payloads), default=0), self.options.payload_bytes_max
-        if largest > bytes_max:  # It would not fit the frame to a node monitor.
-            raise LinkError(f"job {job.id}: a payload of {largest} bytes; at most {bytes_max}")
-        stage.add_tasks(message.payloads)
-        if not self.admission.holds(job.user, sum(map(len, message.payloads))):
-            self._cancel_job(job, self.admission.over_bytes(job.user), now_s)
+        largest = max((len(p) for p in message.payloads if isinstance(p, bytes)), default=0)
+        if largest > self.options.payload_bytes_max:  # It would not fit the frame to a node monitor.
+            raise LinkError(f"job {job.id}: a payload of {largest} bytes; at most {self.options.payload_bytes_max}")
+        details = message.details or {}
+        check_task_details(job, message.first, given, details)
+        job.received += given
+        size = sum(len(p) for p in message.payloads if isinstance(p, bytes))
+        if not self.admission.holds(job.user, size):
+            reason = self.admission.over_bytes(job.user)
+            self.admission.holds(job.user, -size)
+            self.cancel(job, reason, now_s)
             return
-        self._start_queue_timeout(stage, range(held, held + given), now_s)
-        self._ensure_probes(stage, now_s)
+        taken = 0
+        while taken < given:
+            stage = job.stage_of(message.first + taken)
+            count = min(given - taken, stage.first + stage.spec.task_count - message.first - taken)
+            self._add_to_stage(stage, message.first + taken, message.payloads[taken : taken + count], details, now_s)
+            taken += count
+        if job.epoch and job.received == job.task_count and self.jobs.get(job.id) is job:
+            self.claims.start(job, now_s)
 
-    # ---- probing -----------------------------------------------------------------------------
-
-    def _ensure_probes(self, stage: StageState, now_s: float) -> None:
-        """Top the stage's live reservations up to ceil(d · unplaced)."""
-        if not stage.unplaced:
+    def _add_to_stage(
+        self, stage: StageState, first: int, payloads: list[m.Data], details: dict[int, m.TaskDetail], now_s: float
+    ) -> None:
+        """Tasks of one stage have arrived, the first of which is `first` by the job's count."""
+        job = stage.job
+        if stage.complete:  # It was doomed while its tasks were on their way.
+            self.admission.holds(job.user, -sum(len(p) for p in payloads if isinstance(p, bytes)))
             return
-        self._add_heir(stage)
-        missing = reservations_wanted(stage.spec.probe_ratio, stage.unplaced) - stage.live
-        if missing <= 0:
+        begin = first - stage.first
+        own = {
+            task - stage.first: detail
+            for task, detail in details.items()
+            if begin <= task - stage.first < begin + len(payloads)
+        }
+        stage.add_tasks(payloads, own)
+        if job.known:
+            self.claims.settle_known(stage, begin, len(payloads), now_s)
+        if stage.open:
+            self.became_unplaced(stage, range(begin, begin + len(payloads)), now_s)
+            self.probing.ensure(stage, now_s)
+
+    def became_unplaced(self, stage: StageState, tasks: Sequence[int], now_s: float) -> None:
+        """Tasks wait for a place from now on: their time-outs begin."""
+        job = weakref.ref(stage.job)  # It may end long before.
+        timeout_s, delay_s, index = stage.job.queue_timeout_s, stage.spec.delay_s, stage.index
+        if timeout_s is not None:
+            place_by_s = now_s + timeout_s
+            stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
+            self.at(place_by_s, lambda at_s: self._queue_timeout(job(), index, tasks, at_s))
+        if delay_s is not None and stage.locality is not None:
+            self.at(now_s + delay_s, lambda at_s: self._relax(job(), index, tasks, at_s))
+
+    def _queue_timeout(self, job: JobState | None, index: int, tasks: Iterable[int], now_s: float) -> None:
+        if job is None or self.jobs.get(job.id) is not job:
             return
-        nodes = self.nodes.eligible(stage.spec.app, stage.spec.runtime)
-        if stage.refused_by:
-            nodes = [node for node in nodes if node not in stage.refused_by]
-        if nodes:
-            self._probe(stage, spread(nodes, missing, self._rng), now_s)
-        elif stage.refused_by and stage.probe_at_s is None:
-            self._back_off(stage, now_s)
-        # Otherwise no node is there: `node_up` probes for all who wait.
+        stage = job.stages[index]
+        # One of them may have been placed, and be unplaced again with a later time.
+        late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
+        if late:
+            reason = f"no place was found within queue_timeout_s = {job.queue_timeout_s:g} s"
+            self.progress.settle_unplaced(stage, late, TaskStatus.LOST, reason, now_s)
 
-    def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:
-        job, spec = stage.job, stage.spec
-        ticket = stage.own_ticket
-        if ticket is None or ticket.id not in stage.tickets:
-            ticket = stage.own_ticket = Ticket(self._next_ticket, stage)
-            self._next_ticket += 1
-            self._tickets[ticket.id] = stage.tickets[ticket.id] = ticket
-        if stage.reserved_at_s is None:
-            stage.reserved_at_s = now_s
-        weight, priority = self.options.weight(job.user), self.options.priority(job.user)
-        reserves: dict[int, m.Reserve] = {}
-        nodes, live, to_node, ticket_id = self.nodes, ticket.live, self._to_node, ticket.id
-        for node_id, count in per_node:
-            reserve = reserves.get(count)
-            if reserve is None:
-                reserve = reserves[count] = m.Reserve(
-                    ticket_id, job.id, job.epoch, job.user, weight, priority, spec.app, count,
-                    spec.prefetch, spec.expected_duration_s, spec.demand,
-                )  # fmt: skip
-            live[node_id] = live.get(node_id, 0) + count
-            nodes[node_id].tickets.add(ticket_id)
-            stage.live += count
-            self.counters.reservations += count
-            to_node(node_id, reserve)
-        self._note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
-
-    def _probe_waiting(self, now_s: float) -> None:
-        """A node has come: probe for the stages that have fewer reservations than they want."""
-        for heirs in list(self._heirs.values()):
-            for stage in list(heirs.values()):
-                if stage.live < stage.unplaced and stage.probe_at_s is None:
-                    self._ensure_probes(stage, now_s)
-
-    def _probe_newcomer(self, node_id: str, now_s: float) -> None:
-        """A node has come: of what waits elsewhere it gets the share it would have if it had been there."""
-        for stage in [stage for heirs in self._heirs.values() for stage in heirs.values()]:
-            nodes = self.nodes.eligible(stage.spec.app, stage.spec.runtime)
-            if node_id not in nodes or any(node_id in ticket.live for ticket in stage.tickets.values()):
-                continue
-            wanted = reservations_wanted(stage.spec.probe_ratio, stage.unplaced)
-            share, rest = divmod(wanted, len(nodes))
-            share += self._rng.randrange(len(nodes)) < rest
-            if share:
-                self._probe(stage, [(node_id, share)], now_s)
-
-    def _back_off(self, stage: StageState, now_s: float) -> None:
-        """Every node refused: try them all again after a while."""
-        stage.backoff_s = min(stage.backoff_s * 2 or PROBE_BACKOFF_S, PROBE_BACKOFF_MAX_S)
-        stage.probe_at_s = now_s + stage.backoff_s * self._rng.uniform(0.5, 1.0)
-        self._at(stage.probe_at_s, lambda at_s: self._probe_again(stage, at_s))
-
-    def _probe_again(self, stage: StageState, now_s: float) -> None:
-        stage.probe_at_s = None
-        stage.refused_by.clear()
-        self._ensure_probes(stage, now_s)
-
-    def _refused(self, node: Node, message: m.ReservationsRefused, now_s: float) -> None:
-        """A node's queue is full for this user: sample others, or back off."""
-        ticket = self._tickets.get(message.ticket)
-        if ticket is None:
+    def _relax(self, job: JobState | None, index: int, tasks: Iterable[int], now_s: float) -> None:
+        """Their preferred nodes had their time (§8, delay scheduling): from now on other nodes will do."""
+        if job is None or self.jobs.get(job.id) is not job:
             return
-        self.counters.reservations_refused += message.count
-        self._reservations_gone(ticket, node, message.count)
-        stage = ticket.stage
-        if node.id not in stage.refused_by:
-            stage.refused_by.add(node.id)
-            # Not for ever: a job may be long.
-            self._at(now_s + PROBE_BACKOFF_MAX_S, lambda _: stage.refused_by.discard(node.id))
-        self._note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, message.reason)
-        self._ensure_probes(stage, now_s)
+        stage = job.stages[index]
+        locality = stage.locality
+        assert locality is not None
+        for task in tasks:
+            if stage.states[task] == UNPLACED and task in locality.preferred:
+                locality.relax(task)
+        self.probing.ensure(stage, now_s)
 
-    def _reservations_gone(self, ticket: Ticket, node: Node, count: int) -> None:
-        """Of the ticket's reservations at the node, `count` are queued no more."""
-        if count < 1:
-            raise LinkError(f"node {node.id} takes {count} reservations of ticket {ticket.id}")
-        held = ticket.live.get(node.id, 0)
-        gone = min(held, count)
-        ticket.stage.live -= gone
-        if held > gone:
-            ticket.live[node.id] = held - gone
-        elif held:
-            del ticket.live[node.id]
-            node.tickets.discard(ticket.id)
+    def _known(self, job: JobState, message: m.Known, now_s: float) -> None:
+        tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
+        if not job.epoch or any(not job.received <= task < job.task_count for task in tasks):
+            raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow, with an epoch above 0")
+        self.claims.known(job, message)
 
-    def _drop_reservations(self, node: Node) -> dict[str, StageState]:
-        """All reservations at the node are gone; returns the stages concerned by job id."""
-        stages = {}
-        for ticket_id in sorted(node.tickets):
-            ticket = self._tickets[ticket_id]
-            ticket.stage.live -= ticket.live.pop(node.id)
-            stages[ticket.stage.job.id] = ticket.stage
-        node.tickets.clear()
-        return stages
-
-    def _ensure_all(self, stages: dict[str, StageState], now_s: float) -> None:
-        for stage in stages.values():
-            if stage.job.id in self.jobs:
-                self._ensure_probes(stage, now_s)
+    def _blob_at(self, job: JobState, message: m.BlobAt, now_s: float) -> None:
+        check_blob(message.blob)
+        self.progress.blob_at(job, message.blob, now_s)
 
     # ---- late binding ------------------------------------------------------------------------
 
@@ -381,304 +397,248 @@ class SchedulerCore:
         """A node has free slots: bind the stage's first unplaced tasks to it (§3.2)."""
         self.counters.asks += 1
         left = message.count
-        ticket = self._tickets.get(message.ticket)
+        ticket = self.probing.tickets.get(message.ticket)
         if ticket is not None:
-            self._reservations_gone(ticket, node, left)
             stage = ticket.stage
+            self.probing.spend(ticket, node, left)
             if stage.unplaced:
-                while left and stage.unplaced:
-                    left -= 1
-                    self._launch(stage, node, message.ask)
-                self._note(now_s, stage.job.id, "node %s took %d", node.id, message.count - left)
-                if not stage.unplaced:
-                    self._all_placed(stage, now_s)
+                left = self._serve(stage, node, message, now_s)
+            elif stage.locality is not None:
+                stage.locality.waste(node.id, left)
         if left > 0:
             self.counters.noops += left
-            self._to_node(node.id, m.NoTask(message.ask, left))
+            self.to_node(node.id, m.NoTask(message.ask, left))
 
-    def _launch(self, stage: StageState, node: Node, ask: int) -> None:
-        job, task = stage.job, stage.next_unplaced()
+    def _serve(self, stage: StageState, node: Node, message: m.GetTasks, now_s: float) -> int:
+        """Answer the ask with tasks of the stage; returns for how many of its slots there is none."""
+        declined = 0
+        if stage.job.avoids and self.probing.avoided_at(stage, node.id):
+            declined = message.count
+        elif message.free is not None and stage.kind.demand:
+            declined = max(0, message.count - _fitting(stage.kind.demand, message.free))
+        left = message.count
+        while left > declined and stage.unplaced:
+            task = stage.take(node.id)
+            if task is None:
+                break
+            left -= 1
+            self._launch(stage, task, node, message.ask)
+        if stage.locality is not None:  # What is left of the ask has used up reservations, too.
+            stage.locality.waste(node.id, left)
+        self.note(now_s, stage.job.id, "node %s took %d", node.id, message.count - left)
+        if not stage.unplaced:
+            self.probing.none_unplaced(stage, now_s)
+        elif left:
+            if declined:
+                self.probing.shun(stage, node, now_s)
+            self.probing.ensure(stage, now_s)
+        return left
+
+    def _launch(self, stage: StageState, task: int, node: Node, ask: int) -> None:
+        job = stage.job
         attempt = Attempt(job.attempt_id(self._next_attempt), stage, task, node.id)
         self._next_attempt += 1
-        self._attempts[attempt.id] = attempt
-        stage.attempts[task] = attempt.id
         stage.states[task] = PLACED
-        node.attempts.add(attempt.id)
+        self.begin(attempt, node)
         self.admission.placed(job.user)
         self.counters.launched += 1
-        if job.id not in node.commons:
-            node.commons.add(job.id)
-            job.commons_at.add(node.id)
-            self._to_node(node.id, m.Common(job.id, stage.spec.common))
+        number = stage.first + task
+        sent = node.sent.get(job.id)
+        if sent is None:
+            sent = node.sent[job.id] = set()
+            job.sent_to.add(node.id)
+        if -1 - stage.index not in sent:
+            sent.add(-1 - stage.index)
+            self.to_node(node.id, m.Common(job.id, stage.index, stage.common, stage.spec.task_timeout_s))
+        detail = stage.details.get(task) if stage.details else None
+        inputs = detail.inputs if detail is not None else ()
+        for first, count in inputs:
+            for source in range(first, first + count):
+                if source not in sent:
+                    sent.add(source)
+                    self.to_node(node.id, m.Input(job.id, source, job.results[source]))
         payload = stage.payloads[task]
-        assert payload is not None, f"task {task} of {job.id} is settled"
-        self._to_node(node.id, m.Launch(ask, job.id, task, attempt.id, payload))
+        assert payload is not None, f"task {number} of {job.id} is settled"
+        self.to_node(node.id, m.Launch(ask, job.id, stage.index, number, attempt.id, payload, inputs))
         if job.report_placed:
-            self._to_client(job.client, m.Placed(job.id, task))
+            self.to_client(job.client, m.Placed(job.id, number))
 
-    # ---- surplus reservations ----------------------------------------------------------------
+    def begin(self, attempt: Attempt, node: Node) -> None:
+        """The attempt is at the node."""
+        stage = attempt.stage
+        job = stage.job
+        job.attempts[attempt.id] = attempt
+        stage.attempts[attempt.task] = attempt.id
+        node.attempts.add(attempt)
+        if job.running_at is not None:
+            job.running_at[node.id] = job.running_at.get(node.id, 0) + 1
 
-    def _release_surplus(self, stage: StageState, now_s: float) -> None:
-        """No task is left to place: pass the stage's reservations on, and cancel the rest (§8)."""
-        heir = self._oldest_heir(stage) if self.options.probe_sharing and stage.live else None
-        room = heir.unplaced * SHARED_PER_TASK_MAX - heir.live if heir else 0
-        for ticket in stage.tickets.values():
-            for node_id, count in list(ticket.live.items()):
-                if heir and count <= room:
-                    room -= count
-                    heir.live += count
-                    self.counters.reservations_shared += count
-                    continue
-                del ticket.live[node_id]
-                self.nodes[node_id].tickets.discard(ticket.id)
-                self.counters.reservations_cancelled += count
-                self._to_node(node_id, m.CancelReservations(ticket.id))
-            if heir and ticket.live:
-                ticket.stage = heir
-                heir.tickets[ticket.id] = ticket
-                heir.reserved_at_s = heir.reserved_at_s or now_s
-            else:
-                del self._tickets[ticket.id]
-        stage.tickets.clear()
-        stage.own_ticket = None
-        stage.live = 0
+    def end(self, attempt: Attempt) -> None:
+        """The attempt is at its node no more."""
+        job = attempt.stage.job
+        del job.attempts[attempt.id]
+        node = self.nodes.get(attempt.node_id)
+        if node is not None:
+            node.attempts.discard(attempt)
+        if job.running_at is not None:
+            job.running_at[attempt.node_id] -= 1
 
-    def _add_heir(self, stage: StageState) -> None:
-        heirs = self._heirs.setdefault(stage.share_key, {})
-        if stage.job.id in heirs:
-            return
-        heirs[stage.job.id] = stage
-        if stage.fresh:  # It was there before and comes back: oldest first must hold again.
-            self._heirs[stage.share_key] = dict(
-                sorted(heirs.items(), key=lambda item: (item[1].job.submitted_at_s, item[0]))
-            )
+    # ---- reports -----------------------------------------------------------------------------
 
-    def _remove_heir(self, stage: StageState) -> None:
-        heirs = self._heirs.get(stage.share_key)
-        if heirs is not None:
-            heirs.pop(stage.job.id, None)
-            if not heirs:
-                del self._heirs[stage.share_key]
-
-    def _oldest_heir(self, stage: StageState) -> StageState | None:
-        return next(iter(self._heirs.get(stage.share_key, {}).values()), None)
-
-    # ---- outcomes ----------------------------------------------------------------------------
-
-    def _take_attempt(self, node: Node, attempt_id: int) -> Attempt | None:
-        """The attempt, if it runs at this node; otherwise it is unknown or settled, and counted so."""
-        if attempt_id not in node.attempts:
-            self.counters.stale_reports += 1
+    def _take_attempt(self, node: Node, job_id: str, attempt_id: int) -> Attempt | None:
+        """The attempt, if it runs at this node."""
+        job = self.jobs.get(job_id)
+        attempt = job.attempts.get(attempt_id) if job is not None else None
+        if attempt is None or attempt.node_id != node.id:
             return None
-        node.attempts.discard(attempt_id)
-        return self._attempts.pop(attempt_id)
+        self.end(attempt)
+        return attempt
 
     def _report(self, node: Node, message: m.Report, now_s: float) -> None:
-        attempt = self._take_attempt(node, message.attempt)
+        attempt = self._take_attempt(node, message.job, message.attempt)
         if attempt is None:
+            job = self.jobs.get(message.job)
+            if job is None or not job.epoch or not self.claims.report(job, node, message, now_s):
+                self.counters.stale_reports += 1
             return
-        stage, task, status = attempt.stage, attempt.task, message.status
-        if status is TaskStatus.LOST:
-            self._attempt_lost(attempt, message.error, now_s)
-            self._ensure_probes(stage, now_s)
-            return
-        starts = stage.starts.get(task, 0) + 1
-        job = stage.job
-        cancelled = attempt.cancelled or job.cancelled
-        if status is TaskStatus.FAILED and job.retry_failed and starts < job.max_attempts and not cancelled:
-            self._retry(attempt, message.error, now_s)
-            self._ensure_probes(stage, now_s)
-            return
-        outcome = m.Outcome(
-            job.id, task, status, message.result, message.error,
-            starts if status is not TaskStatus.CANCELLED else starts - 1,
-            node.id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
-        )  # fmt: skip
-        del stage.attempts[task]
-        self._settle(stage, task, outcome, now_s)
-
-    def _attempt_lost(self, attempt: Attempt, reason: str, now_s: float) -> None:
-        """Node or executor died before the outcome was known: again, if attempts remain (guarantee 3)."""
-        self.counters.attempts_lost += 1
-        stage, task = attempt.stage, attempt.task
-        starts = stage.starts.get(task, 0) + 1
-        if starts < stage.job.max_attempts:
-            self._retry(attempt, reason, now_s)
-            return
-        del stage.attempts[task]
-        noun = "time" if starts == 1 else "times"
-        self._settle_unrun(stage, task, TaskStatus.LOST, f"started {starts} {noun}: {reason}", now_s, starts)
-
-    def _retry(self, attempt: Attempt, reason: str, now_s: float) -> None:
-        self.counters.retries += 1
-        stage, task = attempt.stage, attempt.task
-        stage.starts[task] = stage.starts.get(task, 0) + 1
-        self._give_back(attempt, now_s)
-        self._note(now_s, stage.job.id, "task %d is to start again: %s", task, reason)
-
-    def _give_back(self, attempt: Attempt, now_s: float) -> None:
-        """The task is unplaced again, unless it is not wanted any more."""
-        stage = attempt.stage
-        if attempt.cancelled or stage.job.cancelled:
-            del stage.attempts[attempt.task]
-            self._settle_unrun(stage, attempt.task, TaskStatus.CANCELLED, "it was cancelled", now_s)
-            return
-        self._start_queue_timeout(stage, [attempt.task], now_s)
-        stage.give_back(attempt.task)
-        self.admission.returned(stage.job.user)
-        self._add_heir(stage)
+        if message.status is TaskStatus.LOST:
+            self.progress.lost(attempt, message.error, now_s)
+        else:
+            self.progress.ended(attempt, node, message, now_s)
+        if attempt.stage.unplaced:
+            self._ensure_all({attempt.stage: None}, now_s)
 
     def _handed_back(self, node: Node, message: m.HandBack, now_s: float) -> None:
         """The task was not started there: it is unplaced again, and this was no start."""
-        attempt = self._take_attempt(node, message.attempt)
+        attempt = self._take_attempt(node, message.job, message.attempt)
         if attempt is None:
+            self.counters.stale_reports += 1
             return
         self.counters.handed_back += 1
-        self._give_back(attempt, now_s)
-        self._note(now_s, attempt.stage.job.id, "task %d handed back: %s", attempt.task, message.reason)
-        self._ensure_probes(attempt.stage, now_s)
+        self.note(now_s, message.job, "task %d handed back: %s", attempt.stage.first + attempt.task, message.reason)
+        if message.missing and not (attempt.cancelled or attempt.stage.job.cancelled):
+            self.progress.inputs_missing(attempt, message.missing, message.reason, now_s)
+        else:
+            self.progress.give_back(attempt, now_s)
+        self._ensure_all({attempt.stage: None}, now_s)
 
-    def _settle_unrun(
-        self, stage: StageState, task: int, status: TaskStatus, reason: str, now_s: float, attempts: int | None = None
-    ) -> None:
-        """Settle a task with no report of an executor."""
-        starts = stage.starts.get(task, 0) if attempts is None else attempts
-        outcome = m.Outcome(stage.job.id, task, status, b"", reason, starts, "", stage.reserved_at_s, None, None)
-        self._settle(stage, task, outcome, now_s)
+    def _attempt_runs(self, node: Node, message: m.AttemptRuns, now_s: float) -> None:
+        job = self.jobs.get(message.job)
+        attempt = job.attempts.get(message.attempt) if job is not None else None
+        if attempt is not None and attempt.node_id == node.id:
+            attempt.cancelled = False
+            stage = attempt.stage
+            self.to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
 
-    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
-        job = stage.job
-        stage.states[task] = SETTLED
-        payload = stage.payloads[task]
-        if payload:
-            self.admission.holds(job.user, -len(payload))
-        stage.payloads[task] = None
-        stage.settled += 1
-        job.counts[outcome.status] += 1
-        self.counters.settled[outcome.status] += 1
-        self._to_client(job.client, outcome)
-        if stage.settled == stage.spec.task_count:
-            self._end_if_settled(job, now_s)
+    def _ensure_all(self, stages: dict[StageState, None], now_s: float) -> None:
+        for stage in stages:
+            if self.jobs.get(stage.job.id) is stage.job:
+                self.probing.ensure(stage, now_s)
 
-    def _end_if_settled(self, job: JobState, now_s: float) -> None:
-        stage = job.stage
-        if stage.settled < stage.spec.task_count:
+    # ---- jobs end ----------------------------------------------------------------------------
+
+    def job_over(self, job: JobState, now_s: float) -> None:
+        """Every task has its outcome."""
+        if self.jobs.get(job.id) is not job:
             return
-        self._note(now_s, job.id, "ended")
+        self.note(now_s, job.id, "ended")
         self.counters.jobs_ended += 1
+        self._remove(job)
+        self.to_client(job.client, m.JobEnded(job.id))
+
+    def abandon(self, job: JobState, now_s: float) -> None:
+        """The job is another scheduler's, or comes again with a higher epoch: drop it without a word."""
+        self.note(now_s, job.id, "abandoned at epoch %d", job.epoch)
+        self.counters.jobs_fenced += 1
+        for stage in job.stages:
+            self.probing.abandon(stage, now_s)
+        for attempt in list(job.attempts.values()):
+            self.end(attempt)
+        self.admission.withdrawn(job.user, job.unplaced)
+        self._remove(job)
+
+    def _remove(self, job: JobState) -> None:
         del self.jobs[job.id]
         jobs = self._jobs_of.get(job.client)
         if jobs is not None:
             jobs.pop(job.id, None)
             if not jobs:
                 del self._jobs_of[job.client]
-        for node_id in sorted(job.commons_at):
-            self.nodes[node_id].commons.discard(job.id)
-            self._to_node(node_id, m.ForgetJob(job.id))
-        self._to_client(job.client, m.JobEnded(job.id))
+        self.admission.holds(job.user, -job.held_bytes())
+        for other_id in job.avoids:
+            self.jobs[other_id].avoids.discard(job.id)
+        for node_id in sorted(job.sent_to):
+            del self.nodes[node_id].sent[job.id]
+            self.to_node(node_id, m.ForgetJob(job.id))
 
     # ---- cancellation ------------------------------------------------------------------------
 
-    def _cancel_job_message(self, client: str, message: m.CancelJob, now_s: float) -> None:
-        job = self._jobs_of.get(client, {}).get(message.job)
-        if job is not None:
-            self._cancel_job(job, "it was cancelled", now_s)
+    def _cancel_job(self, job: JobState, message: m.CancelJob, now_s: float) -> None:
+        self.cancel(job, "it was cancelled", now_s, running=message.running)
 
-    def _cancel_job(self, job: JobState, reason: str, now_s: float) -> None:
-        """Cancel the job's unplaced tasks now, and ask nodes for those they hold ahead of a slot."""
-        if job.cancelled:
+    def cancel(self, job: JobState, reason: str, now_s: float, *, running: bool = False) -> None:
+        """Cancel the job's tasks that are not placed now, and ask nodes for the others: for those that they hold
+        ahead of a slot, or with `running` for all."""
+        if job.cancelled and not running:
             return
-        stage = job.stage
         job.cancelled = True
-        stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)))
-        for task, attempt_id in stage.attempts.items():
-            self._to_node(self._attempts[attempt_id].node_id, m.CancelAttempt(job.id, attempt_id))
-            assert stage.states[task] == PLACED
-        self._settle_unplaced(stage, list(stage.unplaced_tasks()), TaskStatus.CANCELLED, reason, now_s)
+        if job.claiming:
+            job.cancel_reason = reason  # Some of it may run or have ended: wait for what the nodes say.
+        for attempt_id, attempt in job.attempts.items():
+            attempt.cancelled = attempt.cancelled or running
+            self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt_id, running))
+        for stage in job.stages if not job.claiming else ():
+            if self.jobs.get(job.id) is job:
+                self.progress.settle_rest(stage, reason, now_s)
 
-    def _settle_unplaced(
-        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
-    ) -> None:
-        """Settle some of the stage's unplaced tasks."""
-        stage.unplaced -= len(tasks)
-        self.admission.withdrawn(stage.job.user, len(tasks))
-        if not stage.unplaced:
-            self._all_placed(stage, now_s)
-        for task in tasks:
-            self._settle_unrun(stage, task, status, reason, now_s)
-
-    def _all_placed(self, stage: StageState, now_s: float) -> None:
-        """No task is unplaced (any more, or for now if some have not arrived)."""
-        self._remove_heir(stage)
-        if stage.complete:
-            self._release_surplus(stage, now_s)
-
-    def _cancel_tasks(self, client: str, message: m.CancelTasks, now_s: float) -> None:
-        job = self._jobs_of.get(client, {}).get(message.job)
-        if job is None:
-            return  # It ended: the outcomes are on their way.
-        stage = job.stage
+    def _cancel_tasks(self, job: JobState, message: m.CancelTasks, now_s: float) -> None:
         if len(message.tasks) > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {len(message.tasks)} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
-        for task in message.tasks:
-            if not 0 <= task < len(stage.states):
-                raise LinkError(f"job {job.id}: there is no task {task}; it has {len(stage.states)}")
+        for number in message.tasks:
+            if not 0 <= number < job.received:
+                raise LinkError(f"job {job.id}: there is no task {number}; it has {job.received}")
+            stage = job.stage_of(number)
+            task = number - stage.first
+            if task in stage.rerun:
+                continue  # Its outcome is known; it runs again for others.
             if stage.states[task] == UNPLACED:
-                self._settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+                self.progress.settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+            elif task in stage.blocked:
+                self.progress.settle_blocked(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
-                attempt = self._attempts[stage.attempts[task]]
-                if not attempt.cancelled:  # Else the answer is on its way.
+                attempt = job.attempts[stage.attempts[task]]
+                if not attempt.cancelled or message.running:  # Else the answer is on its way.
                     attempt.cancelled = True
-                    self._to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id))
-
-    def _attempt_runs(self, node: Node, message: m.AttemptRuns, now_s: float) -> None:
-        attempt = self._attempts.get(message.attempt)
-        if attempt is not None and attempt.node_id == node.id:
-            job = attempt.stage.job
-            attempt.cancelled = False
-            self._to_client(job.client, m.NotCancelled(job.id, attempt.task))
-
-    def _start_queue_timeout(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
-        """Tasks that became unplaced now end lost if they are not placed in `queue_timeout_s`."""
-        if stage.job.queue_timeout_s is None:
-            return
-        place_by_s = now_s + stage.job.queue_timeout_s
-        stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
-        job = weakref.ref(stage.job)  # It may end long before.
-        self._at(place_by_s, lambda at_s: self._queue_timeout(job(), tasks, at_s))
-
-    def _queue_timeout(self, job: JobState | None, tasks: Iterable[int], now_s: float) -> None:
-        if job is None or self.jobs.get(job.id) is not job:
-            return
-        stage = job.stage
-        # One of them may have been placed, and be unplaced again with a later time.
-        late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
-        if late:
-            reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"
-            self._settle_unplaced(stage, late, TaskStatus.LOST, reason, now_s)
+                    self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, message.running))
 
     # ---- nodes -------------------------------------------------------------------------------
 
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
         check_node(message.node)
-        node.info = message.node
+        node.learn(message.node)
         self.nodes.changed()
-        self._probe_waiting(now_s)
+        self.probing.node_came(node.id, now_s)
 
-    def _node_draining(self, node: Node, message: m.NodeDraining, now_s: float) -> None:
-        """The node takes nothing more; what runs there goes on."""
-        node.draining = True
+    def _node_state(self, node: Node, message: m.NodeState, now_s: float) -> None:
+        """A cordoned node gets no further reservations; a draining one has dropped those it had. What runs goes on."""
+        if message.state not in (m.READY, m.CORDONED, m.DRAINING):
+            raise LinkError(f"node {node.id} says it is {message.state!r}")
+        node.state = message.state
         self.nodes.changed()
-        self._note(now_s, "", "node %s drains: %s", node.id, message.reason)
-        self._ensure_all(self._drop_reservations(node), now_s)
+        self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
+        if message.state == m.DRAINING:
+            self._ensure_all(self.probing.drop_node(node), now_s)
+        elif message.state == m.READY:
+            self.probing.node_came(node.id, now_s)
 
     # ---- helpers -----------------------------------------------------------------------------
 
-    def _at(self, at_s: float, action: Callable[[float], None]) -> None:
+    def at(self, at_s: float, action: Callable[[float], None]) -> None:
+        """Call `action` with the time once it is `at_s`."""
         heapq.heappush(self._timers, (at_s, self._next_timer, action))
         self._next_timer += 1
 
-    def _note(self, now_s: float, job_id: str, text: str, *values: object) -> None:
+    def note(self, now_s: float, job_id: str, text: str, *values: object) -> None:
         """Remember an event; formatted only if it is remembered."""
         if self._keep_history:
             self._history.append((now_s, job_id, text % values))
@@ -693,27 +653,28 @@ class SchedulerCore:
         """
         touched = self._touched if self._keep_history else self.jobs
         for job in [self.jobs[job_id] for job_id in touched if job_id in self.jobs]:
-            problem = check_stage(job.stage, self.nodes, self._tickets, self._attempts)
+            problem = check_job(job, self)
             if problem:
                 raise InvariantViolated(f"job {job.id}: {problem}", self.story(job.id))
         self._touched.clear()
         unplaced: dict[str, int] = {}
-        for job in self.jobs.values():
-            waiting = job.stage.unplaced + job.stage.spec.task_count - len(job.stage.states)
-            if waiting:
-                unplaced[job.user] = unplaced.get(job.user, 0) + waiting
-        if unplaced != self.admission.unplaced:
-            raise InvariantViolated(f"admission counts {self.admission.unplaced}, jobs hold {unplaced}", self.story(""))
         held_bytes: dict[str, int] = {}
         for job in self.jobs.values():
-            size = sum(len(payload) for payload in job.stage.payloads if payload)
-            if size:
-                held_bytes[job.user] = held_bytes.get(job.user, 0) + size
-        if held_bytes != self.admission.held_bytes:
-            problem = f"admission counts {self.admission.held_bytes} bytes, jobs hold {held_bytes}"
-            raise InvariantViolated(problem, self.story(""))
-        if not self.jobs and (self._tickets or self._attempts or self._heirs):
-            raise InvariantViolated(
-                f"no jobs, but tickets {list(self._tickets)}, attempts {list(self._attempts)}, heirs {self._heirs}",
-                self.story(""),
-            )
+            for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes())):
+                if count:
+                    counts[job.user] = counts.get(job.user, 0) + count
+        for name, counted, held in (
+            ("tasks", self.admission.unplaced, unplaced),
+            ("bytes", self.admission.held_bytes, held_bytes),
+        ):
+            if counted != held:
+                raise InvariantViolated(f"admission counts {counted} {name}, jobs hold {held}", self.story(""))
+        probing = self.probing
+        if not self.jobs and (probing.tickets or probing.heirs or probing.local):
+            left = f"tickets {list(probing.tickets)}, heirs {probing.heirs}, {list(probing.local)}"
+            raise InvariantViolated(f"no jobs, but {left}", self.story(""))
+
+
+def _fitting(demand: Iterable[tuple[str, float]], free: dict[str, float]) -> int:
+    """How many tasks of this demand fit what is free."""
+    return min((int(free.get(name, 0.0) / amount) for name, amount in demand if amount > 0), default=1 << 30)

@@ -34,8 +34,8 @@ class SchedulerDaemon:
         self.options = options
         self.name = f"scheduler-{uuid.uuid4().hex[:12]}"
         self.address = ""
-        self.core = SchedulerCore(options, random.Random(), self)
         self.clock = Clock()
+        self.core = SchedulerCore(options, random.Random(), self, now_s=self.clock())
         self._nodes: dict[str, Link] = {}
         self._clients: dict[str, Link] = {}
         self._client_numbers = itertools.count(1)
@@ -170,21 +170,23 @@ class SchedulerDaemon:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         core, clock = self.core, self.clock
-        receive = core.receive_from_client
+        receive, said_goodbye = core.receive_from_client, False
         try:
             async for batch in link.batches():
                 now_s = clock()
                 for message in batch:
                     if type(message) is m.Goodbye:
                         link.closed_because = message.reason
+                        said_goodbye = True
                         break
                     receive(client, user, message, now_s)
                 self._timer.update()
         except (LinkError, InvalidRequest) as error:
             log.warning("client %s cut off: %s", client, error)
+            said_goodbye = True  # It is not to be waited for.
             link.close(str(error))
         finally:
             del self._clients[client]
-            core.client_down(client, clock())
+            core.client_down(client, clock(), said_goodbye=said_goodbye)
             self._timer.update()
             await link.aclose()

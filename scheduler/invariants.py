@@ -1,21 +1,63 @@
-"""What must hold of a stage after every event (guarantee 5)."""
+"""What must hold of a job after every event (guarantee 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, StageState, Ticket
-from scheduler.nodes import Nodes
+from scheduler.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, JobState, StageState
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
 
 
-def check_stage(
-    stage: StageState, nodes: Nodes, tickets: Mapping[int, Ticket], attempts: Mapping[int, Attempt]
-) -> str | None:
-    """What is wrong with the stage, or None."""
-    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED)]
-    expected = [stage.unplaced, len(stage.attempts), stage.settled]
+def check_job(job: JobState, core: SchedulerCore) -> str | None:
+    """What is wrong with the job, or None."""
+    if job.over:
+        return "it is over, and still here"
+    placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
+    if placed != set(job.attempts):
+        return f"attempts are {sorted(job.attempts)}, of placed tasks {sorted(placed)}"
+    if job.running_at is not None:
+        running: dict[str, int] = {}
+        for attempt in job.attempts.values():
+            running[attempt.node_id] = running.get(attempt.node_id, 0) + 1
+        if running != {node: count for node, count in job.running_at.items() if count}:
+            return f"running at {running}, counted as {job.running_at}"
+    for hash_, waiting in job.awaited.items():
+        if not waiting or any(hash_ not in job.stages[index].blocked.get(task, ()) for index, task in waiting):
+            return f"input {hash_} is awaited by {sorted(waiting)}, who do not wait for it"
+    for node_id in job.sent_to:
+        if job.id not in core.nodes[node_id].sent:
+            return f"was sent to node {node_id}, which does not have it"
+    for stage in job.stages:
+        problem = _check_stage(stage, core)
+        if problem:
+            return f"stage {stage.index}: {problem}"
+    return None
+
+
+def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED)]
+    expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked)]
     if counts != expected:
-        return f"tasks unplaced, placed, settled are {counts}, counted as {expected}"
+        return f"tasks unplaced, placed, settled, blocked are {counts}, counted as {expected}"
+    if stage.waits_for and (stage.attempts or stage.live):
+        return "it is not open, but has reservations or attempts"
+    problem = _check_reservations(stage, core)
+    if problem:
+        return problem
+    for task, attempt_id in stage.attempts.items():
+        attempt = stage.job.attempts[attempt_id]
+        if attempt.task != task or attempt not in core.nodes[attempt.node_id].attempts:
+            return f"task {task} is placed as attempt {attempt_id}, which its node does not have"
+    for task, hashes in stage.blocked.items():
+        if not hashes or any((stage.index, task) not in stage.job.awaited.get(hash_, ()) for hash_ in hashes):
+            return f"task {task} waits for inputs {sorted(hashes)} that nobody sees to"
+    return None
+
+
+def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
+    nodes, tickets = core.nodes, core.probing.tickets
     live = sum(sum(ticket.live.values()) for ticket in stage.tickets.values())
     if live != stage.live:
         return f"{live} live reservations, counted as {stage.live}"
@@ -27,12 +69,15 @@ def check_stage(
                 return f"ticket {ticket.id} has {count} reservations at node {node_id}, which does not"
     if not stage.unplaced and stage.complete and stage.tickets:
         return "nothing is unplaced, but reservations are left"
-    if stage.unplaced > stage.live and stage.probe_at_s is None:
-        eligible = set(nodes.eligible(stage.spec.app, stage.spec.runtime)) - stage.refused_by
-        if eligible:
-            return f"{stage.unplaced} unplaced tasks, {stage.live} live reservations, no re-probe pending"
-    for task, attempt_id in stage.attempts.items():
-        attempt = attempts.get(attempt_id)
-        if attempt is None or attempt.task != task or attempt_id not in nodes[attempt.node_id].attempts:
-            return f"task {task} is placed as attempt {attempt_id}, which its node does not have"
+    lacking = stage.unplaced > stage.live
+    if stage.locality is not None:
+        by_node = dict(stage.own_ticket.live) if stage.own_ticket is not None else {}
+        problem = stage.locality.problem(by_node, set(stage.unplaced_tasks()))
+        if problem:
+            return problem
+        lacking = bool(stage.locality.uncovered) or stage.locality.free > stage.locality.free_live
+    if lacking and stage.open and stage.probe_at_s is None and stage.no_node_since_s is None:
+        return (
+            f"{stage.unplaced} unplaced tasks, {stage.live} live reservations, no re-probe pending, no wait for nodes"
+        )
     return None

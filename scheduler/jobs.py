@@ -1,4 +1,8 @@
-"""What a scheduler holds of a job: its stage, the tasks not placed yet, the attempts that run."""
+"""What a scheduler holds of a job: its stages, the tasks not placed yet, the attempts that run.
+
+A stage counts its tasks from 0; the job, and every message, counts through all its stages.
+`StageState.first` is the difference.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import heapq
 import math
 from collections.abc import Iterator
 
+from scheduler.locality import Locality
+from scheduler.nodes import Kind
 from sparrow_py.job import TaskStatus
-from sparrow_py.messages import EPOCH_SHIFT, Stage, SubmitJob
+from sparrow_py.messages import EPOCH_SHIFT, Data, KnownOutcome, Stage, SubmitJob, TaskDetail
 
-UNPLACED, PLACED, SETTLED = 0, 1, 2
+UNPLACED, PLACED, SETTLED, BLOCKED = 0, 1, 2, 3
+"""BLOCKED: an input of the task got lost and is to come back."""
 
-ShareKey = tuple[str, str, str, int, str]
-"""(user, app, runtime, prefetch, demand): stages with the same key may pass reservations on."""
+ShareKey = tuple[str, Kind, int]
+"""(user, kind, prefetch): stages with the same key may pass reservations on."""
 
 
 class Attempt:
@@ -27,6 +34,11 @@ class Attempt:
         self.node_id = node_id
         self.cancelled = False
         """Its task is not to start again: its node was asked to cancel it, and has not said that it runs."""
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts attempts the same in every run."""
+        return self.stage.job.id, self.id
 
 
 class Ticket:
@@ -44,33 +56,53 @@ class Ticket:
 class StageState:
     """One stage: the unit of scheduling.
 
-    A task is unplaced, placed (an attempt of it runs or waits at a node) or settled. Unplaced
-    tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so tasks
-    go out in submission order.
+    A task is unplaced, placed (an attempt of it runs or waits at a node), settled or blocked.
+    Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
+    tasks go out in submission order. A stage with task-level constraints keeps its unplaced tasks
+    in `locality` instead.
     """
 
     __slots__ = (
-        "attempts", "backoff_s", "fresh", "job", "live", "own_ticket", "payloads", "place_by_s", "probe_at_s",
-        "refused_by", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states",
-        "tickets", "unplaced",
+        "attempts", "backoff_s", "blocked", "common", "details", "doomed", "first", "fresh", "index", "input_losses",
+        "job", "kind", "live", "locality", "no_node_since_s", "own_ticket", "payloads", "place_by_s", "predecessors",
+        "probe_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts",
+        "states", "successors", "tickets", "unplaced", "waits_for",
     )  # fmt: skip
 
-    def __init__(self, job: JobState, spec: Stage) -> None:
+    def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
         self.job = job
+        self.index = index
+        self.first = first
+        """The number in the job of its first task."""
         self.spec = spec
-        self.share_key: ShareKey = (
-            job.user, spec.app, spec.runtime, spec.prefetch, repr(sorted((spec.demand or {}).items()))
-        )  # fmt: skip
-        self.payloads: list[bytes | None] = []
+        self.common = spec.common
+        self.kind = Kind.of(spec)
+        self.share_key: ShareKey | None = None if spec.local else (job.user, self.kind, spec.prefetch)
+        """None: its reservations are for its own tasks alone."""
+        self.waits_for: set[int] = set()
+        """Indices of the stages that must finish first."""
+        self.predecessors: list[StageState] = []
+        self.successors: list[StageState] = []
+        self.doomed = ""
+        """Why its tasks will never run; empty if they may."""
+        self.payloads: list[Data | None] = []
+        self.details: dict[int, TaskDetail] = {}
         self.states = bytearray()
         self.fresh = 0
         self.returned: list[int] = []
+        self.locality = Locality() if spec.local else None
         self.unplaced = 0
         self.settled = 0
         self.starts: dict[int, int] = {}
         """Earlier starts of tasks that were started before and are to be started again, or were."""
         self.attempts: dict[int, int] = {}
         """Placed task to its attempt."""
+        self.rerun: set[int] = set()
+        """Tasks whose outcome the client has, and which run again for their result."""
+        self.blocked: dict[int, set[str]] = {}
+        """Blocked task to the hashes of the inputs it waits for."""
+        self.input_losses: dict[int, int] = {}
+        """How often a task could not start because inputs were gone."""
         self.tickets: dict[int, Ticket] = {}
         self.own_ticket: Ticket | None = None
         self.live = 0
@@ -78,24 +110,62 @@ class StageState:
         self.place_by_s: dict[int, float] = {}
         """Unplaced task to the end of its queue timeout, for jobs that have one."""
         self.reserved_at_s: float | None = None
+        self.no_node_since_s: float | None = None
+        """Since when no connected node may run some of its unplaced tasks."""
         self.refused_by: set[str] = set()
         self.backoff_s = 0.0
         self.probe_at_s: float | None = None
         """When a pending re-probe is due."""
 
-    def add_tasks(self, payloads: list[bytes]) -> None:
-        """Further tasks have arrived."""
+    # ---- which tasks there are ---------------------------------------------------------------
+
+    def add_tasks(self, payloads: list[Data], details: dict[int, TaskDetail]) -> None:
+        """Further tasks have arrived; `details` by task of the stage."""
+        first = len(self.states)
         self.payloads += payloads
         self.states += bytes(len(payloads))
         self.unplaced += len(payloads)
+        if details:
+            self.details.update(details)
+        if self.locality is not None:
+            for task in range(first, first + len(payloads)):
+                if task in details and details[task].preferred:
+                    self.locality.constrain(task, details[task].preferred)
+                self.locality.add(task)
+
+    @property
+    def open(self) -> bool:
+        """Whether its tasks may run now: its predecessors have finished, and nobody else may still run them."""
+        return not self.waits_for and not self.job.claiming
 
     @property
     def complete(self) -> bool:
         """Whether all tasks that the submission announced have arrived."""
         return len(self.states) == self.spec.task_count
 
-    def next_unplaced(self) -> int:
-        """Take the first unplaced task; there must be one. The caller places or settles it."""
+    @property
+    def over(self) -> bool:
+        """Whether all its tasks are settled."""
+        return self.settled == self.spec.task_count
+
+    def unplaced_tasks(self) -> list[int]:
+        """All unplaced tasks, in order."""
+        return [task for task, state in enumerate(self.states) if state == UNPLACED]
+
+    # ---- how tasks change --------------------------------------------------------------------
+
+    def take(self, node_id: str) -> int | None:
+        """The task for a node that visits, which is unplaced no more; None if there is none for it.
+
+        The caller places or settles it.
+        """
+        if self.locality is not None:
+            task = self.locality.take(node_id)
+            self.unplaced -= task is not None
+            return task
+        return self._next_unplaced() if self.unplaced else None
+
+    def _next_unplaced(self) -> int:
         self.unplaced -= 1
         while self.returned:
             task = heapq.heappop(self.returned)
@@ -106,37 +176,38 @@ class StageState:
         self.fresh += 1
         return self.fresh - 1
 
-    def give_back(self, task: int) -> None:
-        """A placed task is unplaced again."""
-        self.states[task] = UNPLACED
-        del self.attempts[task]
-        heapq.heappush(self.returned, task)
-        self.unplaced += 1
+    def withdraw(self, task: int, state: int) -> None:
+        """An unplaced task is settled or blocked without having been placed."""
+        self.unplaced -= 1
+        self.states[task] = state
+        if self.locality is not None:
+            self.locality.remove(task)
 
-    def unplaced_tasks(self) -> Iterator[int]:
-        """All unplaced tasks, in order."""
-        return (task for task, state in enumerate(self.states) if state == UNPLACED)
+    def give_back(self, task: int) -> None:
+        """A task that was placed, settled or blocked is unplaced again."""
+        self.states[task] = UNPLACED
+        self.attempts.pop(task, None)
+        self.unplaced += 1
+        if self.locality is not None:
+            self.locality.add(task)
+        else:
+            heapq.heappush(self.returned, task)
+
+    def forget_reservations(self, node_id: str, count: int) -> None:
+        """Some of the newest reservations at the node are gone without having been spent."""
+        self.live -= count
+        if self.locality is not None:
+            self.locality.drop(node_id, count)
 
 
 class JobState:
-    """One job. It has one stage today; `stages` becomes a DAG without the cores' messages changing."""
+    """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__",
-        "cancelled",
-        "client",
-        "commons_at",
-        "counts",
-        "epoch",
-        "id",
-        "max_attempts",
-        "name",
-        "queue_timeout_s",
-        "report_placed",
-        "retry_failed",
-        "stage",
-        "submitted_at_s",
-        "user",
+        "__weakref__", "attempts", "avoids", "awaited", "cancel_reason", "cancelled", "claiming", "client", "counts",
+        "epoch", "id", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received",
+        "report_placed", "results", "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count",
+        "user", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
@@ -144,19 +215,84 @@ class JobState:
         self.epoch = message.epoch
         self.name = message.name
         self.client = client
+        """Who is told; empty once it has vanished."""
         self.user = user
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
-        timeout_s = message.queue_timeout_s
-        self.queue_timeout_s = None if timeout_s == math.inf else timeout_s
+        self.queue_timeout_s = _finite(message.queue_timeout_s)
+        self.wait_for_nodes_s = _finite(message.wait_for_nodes_s)
+        self.on_client_lost = message.on_client_lost
         self.report_placed = message.report_placed
         self.submitted_at_s = now_s
         self.cancelled = False
+        self.cancel_reason = ""
+        """Why it is to be cancelled as soon as it is claimed."""
+        self.received = 0
+        """Tasks that have arrived, by the job's count."""
         self.counts = dict.fromkeys(TaskStatus, 0)
-        self.commons_at: set[str] = set()
-        """Nodes that hold the job's common bytes."""
-        self.stage = StageState(self, message.stages[0])
+        self.attempts: dict[int, Attempt] = {}
+        """Attempts whose outcome is not known, those of earlier epochs that were adopted included."""
+        self.results: dict[int, Data] = {}
+        """Results that stages which are not over may ask for, by the job's count of tasks."""
+        self.awaited: dict[str, set[tuple[int, int]]] = {}
+        """Hash of an input that is to come back to the (stage, task)s that wait for it."""
+        self.sent_to: set[str] = set()
+        """Nodes that hold something of the job."""
+        self.avoids: set[str] = set()
+        """Jobs that no node may run at the same time, as far as they are here; the relation goes both ways (§8)."""
+        self.running_at: dict[str, int] | None = None
+        """Node to attempts there, kept for jobs that avoid others or are avoided."""
+        self.claiming: set[str] = set()
+        """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
+        self.known: dict[int, KnownOutcome] = {}
+        """What the client knows of tasks that have not arrived yet (epoch above 0)."""
+        first, self.stages = 0, []
+        for index, spec in enumerate(message.stages):
+            self.stages.append(StageState(self, index, first, spec))
+            first += spec.task_count
+        self.task_count = first
+        self._link_stages()
+
+    stages: list[StageState]
+
+    def _link_stages(self) -> None:
+        by_name = {stage.spec.name: stage for stage in self.stages}
+        for stage in self.stages:
+            for name in dict.fromkeys(stage.spec.after):
+                stage.waits_for.add(by_name[name].index)
+                stage.predecessors.append(by_name[name])
+                by_name[name].successors.append(stage)
 
     def attempt_id(self, counter: int) -> int:
         """The attempt id for the scheduler's next attempt number."""
         return self.epoch << EPOCH_SHIFT | counter
+
+    def stage_of(self, task: int) -> StageState:
+        """The stage that has this task of the job; `task` must be one."""
+        for stage in self.stages:
+            if task < stage.first + stage.spec.task_count:
+                return stage
+        raise IndexError(task)
+
+    @property
+    def unplaced(self) -> int:
+        """Tasks that are admitted and not placed, those that have not arrived included."""
+        return sum(stage.unplaced + stage.spec.task_count - len(stage.states) for stage in self.stages)
+
+    @property
+    def over(self) -> bool:
+        """Whether every task is settled."""
+        return all(stage.over for stage in self.stages)
+
+    def held_bytes(self) -> int:
+        """Bytes that the job makes this scheduler hold, by a count from scratch."""
+        payloads = sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
+        return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+
+    def tasks_of(self, attempts: dict[int, int]) -> Iterator[Attempt]:
+        """The attempts of these placed tasks."""
+        return (self.attempts[attempt_id] for attempt_id in attempts.values())
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds == math.inf else seconds

@@ -19,6 +19,8 @@ COUNTERS = {
     "asks": "getTask messages from node monitors.",
     "noops": "Slots that asked and got no task.",
     "launched": "Task starts sent to node monitors.",
+    "adopted": "Running tasks and outcomes taken over from another scheduler.",
+    "jobs_fenced": "Jobs given up because another scheduler has them, or because they came again.",
     "retries": "Tasks put back to be started again.",
     "attempts_lost": "Starts whose node or executor was lost.",
     "handed_back": "Tasks that a node monitor handed back unstarted.",

@@ -2,32 +2,82 @@
 
 from __future__ import annotations
 
-from sparrow_py.messages import NodeInfo
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparrow_py import constraints
+from sparrow_py.constraints import Constraint
+from sparrow_py.messages import DRAINING, READY, NodeInfo, Stage
+
+if TYPE_CHECKING:
+    from scheduler.jobs import Attempt
+
+KINDS_MAX = 10_000
+"""Kinds of stages whose eligible nodes are kept at hand; beyond it they are found anew."""
+
+
+class Kind(NamedTuple):
+    """What decides on which nodes a stage may run: those of the same kind may run on the same (§3.3)."""
+
+    app: str
+    runtime: str
+    where: tuple[Constraint, ...]
+    demand: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def of(cls, stage: Stage) -> Kind:
+        """The stage's kind."""
+        return cls(stage.app, stage.runtime, stage.where, tuple(sorted((stage.demand or {}).items())))
 
 
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "commons", "draining", "id", "info", "tickets")
+    __slots__ = ("attempts", "attributes", "id", "info", "sent", "state", "tickets")
 
     def __init__(self, node_id: str, info: NodeInfo) -> None:
         self.id = node_id
-        self.info = info
-        self.draining = False
+        self.state = READY
         self.tickets: set[int] = set()
         """Tickets with live reservations here."""
-        self.attempts: set[int] = set()
+        self.attempts: set[Attempt] = set()
         """Attempts launched here whose outcome is not known."""
-        self.commons: set[str] = set()
-        """Jobs whose common bytes were sent here."""
+        self.sent: dict[str, set[int]] = {}
+        """Job id to what of the job was sent here: -1 - stage for a stage's common bytes, task for a task's result."""
+        self.learn(info)
+
+    def learn(self, info: NodeInfo) -> None:
+        """What the node says of itself."""
+        self.info = info
+        self.attributes = {**info.attributes, "node": self.id}
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes nothing more."""
+        return self.state == DRAINING
+
+    def why_not(self, kind: Kind) -> tuple[str, str] | None:
+        """(field, reason) if this node could never run stages of the kind, whatever its state."""
+        info = self.info
+        if kind.app not in info.apps:
+            return "app", f"no app {kind.app!r}"
+        if kind.runtime and info.apps[kind.app] != kind.runtime:
+            return "runtime", f"its {kind.app} is {info.apps[kind.app]}"
+        for constraint in kind.where:
+            if not constraints.holds(constraint, self.attributes):
+                return "where", f"not {constraint}"
+        for name, amount in kind.demand:
+            if info.resources.get(name, 0.0) < amount:
+                return "demand", f"{info.resources.get(name, 0.0):g} {name}"
+        return None
 
 
 class Nodes:
-    """All connected nodes, with the eligible ones of each (app, runtime) kept at hand."""
+    """All connected nodes, with the eligible ones of each kind of stage kept at hand."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
-        self._eligible: dict[tuple[str, str], list[str]] = {}
+        self._eligible: dict[Kind, list[str]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -57,38 +107,52 @@ class Nodes:
         return self._nodes.pop(node_id)
 
     def changed(self) -> None:
-        """A node's apps or its draining changed."""
+        """What a node offers, or its state, changed."""
         self._eligible.clear()
 
-    def eligible(self, app: str, runtime: str) -> list[str]:
-        """Ids of the nodes that may run tasks of this app and runtime (§3.3, job-level constraint).
-
-        The list is shared: don't change it.
-        """
-        key = (app, runtime)
-        found = self._eligible.get(key)
+    def eligible(self, kind: Kind) -> list[str]:
+        """Ids of the nodes that may be given reservations of this kind now. The list is shared: don't change it."""
+        found = self._eligible.get(kind)
         if found is None:
-            found = self._eligible[key] = [
+            if len(self._eligible) >= KINDS_MAX:
+                self._eligible.clear()
+            found = self._eligible[kind] = [
                 node.id
                 for node in self._nodes.values()
-                if not node.draining
-                and node.info.slots > 0
-                and app in node.info.apps
-                and (not runtime or node.info.apps[app] == runtime)
+                if node.state == READY and node.info.slots > 0 and node.why_not(kind) is None
             ]
         return found
 
-    def why_none_eligible(self, app: str, runtime: str) -> tuple[str, str] | None:
-        """(field, reason) if nodes are connected and none could ever run this; None otherwise."""
-        if not self._nodes:
+    def may_run(self, node_id: str, kind: Kind) -> bool:
+        """Whether this node is connected and may be given reservations of the kind now."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.state == READY and node.info.slots > 0 and node.why_not(kind) is None
+
+    def could_run(self, kind: Kind, among: Collection[str] | None = None) -> bool:
+        """Whether some connected node, of these if some are given, has what the kind asks for."""
+        nodes = self._nodes.values() if among is None else [self._nodes[node] for node in among if node in self._nodes]
+        return any(node.why_not(kind) is None for node in nodes)
+
+    def why_none_could(self, kind: Kind) -> tuple[str, str] | None:
+        """(field, reason) if nodes are connected and none has what the kind asks for; None otherwise."""
+        if not self._nodes or self.could_run(kind):
             return None
-        offered = sorted({name for node in self._nodes.values() for name in node.info.apps})
-        if app not in offered:
-            return "app", f"no node monitor runs the app {app!r}; apps offered: {', '.join(offered) or 'none'}"
-        runtimes = sorted({node.info.apps[app] for node in self._nodes.values() if app in node.info.apps})
-        if runtime and runtime not in runtimes:
+        nodes = self._nodes.values()
+        offered = sorted({name for node in nodes for name in node.info.apps})
+        if kind.app not in offered:
+            return "app", f"no node monitor runs the app {kind.app!r}; apps offered: {', '.join(offered) or 'none'}"
+        runtimes = sorted({node.info.apps[kind.app] for node in nodes if kind.app in node.info.apps})
+        if kind.runtime and kind.runtime not in runtimes:
             return "runtime", (
-                f"the client's {app} is {runtime} and the node monitors' is {', '.join(runtimes)}; "
+                f"the client's {kind.app} is {kind.runtime} and the node monitors' is {', '.join(runtimes)}; "
                 f"what one pickles the other cannot be relied on to read"
             )
-        return None
+        reasons = [reason for node in nodes if (reason := node.why_not(kind)) is not None]
+        field = "demand" if any(name == "demand" for name, _ in reasons) else "where"
+        examples = "; ".join(sorted({text for name, text in reasons if name == field})[:3])
+        wanted = (
+            ", ".join(f"{amount:g} {name}" for name, amount in kind.demand)
+            if field == "demand"
+            else " and ".join(map(str, kind.where))
+        )
+        return field, f"no node monitor satisfies {wanted} (they have: {examples})"

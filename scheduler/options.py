@@ -38,6 +38,21 @@ class SchedulerOptions(DaemonOptions):
     probe_sharing: bool = option(
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
     )
+    wait_for_nodes_s: float = option(
+        300.0,
+        "Tasks that no connected node may run wait so long for one, unless their job says otherwise; then they "
+        "are lost.",
+    )
+    client_grace_s: float = option(
+        10.0,
+        "A client that vanished without a word has so long to come back or move its jobs before they are cancelled.",
+    )
+    claim_timeout_s: float = option(
+        1.0, "Node monitors have so long to say what they have of a job that comes from another scheduler."
+    )
+    settling_s: float = option(
+        2.0, "So long after its start a scheduler waits for node monitors to dial before it believes a claim complete."
+    )
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
     frame_bytes_max: int = option(
         1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
@@ -53,6 +68,8 @@ class SchedulerOptions(DaemonOptions):
         for name in ("unplaced_tasks_max", "held_bytes_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
+        for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         for user, text in parse_pairs("user_weight", self.user_weight).items():
             self.weights[user] = _number("user_weight", text)

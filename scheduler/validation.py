@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from sparrow_py.errors import InvalidRequest
+from sparrow_py import constraints
+from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import (
+    INPUTS_MAX,
     MAX_ATTEMPTS_MAX,
+    ON_CLIENT_LOST,
+    PREFERRED_MAX,
     PREFETCH_MAX,
     PROBE_RATIO_MAX,
+    STAGES_MAX,
+    BlobRef,
+    check_demand,
     check_name,
     check_number,
+    check_order,
     check_whole,
 )
-from sparrow_py.messages import FRAME_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, NodeInfo, Stage, SubmitJob
+from sparrow_py.messages import FRAME_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, NodeInfo, Stage, SubmitJob, TaskDetail
 
-STAGES_MAX = 1
-"""Jobs of several stages are not scheduled yet."""
+if TYPE_CHECKING:
+    from scheduler.jobs import JobState
+
 EPOCH_MAX = (1 << 22) - 1
 SLOTS_MAX = 1 << 16
 TASKS_PER_JOB_MAX = 1 << 31
+AVOID_MAX = 1000
+HASH_CHARS = 64
 
 
 def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES) -> None:
@@ -28,14 +40,20 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     check_name("name", job.name)
     check_whole("epoch", job.epoch, 0, EPOCH_MAX)
     check_whole("max_attempts", job.max_attempts, 1, MAX_ATTEMPTS_MAX)
-    if job.queue_timeout_s is not None:
-        check_number("queue_timeout_s", job.queue_timeout_s, 0, math.inf)
+    for name, value in (("queue_timeout_s", job.queue_timeout_s), ("wait_for_nodes_s", job.wait_for_nodes_s)):
+        if value is not None:
+            check_number(name, value, 0, math.inf)
+    if job.on_client_lost not in ON_CLIENT_LOST:
+        raise InvalidRequest("on_client_lost", job.on_client_lost, " or ".join(ON_CLIENT_LOST))
+    if len(job.avoid) > AVOID_MAX:
+        raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
     if not 1 <= len(job.stages) <= STAGES_MAX:
-        raise InvalidRequest("stages", len(job.stages), f"exactly {STAGES_MAX} stage per job in this version")
-    for stage in job.stages:
-        _check_stage(stage)
-        if len(stage.common) > bytes_max:
-            raise InvalidRequest("common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
+        raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
+    check_order([(stage.name, stage.after) for stage in job.stages])
+    for index, stage in enumerate(job.stages):
+        where = f"stages[{index}]." if len(job.stages) > 1 else ""
+        _check_stage(where, stage, bytes_max)
+    check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
 def check_node(node: NodeInfo) -> None:
@@ -43,13 +61,55 @@ def check_node(node: NodeInfo) -> None:
     check_whole("slots", node.slots, 0, SLOTS_MAX)
 
 
-def _check_stage(stage: Stage) -> None:
-    check_name("app", stage.app, empty=False)
-    check_name("runtime", stage.runtime)
-    check_whole("task_count", stage.task_count, 0, TASKS_PER_JOB_MAX)
-    check_number("probe_ratio", stage.probe_ratio, 1, PROBE_RATIO_MAX)
-    check_whole("prefetch", stage.prefetch, 0, PREFETCH_MAX)
-    if stage.expected_duration_s is not None:
-        check_number("expected_duration_s", stage.expected_duration_s, 0, 1e9)
+def check_blob(blob: BlobRef) -> None:
+    """Check a reference to large data that a client gives."""
+    if len(blob.hash) != HASH_CHARS or blob.size < 0:
+        raise LinkError(f"{blob} is no reference to a blob")
+
+
+def check_task_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
+    """Check what tasks `first` to `first + count` of the job say of themselves; `LinkError` if that cannot be."""
+    for task, detail in details.items():
+        if not first <= task < first + count:
+            raise LinkError(f"job {job.id}: details of task {task} come with tasks {first} to {first + count - 1}")
+        stage = job.stage_of(task)
+        if detail.preferred and not stage.spec.local:
+            raise LinkError(f"job {job.id}: task {task} has preferred nodes, its stage says that it is not local")
+        if len(detail.preferred) > PREFERRED_MAX or len(set(detail.preferred)) < len(detail.preferred):
+            raise LinkError(f"job {job.id}: task {task} prefers more than {PREFERRED_MAX} nodes, or one twice")
+        if sum(size for _, size in detail.inputs) > INPUTS_MAX:
+            raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
+        for start, size in detail.inputs:
+            inside = any(
+                p.first <= start and size > 0 and start + size <= p.first + p.spec.task_count
+                for p in stage.predecessors
+            )
+            if not inside:
+                raise LinkError(
+                    f"job {job.id}: task {task} asks for tasks {start} to {start + size - 1}, which are "
+                    f"not of one stage before its own"
+                )
+
+
+def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
+    check_name(where + "name", stage.name)
+    check_name(where + "app", stage.app, empty=False)
+    check_name(where + "runtime", stage.runtime)
+    check_whole(where + "task_count", stage.task_count, 0, TASKS_PER_JOB_MAX)
+    check_number(where + "probe_ratio", stage.probe_ratio, 1, PROBE_RATIO_MAX)
+    check_whole(where + "prefetch", stage.prefetch, 0, PREFETCH_MAX)
+    for name in ("expected_duration_s", "delay_s", "task_timeout_s"):
+        if getattr(stage, name) is not None:
+            check_number(where + name, getattr(stage, name), 0, 1e9)
     if stage.demand is not None:
-        raise InvalidRequest("demand", stage.demand, "no demand in this version")
+        check_demand(where + "demand", stage.demand)
+        if stage.demand and stage.prefetch:
+            raise InvalidRequest(where + "prefetch", stage.prefetch, "0 for tasks with a demand")
+    if len(stage.where) > constraints.CONSTRAINTS_MAX:
+        raise InvalidRequest(where + "where", f"{len(stage.where)} of them", f"at most {constraints.CONSTRAINTS_MAX}")
+    for index, constraint in enumerate(stage.where):
+        constraints.check(f"{where}where[{index}]", constraint)
+    if isinstance(stage.common, BlobRef):
+        check_blob(stage.common)
+    elif len(stage.common) > bytes_max:
+        raise InvalidRequest(where + "common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparrow_py.async_client import AsyncClient, AsyncJob
-    from sparrow_py.client import CallOptions, Client, Job
+    from sparrow_py.call_jobs import CallOptions, CallStage
+    from sparrow_py.calls import ResultOf
+    from sparrow_py.client import Client, Job
     from sparrow_py.cluster import LocalCluster
     from sparrow_py.errors import (
         ClusterError,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         NoScheduler,
         Refused,
         RemoteTraceback,
+        ResultLost,
         SparrowError,
         TaskCancelled,
         TaskError,
@@ -28,26 +31,28 @@ if TYPE_CHECKING:
         TaskLost,
     )
     from sparrow_py.executor import SparrowExecutor
-    from sparrow_py.job import JobReport, JobSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
 
 _HOMES = {
     "async_client": ("AsyncClient", "AsyncJob"),
-    "client": ("CallOptions", "Client", "Job"),
+    "call_jobs": ("CallOptions", "CallStage"),
+    "calls": ("ResultOf",),
+    "client": ("Client", "Job"),
     "cluster": ("LocalCluster",),
     "errors": (
         "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
-        "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
+        "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
     ),
     "executor": ("SparrowExecutor",),
-    "job": ("JobReport", "JobSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AsyncClient", "AsyncJob", "CallOptions", "Client", "ClusterError", "InvalidOption", "InvalidRequest", "Job",
-    "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused", "RemoteTraceback",
-    "SparrowError", "SparrowExecutor", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport",
-    "TaskSpec", "TaskStatus",
+    "AsyncClient", "AsyncJob", "BlobRef", "CallOptions", "CallStage", "Client", "ClusterError", "InvalidOption",
+    "InvalidRequest", "Job", "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused",
+    "RemoteTraceback", "ResultLost", "ResultOf", "SparrowError", "SparrowExecutor", "StageSpec", "TaskCancelled",
+    "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
 ]  # fmt: skip
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls
 from sparrow_py import messages as m
+from sparrow_py.call_jobs import CallOptions, CallStage, function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
     MAP_WINDOW_DEFAULT,
-    CallOptions,
     cluster_of,
-    function_name,
     outcome_value,
+    stage_of,
     task_report,
 )
-from sparrow_py.errors import InvalidRequest, SparrowError
-from sparrow_py.job import JobReport, JobSpec, TaskReport, check_whole, new_job_id
-from sparrow_py.session import CONNECT_TIMEOUT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -38,7 +38,9 @@ class AsyncJob:
         self.spec = spec
         self.job_id = spec.job_id
         self.submitted_at_s = client._session.now_s()
-        self.futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in spec.tasks]
+        self.futures: list[asyncio.Future[Any]] = [
+            loop.create_future() for stage in spec.as_stages() for _ in stage.tasks
+        ]
         for task, future in enumerate(self.futures):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
         self._client = client
@@ -79,12 +81,12 @@ class AsyncJob:
         await asyncio.shield(self._ended)  # The futures may end before, if their caller cancels them.
         return JobReport(self.job_id, [report for report in self._reports if report is not None])
 
-    def cancel(self, tasks: Sequence[int] | None = None) -> None:
-        """Cancel the job, or some of its tasks, as far as they have not started."""
+    def cancel(self, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
+        """Cancel the job, or some of its tasks, as far as they have not started; with `running` stop them."""
         if tasks is None:
-            self._client._session.cancel_job(self.job_id)
+            self._client._session.cancel_job(self.job_id, running=running)
         else:
-            self._client._session.cancel_tasks(self.job_id, list(tasks))
+            self._client._session.cancel_tasks(self.job_id, list(tasks), running=running)
 
     def _settle(self, task: int, value: Any, error: BaseException | None) -> None:
         future = self.futures[task]
@@ -136,8 +138,13 @@ class _Sink:
     def outcome(self, outcome: m.Outcome) -> None:
         job = self._job
         job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
-        value, error = outcome_value(outcome, job.spec.app)
+        value, error = outcome_value(outcome, stage_of(job.spec, outcome.task).app)
         job._settle(outcome.task, value, error)
+
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        job = self._job
+        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
+        job._settle(outcome.task, None, error)
 
     def not_cancelled(self, task: int) -> None:
         """Its outcome will come."""
@@ -159,6 +166,7 @@ class AsyncClient:
         token: str | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
         self._schedulers = schedulers
@@ -167,6 +175,7 @@ class AsyncClient:
             "token": token,
             "connect_timeout_s": connect_timeout_s,
             "submit_timeout_s": submit_timeout_s,
+            "heartbeat_s": heartbeat_s,
         }
         self.options = options or CallOptions()
         self._jobs: dict[str, AsyncJob] = {}
@@ -236,6 +245,20 @@ class AsyncClient:
         payloads = [calls.encode_arguments(args, {}) for args in arguments]
         return self.submit_job(options.job(name or function_name(function), common, payloads))
 
+    def submit_stages(
+        self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None
+    ) -> AsyncJob:
+        """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
+        return self.submit_job((options or self.options).stages_job(name, list(stages)))
+
+    async def upload(self, data: bytes) -> BlobRef:
+        """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
+        return await self._session.upload(data)
+
+    async def fetch(self, ref: BlobRef) -> bytes:
+        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        return bytes(await self._session.download(ref))
+
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
         common = calls.encode_function(function, capture_output=self.options.capture_output)
@@ -282,10 +305,12 @@ class AsyncClient:
         view.options = replace(self.options, **changes)
         return view
 
-    def cancel(self, what: AsyncJob | asyncio.Future[Any] | Iterable[asyncio.Future[Any]]) -> None:
-        """Cancel a job, a future or several, as far as they have not started."""
+    def cancel(
+        self, what: AsyncJob | asyncio.Future[Any] | Iterable[asyncio.Future[Any]], *, running: bool = False
+    ) -> None:
+        """Cancel a job, a future or several, as far as they have not started; with `running` a whole job is stopped."""
         if isinstance(what, AsyncJob):
-            what.cancel()
+            what.cancel(running=running)
             return
         for future in [what] if isinstance(what, asyncio.Future) else what:
             future.cancel()

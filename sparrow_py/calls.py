@@ -1,22 +1,30 @@
 """Python calls as tasks of the app `python`: how they and their outcomes are encoded.
 
-The function is the job's common bytes, pickled once; each task's payload is its arguments.
+The function is the job's common bytes, pickled once; each task's payload is its arguments. An
+argument may stand for results of earlier stages (`ResultOf`): the payload then says which of the
+task's inputs to put in its place.
 Pickle is only ever decoded in the Python executor and in the client that asked for it.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
+import mmap
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
 
 import cloudpickle
 import msgspec
 
 from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost, shown
-from sparrow_py.job import TaskStatus
+from sparrow_py.executor_files import using
+from sparrow_py.executor_protocol import Data
+from sparrow_py.job import InputName, TaskStatus
 from sparrow_py.messages import Outcome
 
 APP = "python"
@@ -67,6 +75,110 @@ def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterato
         yield bytes(cloudpickle.dumps(chunk, protocol=5))
 
 
+# ---- arguments that are results of other tasks -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOf:
+    """In an argument: the value of a task of an earlier stage, or, with `task` None, the list of all the stage's."""
+
+    stage: str
+    task: int | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self} can only be an argument of a task whose stage comes after {self.stage!r}")
+
+
+def _no_results(_: ResultOf) -> tuple[type[list[Any]], tuple[()]]:
+    """How the results of a stage without tasks are pickled."""
+    return list, ()
+
+
+class _CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
+    """Pickles each `ResultOf` as its place among the task's inputs: (first,) or, for a list, (first, count)."""
+
+    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap({ResultOf: _no_results}, cloudpickle.Pickler.dispatch_table)
+
+    def __init__(self, file: io.BytesIO, task_count: Callable[[str], int]) -> None:
+        super().__init__(file, protocol=5)
+        self._task_count = task_count
+        self._places: dict[ResultOf, tuple[int, ...]] = {}
+        self._used = 0
+        self.inputs: list[InputName] = []
+
+    def persistent_id(self, value: Any) -> tuple[int, ...] | None:
+        """For pickle: the place of a `ResultOf`; of all else, and of no results, None."""
+        if type(value) is not ResultOf:
+            return None
+        return self._places.get(value) or self._place(value)
+
+    def _place(self, result: ResultOf) -> tuple[int, ...] | None:
+        if result.task is not None:
+            place: tuple[int, ...] = (self._used,)
+            self.inputs.append((result.stage, result.task))
+            self._used += 1
+        else:
+            count = self._task_count(result.stage)
+            if not count:
+                return None
+            place = (self._used, count)
+            self.inputs.append(result.stage)
+            self._used += count
+        self._places[result] = place
+        return place
+
+
+def encode_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int]
+) -> tuple[bytes, list[InputName]]:
+    """The payload of a call whose arguments may have `ResultOf`s in them, at any depth, and the task's inputs.
+
+    `task_count` gives the number of a stage's tasks. Raises what it raises, and what pickling raises.
+    """
+    if not kwargs and all(type(argument) in _PLAIN for argument in args):
+        return encode_arguments(args, kwargs), []
+    file = io.BytesIO()
+    pickler = _CallPickler(file, task_count)
+    pickler.dump((args, kwargs))
+    return file.getvalue(), pickler.inputs
+
+
+class _CallUnpickler(pickle.Unpickler):
+    """Puts values in the places of inputs, each unpickled when first needed."""
+
+    def __init__(self, file: io.BytesIO, inputs: Sequence[Data]) -> None:
+        super().__init__(file)
+        self._inputs = inputs
+        self._values: dict[int, Any] = {}
+
+    def persistent_load(self, place: Any) -> Any:
+        """For pickle: the reverse of `persistent_id`."""
+        first, *counts = place
+        if not counts:
+            return self._value(first)
+        return [self._value(first + offset) for offset in range(counts[0])]
+
+    def _value(self, position: int) -> Any:
+        if position not in self._values:
+            if position >= len(self._inputs):
+                raise ValueError(f"the call refers to input {position} of its task, which has {len(self._inputs)}")
+            try:
+                self._values[position] = using(self._inputs[position], pickle.loads)
+            except Exception as error:
+                raise ValueError(f"input {position} is no Python value that can be had here: {error}") from error
+        return self._values[position]
+
+
+def decode_call(payload: bytes | mmap.mmap, inputs: Sequence[Data]) -> Any:
+    """What `encode_call` or `encode_chunks` made a payload of. Only for workers: unpickling runs any code."""
+    if not inputs:
+        return pickle.loads(payload)
+    return _CallUnpickler(io.BytesIO(payload), inputs).load()
+
+
+# ---- results ---------------------------------------------------------------------------------
+
+
 def encode_value(value: Any) -> bytes:
     """A result as the worker returns it."""
     if type(value) in _PLAIN:
@@ -75,8 +187,14 @@ def encode_value(value: Any) -> bytes:
 
 
 def decode_value(outcome: Outcome) -> Any:
-    """The value of a finished task."""
-    return pickle.loads(outcome.result)
+    """The value of a finished task, whose result is there."""
+    return pickle.loads(_result(outcome))
+
+
+def _result(outcome: Outcome) -> bytes:
+    """A large one is to be fetched and put in its place before."""
+    assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
+    return outcome.result
 
 
 def failure(outcome: Outcome, app: str) -> BaseException:
@@ -84,12 +202,12 @@ def failure(outcome: Outcome, app: str) -> BaseException:
     if outcome.status is TaskStatus.LOST:
         return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
     own: TaskFailed = TaskFailed(f"task {outcome.task} failed on {outcome.node}: {outcome.error}")
-    own.result = outcome.result
-    if app != APP or not outcome.result:
+    own.result = result = _result(outcome)
+    if app != APP or not result:
         return own
     try:
         exception: object
-        exception, text = pickle.loads(outcome.result)
+        exception, text = pickle.loads(result)
     except Exception as error:
         own.add_note(f"its exception could not be unpickled here: {shown(error)}")
         return own

@@ -14,23 +14,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
 from sparrow_py import messages as m
-from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled
-from sparrow_py.job import (
-    MAX_ATTEMPTS_DEFAULT,
-    PROBE_RATIO_DEFAULT,
-    JobReport,
-    JobSpec,
-    TaskReport,
-    TaskStatus,
-    check_whole,
-    new_job_id,
-)
-from sparrow_py.session import CONNECT_TIMEOUT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.call_jobs import CallOptions, CallStage, function_name
+from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
+from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskStatus, check_whole, new_job_id
+from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -41,46 +33,6 @@ MAP_WINDOW_DEFAULT = 20_000
 MAP_JOB_TASKS = 5_000
 """Tasks that a `map` submits as one job."""
 CANCEL_ANSWER_TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True)
-class CallOptions:
-    """How calls of Python functions are run; the fields are those of `JobSpec`.
-
-    capture_output: return what the calls print, in `Future.report`.
-    """
-
-    probe_ratio: float = PROBE_RATIO_DEFAULT
-    prefetch: int = 0
-    max_attempts: int = MAX_ATTEMPTS_DEFAULT
-    retry_failed: bool = False
-    queue_timeout_s: float | None = None
-    expected_duration_s: float | None = None
-    capture_output: bool = False
-    report_placed: bool = False
-
-    def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
-        """The job of these calls."""
-        return JobSpec(
-            payloads,
-            app=calls.APP,
-            runtime=calls.RUNTIME,
-            common=common,
-            name=name,
-            probe_ratio=self.probe_ratio,
-            prefetch=self.prefetch,
-            max_attempts=self.max_attempts,
-            retry_failed=self.retry_failed,
-            queue_timeout_s=self.queue_timeout_s,
-            expected_duration_s=self.expected_duration_s,
-            report_placed=self.report_placed,
-        )
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """A function's name, as `sparrow jobs` shows it."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return "".join(c for c in name if c.isprintable())[:60]
 
 
 def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
@@ -103,13 +55,18 @@ def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
 
 
 def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | None]:
-    """(value, None) of a task that finished, (None, what to raise) of any other."""
+    """(value, None) of a task that finished, (None, what to raise) of any other.
+
+    The value of a large result that was not fetched, as of a stage that others come after, is its reference.
+    """
     if outcome.status is TaskStatus.CANCELLED:
         return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
     if outcome.status is not TaskStatus.FINISHED:
         return None, calls.failure(outcome, app)
-    if app != calls.APP:
+    if isinstance(outcome.result, BlobRef):
         return outcome.result, None
+    if app != calls.APP:
+        return bytes(outcome.result), None
     try:
         return calls.decode_value(outcome), None
     except Exception as error:  # Unpickling runs the user's code.
@@ -142,10 +99,10 @@ class TaskFuture(Future[Any]):
             return self.cancelled()
         return self.job.cancel_futures([self]) == 1
 
-    def settle(self, outcome: m.Outcome) -> None:
-        """The task's outcome has come (on the client's loop)."""
+    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
+        """The task's outcome has come (on the client's loop); `lost` if its result could not be fetched."""
         self.outcome = outcome
-        value, error = outcome_value(outcome, self.job.spec.app)
+        value, error = (None, lost) if lost is not None else outcome_value(outcome, self.job.app_of(self.task))
         if error is None:
             self.set_result(value)
         elif outcome.status is TaskStatus.CANCELLED and super().cancel():
@@ -173,6 +130,7 @@ class Job:
         self.job_id = spec.job_id
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(tasks)]
+        """Of all stages, in their order."""
         self._decided = threading.Event()
         self._error: SparrowError | None = None
 
@@ -182,6 +140,19 @@ class Job:
 
     def __len__(self) -> int:
         return len(self.futures)
+
+    def stage(self, name: str) -> list[TaskFuture]:
+        """The futures of one stage; `KeyError` if there is none of this name."""
+        first = 0
+        for stage in self.spec.as_stages():
+            if stage.name == name:
+                return self.futures[first : first + len(stage.tasks)]
+            first += len(stage.tasks)
+        raise KeyError(name)
+
+    def app_of(self, task: int) -> str:
+        """The app of this task's stage."""
+        return stage_of(self.spec, task).app
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for all outcomes; False if the time ran out."""
@@ -208,23 +179,24 @@ class Job:
             raise self._error
         return JobReport(self.job_id, [future.report for future in self.futures if future.report is not None])
 
-    def cancel(self) -> None:
-        """Cancel what has not started. What runs goes on, and its outcome comes."""
-        self._client._call_soon(lambda: self._client._session.cancel_job(self.job_id))
+    def cancel(self, *, running: bool = False) -> None:
+        """Cancel what has not started. What runs goes on, and its outcome comes; with `running` it is stopped."""
+        self._client._call_soon(lambda: self._client._session.cancel_job(self.job_id, running=running))
 
-    def cancel_futures(self, futures: Sequence[TaskFuture]) -> int:
-        """Cancel those of these tasks that have not started; returns how many were cancelled."""
-        asked = [future for future in futures if not future.done() and not future.running()]
+    def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
+        """Cancel those of these tasks that have not started, and with `running` those that have; returns how many
+        were cancelled."""
+        asked = [future for future in futures if not future.done() and (running or not future.running())]
         for future in asked:
             future._cancel_answer = future._cancel_answer or threading.Event()
         tasks = [future.task for future in asked]
-        self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks))
+        self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks, running=running))
         if not self._client.runs_here():
             until_s = time.monotonic() + CANCEL_ANSWER_TIMEOUT_S
             for future in asked:
                 if not future.done() and future._cancel_answer is not None:
                     future._cancel_answer.wait(max(0.0, until_s - time.monotonic()))
-        return sum(future.cancelled() for future in asked)
+        return sum(future.cancelled() or _was_cancelled(future) for future in asked)
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
@@ -266,6 +238,9 @@ class _Sink:
     def outcome(self, outcome: m.Outcome) -> None:
         self._futures[outcome.task].settle(outcome)
 
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        self._futures[outcome.task].settle(outcome, error)
+
     def not_cancelled(self, task: int) -> None:
         self.placed(task)
         self._futures[task]._answer()
@@ -284,7 +259,8 @@ class Client:
     user: whose work this is, for fair queueing; default: the system's user name.
     token: the cluster's secret; default: from SPARROW_TOKEN.
     connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised.
-    submit_timeout_s: how long a job is offered again to schedulers that refuse it for now.
+    submit_timeout_s: how long a job is offered again to schedulers that refuse it for now, or when its own was lost.
+    heartbeat_s: a scheduler that says nothing for about so long is taken for lost, and its jobs to another.
     options: how calls are run unless `with_options` says otherwise.
     """
 
@@ -296,6 +272,7 @@ class Client:
         token: str | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
         self._own_cluster, addresses = cluster_of(schedulers)
@@ -312,6 +289,7 @@ class Client:
                 token=token,
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
+                heartbeat_s=heartbeat_s,
             )
             self._loop = new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="sparrow-client", daemon=True)
@@ -408,7 +386,7 @@ class Client:
         """Submit a job and return at once; `InvalidRequest` if it cannot be."""
         spec.validate()
         spec = replace(spec, job_id=spec.job_id or new_job_id())
-        job = Job(self, spec, len(spec.tasks))
+        job = Job(self, spec, sum(len(stage.tasks) for stage in spec.as_stages()))
         with self._lock:
             self._check_open()
         self._call_soon(lambda: self._start(job))
@@ -430,6 +408,13 @@ class Client:
         common = calls.encode_function(function, capture_output=options.capture_output)
         payloads = [calls.encode_arguments(args, {}) for args in arguments]
         return self.submit_job(options.job(name or function_name(function), common, payloads), progress=progress)
+
+    def submit_stages(self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None) -> Job:
+        """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished.
+
+        Pickling errors are raised here, `InvalidRequest` if stages refer to ones that do not exist or to themselves.
+        """
+        return self.submit_job((options or self.options).stages_job(name, list(stages)))
 
     def map(
         self,
@@ -503,10 +488,21 @@ class Client:
         """All results in the order given; raises the first failure."""
         return [future.result() for future in futures]
 
-    def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]]) -> None:
-        """Cancel a job, a future or several futures, as far as they have not started."""
+    def upload(self, data: bytes) -> BlobRef:
+        """Give data to the cluster that several jobs' tasks need, as payload or common bytes: a reference to it.
+
+        It is kept as long as jobs use it, and for the nodes' retention time after that.
+        """
+        return self._run(self._session.upload(data))
+
+    def fetch(self, ref: BlobRef) -> bytes:
+        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        return bytes(self._run(self._session.download(ref)))
+
+    def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
+        """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
         if isinstance(what, Job):
-            what.cancel()
+            what.cancel(running=running)
             return
         futures = [what] if isinstance(what, Future) else list(what)
         by_job: dict[str, list[TaskFuture]] = {}
@@ -516,7 +512,7 @@ class Client:
             if not future.done():
                 by_job.setdefault(future.job.job_id, []).append(future)
         for asked in by_job.values():
-            asked[0].job.cancel_futures(asked)
+            asked[0].job.cancel_futures(asked, running=running)
 
     def unfinished(self) -> list[TaskFuture]:
         """The futures that are not done."""
@@ -585,6 +581,10 @@ class CallsWithOptions:
         """As `Client.submit_calls`."""
         return self._client.submit_calls(function, arguments, options=self.options, **how)
 
+    def submit_stages(self, stages: Iterable[CallStage], **how: Any) -> Job:
+        """As `Client.submit_stages`."""
+        return self._client.submit_stages(stages, options=self.options, **how)
+
     def map(self, function: Callable[..., T], *iterables: Iterable[Any], **how: Any) -> Iterator[T]:
         """As `Client.map`."""
         return self._client.map(function, *iterables, options=self.options, **how)
@@ -610,6 +610,22 @@ class _Batch:
         self.payloads.append(payload)
         self.job.futures.append(future)
         return future
+
+
+def stage_of(spec: JobSpec, task: int) -> StageSpec:
+    """The stage of a job's task."""
+    first = 0
+    stages = spec.as_stages()
+    for stage in stages:
+        first += len(stage.tasks)
+        if task < first:
+            return stage
+    return stages[-1]
+
+
+def _was_cancelled(future: TaskFuture) -> bool:
+    """Whether the task ended cancelled, though its future was known to run, and so has an exception instead."""
+    return future.outcome is not None and future.outcome.status is TaskStatus.CANCELLED
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

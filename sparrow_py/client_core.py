@@ -1,20 +1,23 @@
 """The client's pure core: which scheduler gets a job, when to submit again, what is an outcome.
 
 No sockets, clocks or randomness of its own. It makes sure that each task's outcome reaches the
-job's `Sink` exactly once, whatever comes over the wire (guarantee 2).
+job's `Sink` exactly once, whatever comes over the wire (guarantee 2). When a scheduler is lost, its
+jobs go to another with a higher epoch and the outcomes that are known (guarantee 4, DESIGN.md §5).
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from sparrow_py import constraints
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
-from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
 
 if TYPE_CHECKING:
     import random
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
 ENTRY_OVERHEAD_BYTES = 5
 """What msgpack adds to a payload in a message, at most."""
+REF_BYTES = 256
+"""What a reference to large data takes in a message, about; one with many addresses takes more."""
+PENDING = 0
+"""In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
+STATUSES = tuple(TaskStatus)
 
 
 class Sink(Protocol):
@@ -34,7 +42,7 @@ class Sink(Protocol):
         """Nothing of the job will run, and nothing more will be told."""
 
     def placed(self, task: int) -> None:
-        """The task has left the queue."""
+        """The task has left the queue; told again if it left it again."""
 
     def outcome(self, outcome: m.Outcome) -> None:
         """A task's outcome; called exactly once per task of an accepted job."""
@@ -55,52 +63,139 @@ class Outbox(Protocol):
     def stream(self, scheduler: str, job: ClientJob) -> None:
         """Send `job.chunks` to the scheduler as fast as it takes them, then call `streamed`."""
 
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """No node has this input of the job any more: upload it, if it is at hand, then call `uploaded`."""
+
 
 class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "cancelled", "chunks", "deadline_s", "id", "payloads", "scheduler", "settled", "sink",
-        "streaming", "submission", "to_cancel", "unsettled",
+        "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "results",
+        "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "taken", "told_to_cancel",
+        "unsettled",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float) -> None:
         self.id = str(spec.job_id) or new_job_id()
-        self.payloads = [task.payload if isinstance(task, TaskSpec) else task for task in spec.tasks]
-        stage = m.Stage(
-            str(spec.app), len(self.payloads), spec.common, str(spec.runtime), float(spec.probe_ratio), spec.prefetch,
-            _float(spec.expected_duration_s),
-        )  # fmt: skip
+        stages = spec.as_stages()
+        sizes = {stage.name: len(stage.tasks) for stage in stages}
+        firsts, first = {}, 0
+        for name, size in sizes.items():
+            firsts[name] = first
+            first += size
+        self.payloads: list[m.Data] = [
+            task.payload if isinstance(task, TaskSpec) else task for stage in stages for task in stage.tasks
+        ]
+        self.details: dict[int, m.TaskDetail] = {}
+        for stage in stages:
+            for number, task in enumerate(stage.tasks, firsts[stage.name]):
+                if isinstance(task, TaskSpec) and (task.preferred or task.inputs):
+                    self.details[number] = _detail(task, firsts, sizes)
         self.submission = m.SubmitJob(
-            self.id, 0, str(spec.name), [stage], spec.max_attempts, spec.retry_failed, _float(spec.queue_timeout_s),
-            spec.report_placed,
+            self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
+            _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
+            spec.on_client_lost,
         )  # fmt: skip
+        followed = {name for stage in stages for name in stage.after}
+        self.inner = [range(firsts[name], firsts[name] + sizes[name]) for name in sorted(followed)]
+        """The tasks of stages that others come after: their results are kept, for the next scheduler."""
         self.sink = sink
         self.deadline_s = deadline_s
         """When to give up if no scheduler takes the job."""
         self.scheduler: str | None = None
+        self.taken = False
+        """Whether this scheduler has accepted it."""
         self.accepted = False
+        """Whether any scheduler has, and so the sink was told."""
         self.cancelled = False
+        self.running_too = False
+        """Whether what runs is to be cancelled with the job."""
         self.streaming = False
-        self.chunks: Iterator[m.AddTasks] = iter(())
-        self.to_cancel: set[int] = set()
-        """Tasks to cancel once the job is accepted and all its tasks have been sent."""
+        self.chunks: Iterator[m.Message] = iter(())
+        self.cancelling: dict[int, bool] = {}
+        """Tasks to cancel that have not been answered for, and whether even if they run."""
+        self.told_to_cancel: set[int] = set()
+        """Those of them that the scheduler has been told."""
         self.settled = bytearray(len(self.payloads))
         self.unsettled = len(self.payloads)
+        self.results: dict[int, m.Data] = {}
+        self.starts: dict[int, int] = {}
+        """Starts in vain, of tasks without an outcome."""
+
+    def is_inner(self, task: int) -> bool:
+        """Whether another stage may need the task's result."""
+        return any(task in tasks for tasks in self.inner)
+
+    def messages(self, bytes_max: int) -> Iterator[m.Message]:
+        """All that follows the submission: what is known of the job's tasks, then the tasks."""
+        if self.submission.epoch:
+            yield from self._known(bytes_max)
+        yield from chunks(self.id, self.payloads, bytes_max, self.details)
+
+    def _known(self, bytes_max: int) -> Iterator[m.Known]:
+        outcomes: list[m.KnownOutcome] = []
+        size = 0
+        for task, status in enumerate(self.settled):
+            if status == PENDING:
+                continue
+            result = self.results.get(task, b"")
+            size += _bytes_of(result) + ENTRY_OVERHEAD_BYTES
+            if outcomes and (size > bytes_max or len(outcomes) == CHUNK_TASKS):
+                yield m.Known(self.id, outcomes, {})
+                outcomes, size = [], _bytes_of(result)
+            outcomes.append(m.KnownOutcome(task, STATUSES[status - 1], result))
+        starts = list(self.starts.items())
+        if outcomes:
+            yield m.Known(self.id, outcomes, {})
+        for first in range(0, len(starts), CHUNK_TASKS):
+            yield m.Known(self.id, [], dict(starts[first : first + CHUNK_TASKS]))
 
 
-def chunks(job_id: str, payloads: list[bytes], bytes_max: int) -> Iterator[m.AddTasks]:
+def _stage(stage: StageSpec) -> m.Stage:
+    demand = None if not stage.demand else {str(name): float(amount) for name, amount in stage.demand.items()}
+    where = tuple(constraints.parse(f"where[{index}]", text) for index, text in enumerate(stage.where))
+    return m.Stage(
+        str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
+        _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
+        _float(stage.task_timeout_s), any(isinstance(task, TaskSpec) and task.preferred for task in stage.tasks),
+    )  # fmt: skip
+
+
+def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.TaskDetail:
+    inputs = []
+    for name in task.inputs:
+        first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
+        if count:
+            inputs.append((first, count))
+    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs))
+
+
+def _bytes_of(data: m.Data) -> int:
+    return REF_BYTES + sum(map(len, data.at)) if isinstance(data, BlobRef) else len(data)
+
+
+def chunks(
+    job_id: str, payloads: list[m.Data], bytes_max: int, details: dict[int, m.TaskDetail] | None = None
+) -> Iterator[m.AddTasks]:
     """The tasks in messages that each fit a frame."""
     first = 0
     while first < len(payloads):
         size = 0
         end = first
+        own: dict[int, m.TaskDetail] = {}
         while end < len(payloads) and end - first < CHUNK_TASKS:
-            size += len(payloads[end]) + ENTRY_OVERHEAD_BYTES
+            payload = payloads[end]
+            size += (len(payload) if isinstance(payload, bytes) else _bytes_of(payload)) + ENTRY_OVERHEAD_BYTES
+            detail = details.get(end) if details else None
+            if detail is not None:
+                size += sum(map(len, detail.preferred)) + 10 * (1 + len(detail.preferred) + len(detail.inputs))
             if size > bytes_max and end > first:
                 break
+            if detail is not None:
+                own[end] = detail
             end += 1
-        yield m.AddTasks(job_id, first, payloads[first:end])
+        yield m.AddTasks(job_id, first, payloads[first:end], own or None)
         first = end
 
 
@@ -113,6 +208,8 @@ class ClientCore:
         """Connected schedulers and the largest payload in bytes that each takes."""
         self.duplicates = 0
         """Outcomes that came again and were ignored."""
+        self.moves = 0
+        """Jobs that went to another scheduler because theirs was lost."""
         self._rng = rng
         self._outbox = outbox
         self._submit_timeout_s = submit_timeout_s
@@ -137,37 +234,50 @@ class ClientCore:
             raise
         return job
 
-    def cancel_job(self, job_id: str, now_s: float) -> None:
-        """Cancel what of the job has not started."""
+    def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> None:
+        """Cancel what of the job has not started; with `running`, what runs is stopped too."""
         job = self.jobs.get(job_id)
-        if job is None or job.cancelled:
+        if job is None or (job.cancelled and (job.running_too or not running)):
             return
         job.cancelled = True
-        if job.scheduler is None:
+        job.running_too = running
+        if job.scheduler is None and not job.accepted:
             self._withdraw(job)
-        else:
-            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id))
+        elif job.scheduler is not None and not self._must_stream(job):
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
 
-    def cancel_tasks(self, job_id: str, tasks: list[int], now_s: float) -> None:
-        """Cancel tasks; for each the sink is told an outcome or `not_cancelled`."""
+    @staticmethod
+    def _must_stream(job: ClientJob) -> bool:
+        """Whether the scheduler must get all tasks before they are cancelled: some of them may run already."""
+        return job.streaming and job.submission.epoch > 0
+
+    def cancel_tasks(self, job_id: str, tasks: list[int], now_s: float, *, running: bool = False) -> None:
+        """Cancel tasks; for each the sink is told an outcome or `not_cancelled`. With `running`, whether they run
+        or not."""
         job = self.jobs.get(job_id)
         if job is None:
             return
-        job.to_cancel.update(tasks)
-        if job.scheduler is None and len(job.to_cancel) == job.unsettled:
+        for task in tasks:
+            if not job.settled[task] and not job.cancelling.get(task, False):
+                job.cancelling[task] = running
+                job.told_to_cancel.discard(task)
+        if job.scheduler is None and not job.accepted and len(job.cancelling) == job.unsettled:
             self._withdraw(job)
         else:
             self._send_cancels(job)
 
     def _send_cancels(self, job: ClientJob) -> None:
         """Send what is to be cancelled, unless the scheduler may yet refuse the job, or has not all its tasks."""
-        if not job.to_cancel or not job.accepted or job.streaming:
+        if not job.taken or job.streaming or job.scheduler is None:
             return
-        assert job.scheduler is not None
-        tasks = sorted(job.to_cancel)
-        job.to_cancel.clear()
-        for first in range(0, len(tasks), CHUNK_TASKS):
-            self._outbox.to_scheduler(job.scheduler, m.CancelTasks(job.id, tasks[first : first + CHUNK_TASKS]))
+        for running in (False, True):
+            tasks = sorted(
+                task for task, too in job.cancelling.items() if too is running and task not in job.told_to_cancel
+            )
+            for first in range(0, len(tasks), CHUNK_TASKS):
+                some = tasks[first : first + CHUNK_TASKS]
+                self._outbox.to_scheduler(job.scheduler, m.CancelTasks(job.id, some, running))
+            job.told_to_cancel.update(tasks)
 
     def _withdraw(self, job: ClientJob) -> None:
         """Cancel a job that no scheduler has."""
@@ -183,19 +293,18 @@ class ClientCore:
             self._assign_again(job, now_s)
 
     def scheduler_down(self, scheduler: str, reason: str, now_s: float) -> None:
-        """A link is gone: the outcomes of its jobs' tasks will not come."""
+        """A link is gone: its jobs go to another scheduler, with all that is known of them."""
         self.schedulers.pop(scheduler, None)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             job.scheduler = None
-            # It may have been accepted without our knowing, and started: not again if that is not wanted.
-            if job.accepted or job.cancelled or job.submission.max_attempts == 1:
-                self._settle_rest(job, TaskStatus.LOST, self._last_error)
-            else:
-                # Each task may have started once there; more than that takes longer than to say "accepted".
-                attempts = job.submission.max_attempts - 1
-                job.submission = msgspec.structs.replace(job.submission, max_attempts=attempts)
-                self._assign_again(job, now_s)
+            job.taken = job.streaming = False
+            job.told_to_cancel.clear()
+            self.moves += 1
+            # Even a job that was not accepted yet, as far as we know, may have been, and may run.
+            job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
+            job.deadline_s = now_s + self._submit_timeout_s
+            self._assign_again(job, now_s)
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
@@ -209,16 +318,37 @@ class ClientCore:
         elif kind is m.Placed:
             job.sink.placed(message.task)
         elif kind is m.JobAccepted:
-            if not job.accepted:
-                job.accepted = True
-                job.sink.accepted()
-                self._send_cancels(job)
+            self._accepted(job)
         elif kind is m.JobRefused:
             self._try_again(job, message, now_s)
         elif kind is m.NotCancelled:
+            job.cancelling.pop(message.task, None)
+            job.told_to_cancel.discard(message.task)
             job.sink.not_cancelled(message.task)
         elif kind is m.JobEnded:
             self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
+        elif kind is m.Retried:
+            job.starts[message.task] = message.starts
+        elif kind is m.BlobLost:
+            self._outbox.upload_again(job, message.hash)
+
+    def _accepted(self, job: ClientJob) -> None:
+        job.taken = True
+        if not job.accepted:
+            job.accepted = True
+            job.sink.accepted()
+        if job.cancelled and not job.streaming and job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
+        self._send_cancels(job)
+
+    def uploaded(self, job_id: str, blob: BlobRef) -> None:
+        """The input has been uploaded again; `blob.at` is empty if it could not be."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return
+        job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
+        if job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
 
     def abandon(self) -> None:
         """The client is done: nobody is told of its jobs any more."""
@@ -230,6 +360,8 @@ class ClientCore:
         """All tasks of the job have been sent."""
         job.streaming = False
         if job.id in self.jobs:
+            if job.cancelled and job.scheduler is not None:
+                self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
             self._send_cancels(job)
 
     # ---- events: time ------------------------------------------------------------------------
@@ -260,18 +392,27 @@ class ClientCore:
             self._waiting[job.id] = job
             heapq.heappush(self._timers, (job.deadline_s, job.id))
             return
-        scheduler = self._rng.choice(list(self.schedulers))
+        scheduler = self._choose(job)
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
         job.scheduler = scheduler
         self._outbox.to_scheduler(scheduler, job.submission)
-        job.chunks = chunks(job.id, job.payloads, bytes_max)
-        first = next(job.chunks, None)
-        job.streaming = first is not None and len(first.payloads) < len(job.payloads)
+        following = job.messages(bytes_max)
+        first, second = next(following, None), next(following, None)
+        job.streaming = second is not None
         if first is not None:
             self._outbox.to_scheduler(scheduler, first)
-        if job.streaming:
+        if second is not None:
+            job.chunks = itertools.chain([second], following)
             self._outbox.stream(scheduler, job)
+
+    def _choose(self, job: ClientJob) -> str:
+        """Any scheduler will do; but jobs that avoid each other must be at one that knows of both (§8)."""
+        for other_id in job.submission.avoid:
+            other = self.jobs.get(other_id)
+            if other is not None and other.scheduler is not None:
+                return other.scheduler
+        return self._rng.choice(list(self.schedulers))
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
@@ -282,16 +423,17 @@ class ClientCore:
 
     @staticmethod
     def _check_sizes(job: ClientJob, bytes_max: int) -> None:
-        stage = job.submission.stages[0]
-        if len(stage.common) > bytes_max:
-            raise InvalidRequest("common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
-        largest = max(map(len, job.payloads), default=0)
-        if largest > bytes_max:
-            task = next(task for task, payload in enumerate(job.payloads) if len(payload) == largest)
-            raise InvalidRequest(f"tasks[{task}]", f"{largest} bytes", f"a payload of at most {bytes_max} bytes")
+        for stage in job.submission.stages:
+            if isinstance(stage.common, bytes) and len(stage.common) > bytes_max:
+                raise InvalidRequest("common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
+        for task, payload in enumerate(job.payloads):
+            if isinstance(payload, bytes) and len(payload) > bytes_max:
+                raise InvalidRequest(
+                    f"tasks[{task}]", f"{len(payload)} bytes", f"a payload of at most {bytes_max} bytes"
+                )
 
     def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
-        if job.cancelled or len(set(job.to_cancel)) >= job.unsettled:
+        if not job.accepted and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
             self._withdraw(job)
             return
         retry_s = message.retry_after_s
@@ -302,9 +444,13 @@ class ClientCore:
                 self._refused(job, Refused(message.reason, retry_s))
             return
         job.scheduler = None
+        job.taken = job.streaming = False
         heapq.heappush(self._timers, (now_s + retry_s, job.id))
 
     def _refused(self, job: ClientJob, error: SparrowError) -> None:
+        if job.accepted:  # By a scheduler that is no more.
+            self._settle_rest(job, TaskStatus.LOST, str(error))
+            return
         del self.jobs[job.id]
         job.sink.refused(error)
 
@@ -313,8 +459,15 @@ class ClientCore:
         if task >= len(job.settled) or task < 0 or job.settled[task]:
             self.duplicates += 1
             return
-        job.settled[task] = 1
+        job.settled[task] = STATUSES.index(outcome.status) + 1
         job.unsettled -= 1
+        if job.inner and outcome.status is TaskStatus.FINISHED and job.is_inner(task):
+            job.results[task] = outcome.result
+        if job.cancelling:
+            job.cancelling.pop(task, None)
+            job.told_to_cancel.discard(task)
+        if job.starts:
+            job.starts.pop(task, None)
         job.sink.outcome(outcome)
 
     def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
@@ -330,11 +483,13 @@ class ClientCore:
     def check_invariants(self) -> None:
         """Raise `InvariantViolated` if something that must hold does not."""
         for job in self.jobs.values():
-            unsettled = job.settled.count(0)
+            unsettled = job.settled.count(PENDING)
             if job.unsettled != unsettled:
                 raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
             if job.scheduler is None and job.id not in self._waiting and all(job.id != key for _, key in self._timers):
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
+            if job.scheduler is not None and job.scheduler not in self.schedulers:
+                raise InvariantViolated(f"job {job.id} is with scheduler {job.scheduler}, which is gone", [])
 
 
 def _float(value: float | None) -> float | None:

@@ -10,7 +10,8 @@
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
         ├── TaskLost          its node, executor or scheduler went away too often, or no place was found
-        └── TaskCancelled     it was cancelled
+        ├── TaskCancelled     it was cancelled
+        └── ResultLost        it finished, but its large result is gone: its node went away or its lease ran out
 
 A task's own exception (a Python function's) is raised as itself, with a
 `RemoteTraceback` as its cause.
@@ -104,6 +105,10 @@ class TaskLost(TaskError):
 
 class TaskCancelled(TaskError, CancelledError):
     """A task was cancelled before it finished."""
+
+
+class ResultLost(TaskError):
+    """A task finished, but its large result is gone: its node went away or its lease ran out."""
 
 
 class RemoteTraceback(Exception):

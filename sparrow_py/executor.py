@@ -8,7 +8,8 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py.client import CallOptions, Client
+from sparrow_py.call_jobs import CallOptions
+from sparrow_py.client import Client
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster

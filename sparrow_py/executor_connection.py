@@ -7,32 +7,43 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
+from sparrow_py.executor_files import load, store
 from sparrow_py.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
+    FILES_SUFFIX,
+    FILES_VARIABLE,
     ID_VARIABLE,
     SOCKET_VARIABLE,
+    TO_EXECUTOR,
+    Data,
     ExecutorHello,
     FrameSplitter,
     encode_frame,
-    to_executor,
 )
+
+__all__ = ["ExecutorConnection", "load"]
 
 RECEIVE_BYTES = 1 << 16
 """Larger, and each call would map and unmap memory for its buffer."""
 
 
 class ExecutorConnection:
-    """A connection to the node monitor."""
+    """A connection to the node monitor.
 
-    def __init__(self, path: str) -> None:
+    `files_directory` is where `data` puts large values; for executors that the node monitor did not
+    start it is beside the socket.
+    """
+
+    def __init__(self, path: str, files_directory: str = "") -> None:
+        self.files_directory = files_directory or os.path.splitext(path)[0] + FILES_SUFFIX  # noqa: PTH122 - as in `executor_files`
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
-        self._splitter = FrameSplitter(to_executor)
+        self._splitter = FrameSplitter(TO_EXECUTOR)
 
     @classmethod
     def from_environment(cls, app: str, places: int = 1, runtime: str = "") -> ExecutorConnection:
         """Connect to the node monitor that started this process, and say hello."""
-        connection = cls(os.environ[SOCKET_VARIABLE])
+        connection = cls(os.environ[SOCKET_VARIABLE], os.environ.get(FILES_VARIABLE, ""))
         connection.hello(app, places, runtime, os.environ.get(ID_VARIABLE, ""))
         return connection
 
@@ -60,8 +71,15 @@ class ExecutorConnection:
         return messages
 
     def send(self, messages: Iterable[Any]) -> None:
-        """Send these as one frame."""
+        """Send these; `LinkError` if one is too large for a frame."""
         self._socket.sendall(encode_frame(list(messages)))
+
+    def data(self, value: bytes) -> Data:
+        """`value` for a message: itself, or a file that holds it if it is large; `OSError` if that cannot be written.
+
+        `load` is the reverse.
+        """
+        return store(value, self.files_directory)
 
     def close(self) -> None:
         """Close the connection."""

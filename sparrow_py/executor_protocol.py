@@ -1,14 +1,16 @@
 """How a node monitor and its executors talk: length-prefixed frames over a Unix socket.
 
-A frame is a 4-byte big-endian length and that many bytes of msgpack: an array of messages.
-An executor connects to the socket named in `SPARROW_EXECUTOR_SOCKET`, says `ExecutorHello`,
-then receives `Run`s and answers each with one `Done`. A place runs one task at a time; an
-executor with one place runs what it is given in order.
+A frame is a 4-byte big-endian length and that many bytes: an array of messages, in msgpack or in
+JSON (`Encoding`). An executor connects to the socket named in `SPARROW_EXECUTOR_SOCKET` and says
+`ExecutorHello`; the encoding of that first frame is the connection's, in both directions. It then
+receives `Run`s and answers each with one `Done`. A place runs one task at a time; an executor with
+one place runs what it is given in order. docs/executor-protocol.md says it for other languages.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,10 +21,21 @@ from sparrow_py.job import TaskStatus
 EXECUTOR_PROTOCOL_VERSION = 1
 SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
+PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
+"""How many places the node monitor wants the executor to offer."""
+FILES_VARIABLE = "SPARROW_EXECUTOR_FILES"
+"""Directory where the executor puts results too large for a frame."""
+FILES_SUFFIX = ".files"
+"""The same for executors that the node monitor did not start: this in place of the socket's suffix."""
+PLACES_MAX = 1 << 16
+"""Places of an executor."""
+INLINE_BYTES_MAX = 64 << 10
+"""A result larger than this is handed over as a file."""
 FRAME_BYTES_MAX = 64 << 20
 """A frame between a node monitor and its executor, which trust each other, may be larger."""
 
 HEADER = struct.Struct(">I")
+HEADER_BYTES = HEADER.size
 
 
 class ExecutorMessage(msgspec.Struct, array_like=True, gc=False):
@@ -40,12 +53,27 @@ class ExecutorHello(ExecutorMessage, tag=1):
     pid: int
 
 
+class File(msgspec.Struct, array_like=True, frozen=True):
+    """Bytes too large for a frame, in a file on this machine; `hash` is their SHA-256 in hexadecimal.
+
+    From an executor: a file in `SPARROW_EXECUTOR_FILES`, which is the node monitor's from then on.
+    To an executor: a file to read and not to change; it stays until the run has ended.
+    """
+
+    path: str
+    size: int
+    hash: str
+
+
+Data = bytes | File
+
+
 class Done(ExecutorMessage, tag=2):
     """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch."""
 
     run: int
     status: TaskStatus
-    result: bytes
+    result: Data
     error: str
     started_at_s: float
     service_s: float
@@ -60,18 +88,19 @@ class Returned(ExecutorMessage, tag=3):
 
 
 class Run(ExecutorMessage, tag=10):
-    """Run this task. `common` is the number of a Common sent before, or 0."""
+    """Run this task. `common` is the number of a Common sent before, or 0; `inputs` the results it asked for."""
 
     run: int
     common: int
-    payload: bytes
+    payload: Data
+    inputs: list[Data] = []
 
 
 class Common(ExecutorMessage, tag=11):
     """Bytes that several runs need."""
 
     common: int
-    data: bytes
+    data: Data
 
 
 class ForgetCommon(ExecutorMessage, tag=12):
@@ -86,29 +115,73 @@ class Revoke(ExecutorMessage, tag=13):
     runs: list[int]
 
 
+class Kill(ExecutorMessage, tag=14):
+    """End these runs, which have started, at once, and say Done (failed) for each. Only sent to executors with several
+    places: one with a single place is ended itself."""
+
+    runs: list[int]
+
+
 FromExecutor = ExecutorHello | Done | Returned
-ToExecutor = Run | Common | ForgetCommon | Revoke
-
-_encoder = msgspec.msgpack.Encoder()
-_from_executor = msgspec.msgpack.Decoder(list[FromExecutor])
-to_executor = msgspec.msgpack.Decoder(list[ToExecutor])
-"""For the executor's `FrameSplitter`."""
+ToExecutor = Run | Common | ForgetCommon | Revoke | Kill
 
 
-def encode_frame(messages: list[Any]) -> bytearray:
-    """The frame of these messages, header included."""
-    frame = bytearray(HEADER.size)
-    _encoder.encode_into(messages, frame, HEADER.size)
-    HEADER.pack_into(frame, 0, len(frame) - HEADER.size)
+# ---- frames ----------------------------------------------------------------------------------
+
+
+class Encoding(msgspec.Struct, frozen=True):
+    """How the messages of a connection are written. In JSON, bytes are base64 text."""
+
+    name: str
+    encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder
+
+
+class Direction(msgspec.Struct, frozen=True):
+    """What is spoken in one direction: how to decode a frame's body in each encoding."""
+
+    msgpack: Callable[[memoryview], list[Any]]
+    json: Callable[[memoryview], list[Any]]
+
+
+MSGPACK = Encoding("msgpack", msgspec.msgpack.Encoder())
+JSON = Encoding("JSON", msgspec.json.Encoder())
+JSON_START = ord("[")
+"""A body that begins so is JSON: no array of msgpack does."""
+FROM_EXECUTOR = Direction(
+    msgspec.msgpack.Decoder(list[FromExecutor]).decode, msgspec.json.Decoder(list[FromExecutor]).decode
+)
+TO_EXECUTOR = Direction(msgspec.msgpack.Decoder(list[ToExecutor]).decode, msgspec.json.Decoder(list[ToExecutor]).decode)
+
+
+def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK) -> bytearray:
+    """The frame of these messages, header included; several frames if they are too large for one.
+
+    `LinkError` if one message alone is too large, or has text that is no Unicode.
+    """
+    frame = bytearray(HEADER_BYTES)
+    try:
+        encoding.encoder.encode_into(messages, frame, HEADER_BYTES)
+    except UnicodeEncodeError as error:
+        raise LinkError(f"a message has text that {encoding.name} cannot hold: {error}") from None
+    length = len(frame) - HEADER_BYTES
+    if length > FRAME_BYTES_MAX:
+        if len(messages) == 1:
+            raise LinkError(f"a message of {length} bytes in {encoding.name}; at most {FRAME_BYTES_MAX} are allowed")
+        half = len(messages) // 2
+        return encode_frame(messages[:half], encoding) + encode_frame(messages[half:], encoding)
+    HEADER.pack_into(frame, 0, length)
     return frame
 
 
 class FrameSplitter:
     """Cuts a stream of bytes into the messages of its frames."""
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[list[Any]] = _from_executor) -> None:
-        self._decode = decoder.decode
+    def __init__(self, direction: Direction = FROM_EXECUTOR) -> None:
+        self._direction = direction
+        self._decode: Callable[[memoryview], list[Any]] = self._decode_first
         self._buffer = bytearray()
+        self.encoding = MSGPACK
+        """Of the first frame, once it is there; all that follow must have the same."""
 
     def feed(self, data: bytes) -> list[Any]:
         """The messages of all frames that `data` completes; `LinkError` if a frame is not one."""
@@ -116,19 +189,27 @@ class FrameSplitter:
         buffer += data
         messages: list[Any] = []
         position, size = 0, len(buffer)
-        while size - position >= HEADER.size:
+        while size - position >= HEADER_BYTES:
             (length,) = HEADER.unpack_from(buffer, position)
             if length > FRAME_BYTES_MAX:
                 raise LinkError(f"executor frame of {length} bytes; at most {FRAME_BYTES_MAX} are allowed")
-            end = position + HEADER.size + length
+            end = position + HEADER_BYTES + length
             if end > size:
                 break
             try:
-                messages += self._decode(memoryview(buffer)[position + HEADER.size : end])
+                messages += self._decode(memoryview(buffer)[position + HEADER_BYTES : end])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise LinkError(f"malformed executor frame: {error}") from None
+                raise LinkError(f"malformed executor frame ({self.encoding.name}): {error}") from None
             position = end
         if position:
             # A new object: decoded messages may hold no view, but a memoryview would block resizing.
             self._buffer = buffer[position:]
         return messages
+
+    def _decode_first(self, body: memoryview) -> list[Any]:
+        """The first frame says how all are written."""
+        if body and body[0] == JSON_START:
+            self.encoding, self._decode = JSON, self._direction.json
+        else:
+            self._decode = self._direction.msgpack
+        return self._decode(body)

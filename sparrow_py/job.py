@@ -1,18 +1,23 @@
 """The job model: what a frontend asks for, and what it is told.
 
-A job is a DAG of stages (of one stage, in this version), a stage a list of tasks that may run
-in parallel (Sparrow §2, §6). To schedulers and node monitors a task is an opaque payload
+A job is a DAG of stages (most often of one), a stage a list of tasks that may run in parallel
+(Sparrow §2, §6). To schedulers and node monitors a task is an opaque payload
 and the name of the app whose executors understand it.
 """
 
 from __future__ import annotations
 
 import enum
+import graphlib
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
+import msgspec
+
+from sparrow_py import constraints
 from sparrow_py.errors import InvalidRequest
 
 PROBE_RATIO_DEFAULT = 2.0
@@ -21,7 +26,20 @@ PREFETCH_MAX = 1024
 MAX_ATTEMPTS_DEFAULT = 3
 MAX_ATTEMPTS_MAX = 1000
 NAME_BYTES_MAX = 256
-"""Limit on user, app, job and node names and on job ids, in bytes of UTF-8."""
+"""Limit on user, app, stage, job and node names and on job ids, in bytes of UTF-8."""
+STAGES_MAX = 1000
+DEMANDS_MAX = 64
+PREFERRED_MAX = 1000
+INPUTS_MAX = 10_000
+ON_CLIENT_LOST = ("cancel", "finish")
+
+
+class BlobRef(msgspec.Struct, array_like=True, frozen=True):
+    """Bytes too large for a message: their SHA-256 in hexadecimal, and the HTTP addresses of nodes that have them."""
+
+    hash: str
+    size: int
+    at: tuple[str, ...]
 
 
 class TaskStatus(enum.StrEnum):
@@ -33,71 +51,148 @@ class TaskStatus(enum.StrEnum):
     LOST = "lost"
 
 
+InputName = str | tuple[str, int]
+"""A result that a task asks for: all results of a stage, or that of one task of it."""
+
+
 @dataclass(slots=True)
 class TaskSpec:
-    """One task: an opaque `payload` for the executor, and an optional `id` for its submitter's use."""
+    """One task.
 
-    payload: bytes = b""
+    payload: opaque bytes for the executor, or a reference to bytes that were uploaded before.
+    id: for its submitter's use.
+    preferred: ids of the nodes that have its input (task-level constraint, §3.3). See `StageSpec.delay_s`.
+    inputs: results of earlier stages that the executor is given with the payload, in this order.
+    """
+
+    payload: bytes | BlobRef = b""
     id: str = ""
+    _: KW_ONLY
+    preferred: Sequence[str] = ()
+    inputs: Sequence[InputName] = ()
 
 
 @dataclass(slots=True)
-class JobSpec:
-    """A job of one stage.
+class StageSpec:
+    """Tasks that may run in parallel, once all tasks of the stages named in `after` have finished.
 
     Parameters
     ----------
-    tasks: payloads (`bytes`) or `TaskSpec`s. None at all is a job that finishes at once.
+    tasks: payloads (`bytes`) or `TaskSpec`s. None at all is a stage that finishes at once.
+    name: for people, and for other stages' `after`; unique in its job.
+    after: names of the stages whose results or effects this one needs.
     app: whose executors run the tasks.
-    common: bytes that every task of the job needs (a pickled function, say); sent once per node.
-    name: for people; shown by `sparrow jobs`.
-    job_id: minted if empty. An id that a running job has is refused.
+    common: bytes that every task of the stage needs (a pickled function, say); sent once per node.
     probe_ratio: d of the paper (§3.1): ceil(d·m) reservations for m tasks. Any number from 1.
     prefetch: how many tasks a node monitor may hold per slot ahead of a free slot.
         0 is the paper's late binding; for tasks of a few milliseconds or less 8 to 32 saves
         most of the messages, and gives up that much of late binding.
+    expected_duration_s: what a task is expected to take; used as the first charge of fair queueing.
+    runtime: what the executors must run, as they state it ("3.11" for the python app); empty: any.
+    demand: what each task takes of its node besides a slot: cpu, memory_bytes, or what nodes name.
+    where: predicates over nodes' attributes, all of which must hold; see `constraints`.
+    delay_s: after so long without a place, a task with `preferred` nodes may run on others (§8,
+        delay scheduling). None: never.
+    task_timeout_s: a task that runs for longer is stopped, and has failed. None: never.
+    """
+
+    tasks: Sequence[bytes | BlobRef | TaskSpec] = ()
+    _: KW_ONLY
+    name: str = ""
+    after: Sequence[str] = ()
+    app: str = "python"
+    common: bytes | BlobRef = b""
+    probe_ratio: float = PROBE_RATIO_DEFAULT
+    prefetch: int = 0
+    expected_duration_s: float | None = None
+    runtime: str = ""
+    demand: Mapping[str, float] | None = None
+    where: Sequence[str] = ()
+    delay_s: float | None = None
+    task_timeout_s: float | None = None
+
+    def validate_stage(self, where: str = "") -> None:
+        """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
+        check_name(where + "name", self.name)
+        check_name(where + "app", self.app, empty=False)
+        check_name(where + "runtime", self.runtime)
+        check_number(where + "probe_ratio", self.probe_ratio, 1, PROBE_RATIO_MAX)
+        check_whole(where + "prefetch", self.prefetch, 0, PREFETCH_MAX)
+        for name in ("expected_duration_s", "delay_s", "task_timeout_s"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(where + name, value, 0, 1e9)
+        if not isinstance(self.common, bytes | BlobRef):
+            raise InvalidRequest(where + "common", self.common, "bytes")
+        if self.demand is not None:
+            check_demand(where + "demand", self.demand)
+            if self.demand and self.prefetch:
+                raise InvalidRequest(where + "prefetch", self.prefetch, "0 for tasks with a demand")
+        for index, text in enumerate(sequence(where + "where", self.where)):
+            constraints.parse(f"{where}where[{index}]", text)
+        for index, name in enumerate(sequence(where + "after", self.after)):
+            check_name(f"{where}after[{index}]", name, empty=False)
+        check_tasks(where, self.tasks)
+
+
+@dataclass(slots=True)
+class JobSpec(StageSpec):
+    """A job: the fields of its one stage, or several `stages`.
+
+    Parameters
+    ----------
+    stages: the stages of a job that has several, in any order; then `tasks` is empty.
+    name: for people; shown by `sparrow jobs`.
+    job_id: minted if empty. An id that a running job has is refused.
     max_attempts: how often a task may be started in all; 1 makes execution at-most-once.
     retry_failed: whether a task that ran and failed is started again too.
     queue_timeout_s: a task that has found no place after this long ends lost. None: never.
-    expected_duration_s: what a task is expected to take; used as the first charge of fair queueing.
-    runtime: what the executors must run, as they state it ("3.11" for the python app); empty: any.
+    wait_for_nodes_s: a task that no connected node may run waits so long for one. None: the job is
+        refused if there is none when it is submitted, and later the scheduler's default holds.
+    avoid: ids of this client's jobs; no node runs tasks of this job and of one of those at a time (§8).
+    on_client_lost: "cancel" or "finish" what has not started when the client has vanished.
     report_placed: whether the client is told when a task leaves the queue (`Future.running()`).
     """
 
-    tasks: Sequence[bytes | TaskSpec]
-    _: KW_ONLY
-    app: str = "python"
-    common: bytes = b""
-    name: str = ""
+    stages: Sequence[StageSpec] = ()
     job_id: str = ""
-    probe_ratio: float = PROBE_RATIO_DEFAULT
-    prefetch: int = 0
     max_attempts: int = MAX_ATTEMPTS_DEFAULT
     retry_failed: bool = False
     queue_timeout_s: float | None = None
-    expected_duration_s: float | None = None
-    runtime: str = ""
+    wait_for_nodes_s: float | None = None
+    avoid: Sequence[str] = ()
+    on_client_lost: str = "cancel"
     report_placed: bool = False
 
     def validate(self) -> None:
         """Raise `InvalidRequest` for the first field that cannot be."""
-        check_name("app", self.app, empty=False)
-        check_name("name", self.name)
         check_name("job_id", self.job_id)
-        check_name("runtime", self.runtime)
-        check_number("probe_ratio", self.probe_ratio, 1, PROBE_RATIO_MAX)
-        check_whole("prefetch", self.prefetch, 0, PREFETCH_MAX)
         check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS_MAX)
-        if self.queue_timeout_s is not None:
-            check_number("queue_timeout_s", self.queue_timeout_s, 0, math.inf)
-        if self.expected_duration_s is not None:
-            check_number("expected_duration_s", self.expected_duration_s, 0, 1e9)
-        if not isinstance(self.common, bytes):
-            raise InvalidRequest("common", self.common, "bytes")
+        for name in ("queue_timeout_s", "wait_for_nodes_s"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0, math.inf)
         for name in ("retry_failed", "report_placed"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidRequest(name, getattr(self, name), "True or False")
-        check_task_ids(self.tasks)
+        if self.on_client_lost not in ON_CLIENT_LOST:
+            raise InvalidRequest("on_client_lost", self.on_client_lost, " or ".join(ON_CLIENT_LOST))
+        for index, job_id in enumerate(sequence("avoid", self.avoid)):
+            check_name(f"avoid[{index}]", job_id, empty=False)
+        self.validate_stage()
+        if not self.stages:
+            check_dag([self])
+            return
+        if self.tasks:
+            raise InvalidRequest("tasks", f"{len(self.tasks)} tasks", "none beside stages, which have their own")
+        for index, stage in enumerate(self.stages):
+            if not isinstance(stage, StageSpec):
+                raise InvalidRequest(f"stages[{index}]", stage, "a StageSpec")
+            stage.validate_stage(f"stages[{index}].")
+        check_dag(self.stages)
+
+    def as_stages(self) -> Sequence[StageSpec]:
+        """Its stages, whichever way they were given."""
+        return self.stages or [self]
 
 
 @dataclass(slots=True, frozen=True)
@@ -177,17 +272,82 @@ def check_whole(field: str, value: object, low: int, high: int) -> None:
         raise InvalidRequest(field, value, f"a whole number from {low} to {high}")
 
 
-def check_task_ids(tasks: Iterable[bytes | TaskSpec]) -> None:
-    """Raise `InvalidRequest` if a task is neither bytes nor a `TaskSpec`, or if an id is given twice."""
+def sequence(field: str, value: object) -> Sequence[Any]:
+    """`value`; `InvalidRequest` unless it is a list or tuple: a lone string is one of characters, and never meant."""
+    if not isinstance(value, list | tuple):
+        raise InvalidRequest(field, value, "a list")
+    return value
+
+
+def check_demand(field: str, demand: Mapping[str, float]) -> None:
+    """Raise `InvalidRequest` unless `demand` maps names to amounts."""
+    if not isinstance(demand, Mapping) or len(demand) > DEMANDS_MAX:
+        raise InvalidRequest(field, demand, f"a mapping of at most {DEMANDS_MAX} names to numbers")
+    for name, amount in demand.items():
+        check_name(f"{field} {name!r}", name, empty=False)
+        check_number(f"{field}[{name!r}]", amount, 0, 1e18)
+
+
+def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None:
+    """Raise `InvalidRequest` if a task is not one, or if an id is given twice."""
     seen: set[str] = set()
     for index, task in enumerate(tasks):
-        if isinstance(task, bytes):
+        if isinstance(task, bytes | BlobRef):
             continue
-        if not isinstance(task, TaskSpec) or not isinstance(task.payload, bytes):
-            raise InvalidRequest(f"tasks[{index}]", task, "bytes, or a TaskSpec whose payload is bytes")
+        field = f"{where}tasks[{index}]"
+        if not isinstance(task, TaskSpec) or not isinstance(task.payload, bytes | BlobRef):
+            raise InvalidRequest(field, task, "bytes, or a TaskSpec whose payload is bytes")
+        _check_names(f"{field}.preferred", task.preferred, PREFERRED_MAX)
+        if len(sequence(f"{field}.inputs", task.inputs)) > INPUTS_MAX:
+            raise InvalidRequest(f"{field}.inputs", f"{len(task.inputs)} inputs", f"at most {INPUTS_MAX}")
         if not task.id:
             continue
-        check_name(f"tasks[{index}].id", task.id)
+        check_name(f"{field}.id", task.id)
         if task.id in seen:
-            raise InvalidRequest(f"tasks[{index}].id", task.id, "an id that no other task of the job has")
+            raise InvalidRequest(f"{field}.id", task.id, "an id that no other task of the stage has")
         seen.add(task.id)
+
+
+def _check_names(field: str, names: object, count_max: int) -> None:
+    given = sequence(field, names)
+    if len(given) > count_max:
+        raise InvalidRequest(field, f"{len(given)} names", f"at most {count_max}")
+    for index, name in enumerate(given):
+        check_name(f"{field}[{index}]", name, empty=False)
+
+
+def check_dag(stages: Sequence[StageSpec]) -> None:
+    """Raise `InvalidRequest` unless names are unique, `after` names other stages and nothing goes round in a circle,
+    and tasks ask for results of stages in their stage's `after` only."""
+    check_order([(stage.name, stage.after) for stage in stages])
+    sizes = {stage.name: len(stage.tasks) for stage in stages}
+    for number, stage in enumerate(stages):
+        for index, task in enumerate(stage.tasks):
+            for name in task.inputs if isinstance(task, TaskSpec) else ():
+                field = f"stages[{number}].tasks[{index}].inputs"
+                source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
+                if source not in stage.after:
+                    raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'none'}")
+                if isinstance(name, tuple):
+                    check_whole(field, position, 0, sizes[source] - 1)
+
+
+def check_order(stages: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """As `check_dag`, of (name, after) alone."""
+    if len(stages) > STAGES_MAX:
+        raise InvalidRequest("stages", f"{len(stages)} stages", f"at most {STAGES_MAX}")
+    names: set[str] = set()
+    for number, (name, _) in enumerate(stages):
+        if len(stages) > 1 and (not name or name in names):
+            raise InvalidRequest(f"stages[{number}].name", name, "a name that no other stage of the job has")
+        names.add(name)
+    for number, (_, after) in enumerate(stages):
+        for other in after:
+            if other not in names:
+                known = ", ".join(sorted(names))
+                raise InvalidRequest(f"stages[{number}].after", other, f"names of the job's stages: {known}")
+    try:
+        graphlib.TopologicalSorter({name: after for name, after in stages}).prepare()
+    except graphlib.CycleError as error:
+        circle = " after ".join(reversed(error.args[1]))
+        raise InvalidRequest("stages", circle, "stages that do not come after themselves") from None

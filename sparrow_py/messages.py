@@ -7,13 +7,16 @@ and shapes in the same step; ranges are checked by the core that receives the me
 Identifiers
 -----------
 job      minted by the client, so that submitting twice is one job.
-task     a task's position in its job, from 0.
+stage    a stage's position in its job, from 0; a stage comes after its predecessors.
+task     a task's position in its job, from 0, counted through all stages.
 ticket   minted by a scheduler: one group of reservations. At a node monitor a ticket is one
          entry of a queue with a count; at its scheduler it belongs to one stage at a time, and
          passes to another without a message (probe sharing).
 ask      minted by a node monitor: one getTask, for one or several slots.
-attempt  minted by a scheduler, one per start of a task: `epoch << 40 | counter`, so that it is
-         unique among all schedulers that ever held the job.
+epoch    raised by the client each time it moves the job to another scheduler. Node monitors fence
+         what comes with a lower epoch than they have seen claimed.
+attempt  minted by a scheduler, one per start of a task: `epoch << 40 | counter`, so that within its
+         job it is unique among all schedulers that ever held it.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from typing import Any
 
 import msgspec
 
+from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX = 1 << 20
@@ -44,13 +48,19 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 class NodeInfo(msgspec.Struct, array_like=True, frozen=True):
     """What a node monitor says of its node.
 
-    `apps` maps each app to the runtime its executors state ("3.11" for python, else "").
+    `apps` maps each app to the runtime its executors state ("3.11" for python, else ""). `address`
+    (host:port) is where its HTTP listens, which large data come from.
     """
 
     slots: int
     resources: dict[str, float]
     attributes: dict[str, str]
     apps: dict[str, str]
+    address: str = ""
+
+
+Data = bytes | BlobRef
+"""A payload, common input or result: itself, or where to fetch it."""
 
 
 class Hello(Message, tag=1):
@@ -82,20 +92,49 @@ class Goodbye(Message, tag=3):
 
 
 class Stage(msgspec.Struct, array_like=True, frozen=True):
-    """One stage of a job, without its tasks. `demand` is per task."""
+    """One stage of a job, without its tasks; fields as in `job.StageSpec`. `demand` is per task.
+
+    `local`: some of its tasks have preferred nodes, which come with the tasks.
+    """
 
     app: str
     task_count: int
-    common: bytes
+    common: Data
     runtime: str
     probe_ratio: float
     prefetch: int
     expected_duration_s: float | None
     demand: dict[str, float] | None = None
+    name: str = ""
+    after: tuple[str, ...] = ()
+    where: tuple[Constraint, ...] = ()
+    delay_s: float | None = None
+    task_timeout_s: float | None = None
+    local: bool = False
+
+
+class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
+    """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
+    results the task is given."""
+
+    preferred: tuple[str, ...] = ()
+    inputs: tuple[tuple[int, int], ...] = ()
+
+
+class KnownOutcome(msgspec.Struct, array_like=True, frozen=True):
+    """An outcome that the client has. `result` only if another stage may ask for it."""
+
+    task: int
+    status: TaskStatus
+    result: Data
 
 
 class SubmitJob(Message, tag=10):
-    """A job. Its tasks follow in `AddTasks`, in order, as many messages as they need."""
+    """A job. Its tasks follow in `AddTasks`, in order, as many messages as they need.
+
+    With an epoch above 0 it was at another scheduler before: what the client knows of it follows in
+    `Known` messages, which come before the tasks that they speak of.
+    """
 
     job: str
     epoch: int
@@ -105,6 +144,9 @@ class SubmitJob(Message, tag=10):
     retry_failed: bool
     queue_timeout_s: float | None
     report_placed: bool
+    wait_for_nodes_s: float | None = None
+    avoid: tuple[str, ...] = ()
+    on_client_lost: str = "cancel"
 
 
 class AddTasks(Message, tag=11):
@@ -112,20 +154,41 @@ class AddTasks(Message, tag=11):
 
     job: str
     first: int
-    payloads: list[bytes]
+    payloads: list[Data]
+    details: dict[int, TaskDetail] | None = None
 
 
 class CancelJob(Message, tag=12):
-    """Cancel what of the job has not started."""
+    """Cancel what of the job has not started; with `running`, what runs is stopped too."""
 
     job: str
+    running: bool = False
 
 
 class CancelTasks(Message, tag=13):
-    """Cancel these tasks if they have not started: each is answered by Outcome or NotCancelled."""
+    """Cancel these tasks if they have not started: each is answered by Outcome or NotCancelled.
+
+    With `running` those that run are stopped, and nothing is answered by NotCancelled.
+    """
 
     job: str
     tasks: list[int]
+    running: bool = False
+
+
+class Known(Message, tag=14):
+    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one."""
+
+    job: str
+    outcomes: list[KnownOutcome]
+    starts: dict[int, int]
+
+
+class BlobAt(Message, tag=15):
+    """Answer to `BlobLost`: the client has uploaded the input again."""
+
+    job: str
+    blob: BlobRef
 
 
 # ---- scheduler to client ---------------------------------------------------------------------
@@ -159,7 +222,7 @@ class Outcome(Message, tag=23):
     job: str
     task: int
     status: TaskStatus
-    result: bytes
+    result: Data
     error: str
     attempts: int
     node: str
@@ -181,6 +244,21 @@ class JobEnded(Message, tag=25):
     """Every outcome of the job has been sent."""
 
     job: str
+
+
+class Retried(Message, tag=26):
+    """The task is to start again, having been started `starts` times in vain. A next scheduler is to be told."""
+
+    job: str
+    task: int
+    starts: int
+
+
+class BlobLost(Message, tag=27):
+    """No node has this input of the job any more: the client is to upload it again and say `BlobAt`."""
+
+    job: str
+    hash: str
 
 
 # ---- scheduler to node monitor ---------------------------------------------------------------
@@ -209,10 +287,12 @@ class CancelReservations(Message, tag=31):
 
 
 class Common(Message, tag=32):
-    """The job's common bytes: once per job and node, before the job's first Launch there."""
+    """What the stage's tasks have in common: once per stage and node, before the stage's first Launch there."""
 
     job: str
-    data: bytes
+    stage: int
+    data: Data
+    task_timeout_s: float | None = None
 
 
 class Launch(Message, tag=33):
@@ -220,9 +300,11 @@ class Launch(Message, tag=33):
 
     ask: int
     job: str
+    stage: int
     task: int
     attempt: int
-    payload: bytes
+    payload: Data
+    inputs: tuple[tuple[int, int], ...] = ()
 
 
 class NoTask(Message, tag=34):
@@ -233,16 +315,36 @@ class NoTask(Message, tag=34):
 
 
 class CancelAttempt(Message, tag=35):
-    """Cancel this attempt if it has not started: answered by Report or AttemptRuns."""
+    """Cancel this attempt if it has not started: answered by Report or AttemptRuns. With `running`, stop it."""
 
     job: str
     attempt: int
+    running: bool = False
 
 
 class ForgetJob(Message, tag=36):
     """The job has ended: its common bytes may go."""
 
     job: str
+
+
+class Input(Message, tag=37):
+    """The result of a task that others need: once per job and node, before their Launch."""
+
+    job: str
+    task: int
+    data: Data
+
+
+class Claim(Message, tag=38):
+    """The job is this scheduler's from `epoch` on: lower epochs launch nothing more.
+
+    The node answers with a `Report` for each outcome that it still holds, then with `Claimed`.
+    """
+
+    job: str
+    user: str
+    epoch: int
 
 
 # ---- node monitor to scheduler ---------------------------------------------------------------
@@ -269,9 +371,10 @@ class Report(Message, tag=42):
     """An attempt ended. Status "lost": its executor died; the task may have run."""
 
     job: str
+    task: int
     attempt: int
     status: TaskStatus
-    result: bytes
+    result: Data
     error: str
     started_at_s: float | None
     service_s: float | None
@@ -280,11 +383,12 @@ class Report(Message, tag=42):
 
 
 class HandBack(Message, tag=43):
-    """The attempt was not started here and will not be."""
+    """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has."""
 
     job: str
     attempt: int
     reason: str
+    missing: tuple[str, ...] = ()
 
 
 class AttemptRuns(Message, tag=44):
@@ -300,19 +404,43 @@ class NodeChanged(Message, tag=45):
     node: NodeInfo
 
 
-class NodeDraining(Message, tag=46):
-    """The node takes nothing more: all its reservations are gone."""
+class NodeState(Message, tag=46):
+    """The node's state. "cordoned": it wants no further reservations. "draining": and those it had are gone."""
 
+    state: str
     reason: str
+
+
+class Claimed(Message, tag=47):
+    """Answer to `Claim`: what of the job runs here, as (task, attempt)."""
+
+    job: str
+    epoch: int
+    running: list[tuple[int, int]]
+
+
+class Fenced(Message, tag=48):
+    """Another scheduler has claimed the job with this epoch: it is yours no more."""
+
+    job: str
+    epoch: int
+
+
+READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
 UNHURRIED = frozenset({JobAccepted, ForgetJob})
 """Messages that nobody waits for: they may travel with the next one that somebody does."""
 
-FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Goodbye
-ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Goodbye
-ToNode = Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Goodbye
-FromNode = ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeDraining | Goodbye
+FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
+ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye
+ToNode = (
+    Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | Goodbye
+)  # fmt: skip
+FromNode = (
+    ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
+    | Goodbye
+)  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()
 encode_into = _encoder.encode_into

@@ -1,27 +1,41 @@
-"""The client's driver: links and timers around `client_core.ClientCore`, on an event loop."""
+"""The client's driver: links, timers and large data around `client_core.ClientCore`, on an event loop.
+
+Inputs too large for a message are uploaded to a node monitor before their job is submitted, and
+again if that one is lost; large results are fetched before their outcome is told (DESIGN.md §4).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 import aiohttp
+import msgspec
 
+from sparrow_py import blobs
 from sparrow_py import messages as m
 from sparrow_py.addresses import check_source
 from sparrow_py.client_core import ClientCore, ClientJob, Sink
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.dialling import Dialling
-from sparrow_py.errors import InvalidOption, NoScheduler
-from sparrow_py.job import JobSpec, check_name
+from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, check_name
 from sparrow_py.options import check_token, read_token
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
+INLINE_BYTES_MAX = 900 << 10
+"""Inputs above this size, a little less than a frame has room for, are uploaded."""
+UPLOAD_TRIES = 3
+"""Node monitors tried for an upload."""
+DOWNLOADS_MAX = 8
+"""Large results fetched at a time; the others wait, at their nodes."""
 
 
 def check_sources(schedulers: str | Sequence[str]) -> list[str]:
@@ -44,16 +58,23 @@ class Session:
         token: str | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.sources = check_sources(schedulers)
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
         self._token = read_token(None) if token is None else check_token("token", token)
         self._connect_timeout_s = connect_timeout_s
+        self._heartbeat_s = heartbeat_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
         self._clock = Clock()
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
-        self._streams: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: dict[str, asyncio.Task[None]] = {}
+        """Jobs whose large inputs are being uploaded."""
+        self._uploads: dict[str, dict[str, bytes]] = {}
+        """Job id to its uploaded inputs by hash: a node that has one may be lost."""
+        self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
         self._dialling: Dialling | None = None
@@ -64,7 +85,7 @@ class Session:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         hello = m.Hello(m.PROTOCOL_VERSION, "client", "", self.user, self._token)
         self._dialling = Dialling(
-            self.sources, hello, m.FrameDecoder(m.ToClient), self, self._session, heartbeat_s=HEARTBEAT_S
+            self.sources, hello, m.FrameDecoder(m.ToClient), self, self._session, heartbeat_s=self._heartbeat_s
         )
         self._dialling.start()
         try:
@@ -81,8 +102,8 @@ class Session:
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
         self._timer.cancel()
-        for stream in self._streams:
-            stream.cancel()
+        for task in self._tasks:
+            task.cancel()
         if self._dialling is not None:
             await self._dialling.stop("the client is done")
         if self._session is not None:
@@ -90,19 +111,35 @@ class Session:
 
     # ---- the user ----------------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, sink: Sink) -> ClientJob:
-        """Submit a job; its sink is told what becomes of it."""
+    def submit(self, spec: JobSpec, sink: JobSink) -> None:
+        """Submit a job, whose `job_id` must be set; its sink is told what becomes of it.
+
+        `InvalidRequest` if it cannot be. Large inputs are uploaded first; what goes wrong with that
+        is told to the sink.
+        """
+        fetching = _FetchingSink(self, spec, sink)
+        if not any(_is_large(data) for stage in spec.as_stages() for data in _inputs(stage)):
+            self._submit(spec, fetching)
+            return
+        spec.validate()
+        task = self._start(self._upload_and_submit(spec, fetching))
+        self._preparing[spec.job_id] = task
+
+    def _submit(self, spec: JobSpec, sink: _FetchingSink) -> None:
         job = self.core.submit(spec, sink, self._clock())
+        sink.job = job
         self._timer.update()
-        return job
 
-    def cancel_job(self, job_id: str) -> None:
-        """Cancel what of the job has not started."""
-        self.core.cancel_job(job_id, self._clock())
+    def cancel_job(self, job_id: str, *, running: bool = False) -> None:
+        """Cancel what of the job has not started; with `running`, what runs is stopped too."""
+        preparing = self._preparing.get(job_id)
+        if preparing is not None:
+            preparing.cancel()
+        self.core.cancel_job(job_id, self._clock(), running=running)
 
-    def cancel_tasks(self, job_id: str, tasks: list[int]) -> None:
-        """Cancel tasks that have not started."""
-        self.core.cancel_tasks(job_id, tasks, self._clock())
+    def cancel_tasks(self, job_id: str, tasks: list[int], *, running: bool = False) -> None:
+        """Cancel tasks that have not started; with `running`, those that have, too."""
+        self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
 
     def now_s(self) -> float:
         """The session's clock."""
@@ -119,21 +156,125 @@ class Session:
 
     def stream(self, scheduler: str, job: ClientJob) -> None:
         """Effect of the core."""
-        task = asyncio.ensure_future(self._stream(scheduler, job))
-        self._streams.add(task)
-        task.add_done_callback(self._streams.discard)
+        self._start(self._stream(scheduler, job))
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """Effect of the core."""
+        self._start(self._upload_again(job.id, hash_))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _stream(self, scheduler: str, job: ClientJob) -> None:
         assert self._dialling is not None
         link = self._dialling.links.get(scheduler)
-        chunks = job.chunks  # Others, if the job is refused meanwhile and submitted again.
+        chunks = job.chunks  # Others, if the job is refused or moved meanwhile and submitted again.
         for chunk in chunks:
-            if link is None or job.chunks is not chunks or job.scheduler != scheduler or job.cancelled:
+            if link is None or job.chunks is not chunks or job.scheduler != scheduler:
+                return
+            if job.cancelled and not job.submission.epoch:
                 return
             link.send(chunk)
             await link.drained()
         if job.chunks is chunks and job.scheduler == scheduler:
             self.core.streamed(job)
+
+    # ---- large data --------------------------------------------------------------------------
+
+    async def _upload_and_submit(self, spec: JobSpec, sink: _FetchingSink) -> None:
+        """Replace what is large in the job by references to where it was uploaded, then submit it."""
+        uploads = self._uploads[spec.job_id] = {}
+        known: dict[int, BlobRef] = {}
+
+        async def reference(data: bytes | BlobRef) -> bytes | BlobRef:
+            if not isinstance(data, bytes) or not _is_large(data):
+                return data
+            ref = known.get(id(data))  # One object given to many tasks is uploaded, and hashed, once.
+            if ref is None:
+                ref = known[id(data)] = await self.upload(data)
+                uploads[ref.hash] = data
+            return ref
+
+        try:
+            stages = []
+            for stage in spec.as_stages():
+                common = await reference(stage.common)
+                tasks = [
+                    replace(task, payload=await reference(task.payload))
+                    if isinstance(task, TaskSpec)
+                    else await reference(task)
+                    for task in stage.tasks
+                ]
+                stages.append(replace(stage, common=common, tasks=tasks))
+            self._submit(replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0]), sink)
+        except asyncio.CancelledError:
+            sink.refused(Refused("it was cancelled before its inputs were uploaded"))
+            raise
+        except SparrowError as error:
+            sink.refused(error)
+        except Exception as error:
+            sink.refused(SparrowError(f"the job cannot be sent: {error}"))
+        finally:
+            self._preparing.pop(spec.job_id, None)
+
+    async def upload(self, data: bytes) -> BlobRef:
+        """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it."""
+        assert self._session is not None
+        hash_ = await asyncio.to_thread(blobs.sha256_hex, data)
+        refusal: SparrowError = Refused("no node monitor is there to take a large input")
+        for address in await self._some_nodes():
+            try:
+                return await blobs.upload(self._session, address, self._token, data, hash_)
+            except (Refused, LinkError) as error:
+                refusal = error
+        raise refusal
+
+    async def _some_nodes(self) -> list[str]:
+        """HTTP addresses of a few node monitors, at random."""
+        assert self._session is not None and self._dialling is not None
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        for link in random.sample(list(self._dialling.links.values()), len(self._dialling.links)):
+            url = f"http://{link.peer}/v1/nodes?sample={UPLOAD_TRIES}"
+            try:
+                async with self._session.get(url, headers=headers) as response:
+                    nodes = (await response.json())["nodes"]
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                continue
+            return [node["address"] for node in nodes]
+        raise NoScheduler("no scheduler could say where to upload a large input")
+
+    async def _upload_again(self, job_id: str, hash_: str) -> None:
+        data = self._uploads.get(job_id, {}).get(hash_)
+        ref = BlobRef(hash_, 0, ())
+        if data is not None:
+            with contextlib.suppress(SparrowError):
+                ref = await self.upload(data)
+        self.core.uploaded(job_id, ref)
+
+    async def download(self, ref: BlobRef) -> bytearray:
+        """Fetch large data; `ResultLost` if none of its nodes has it any more."""
+        assert self._session is not None
+        async with self._downloads:
+            return await blobs.download(self._session, ref, self._token)
+
+    def fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+        """Fetch a large result, then tell the sink."""
+        self._start(self._fetch_result(sink, outcome, ref))
+
+    async def _fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+        try:
+            data = await self.download(ref)
+        except ResultLost as error:
+            sink.fetched(outcome, error)
+        else:
+            sink.fetched(msgspec.structs.replace(outcome, result=data), None)
+
+    def forget(self, job_id: str) -> None:
+        """The job is over: its inputs need not be kept."""
+        self._uploads.pop(job_id, None)
 
     # ---- links' events -----------------------------------------------------------------------
 
@@ -157,3 +298,69 @@ class Session:
 
     def _tick(self) -> None:
         self.core.tick(self._clock())
+
+
+def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
+    yield stage.common
+    for task in stage.tasks:
+        yield task.payload if isinstance(task, TaskSpec) else task
+
+
+def _is_large(data: bytes | BlobRef) -> bool:
+    return isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX
+
+
+class JobSink(Sink, Protocol):
+    """A `Sink` that can also be told that a result could not be fetched."""
+
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        """The task finished, but its large result is gone; told instead of `outcome`."""
+
+
+class _FetchingSink:
+    """Between the core and a job's sink: fetches large results before their outcome is told.
+
+    Results of stages that others come after are not fetched: their outcome tells the reference.
+    """
+
+    __slots__ = ("_ended", "_fetching", "_session", "_sink", "_spec", "accepted", "job", "not_cancelled", "placed")
+
+    def __init__(self, session: Session, spec: JobSpec, sink: JobSink) -> None:
+        self._session = session
+        self._spec = spec
+        self._sink = sink
+        self._fetching = 0
+        self._ended = False
+        self.job: ClientJob | None = None
+        self.accepted = sink.accepted
+        self.placed = sink.placed
+        self.not_cancelled = sink.not_cancelled
+
+    def refused(self, error: SparrowError) -> None:
+        self._session.forget(self._spec.job_id)
+        self._sink.refused(error)
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        result = outcome.result
+        if isinstance(result, BlobRef) and not (self.job is not None and self.job.is_inner(outcome.task)):
+            self._fetching += 1
+            self._session.fetch_result(self, outcome, result)
+        else:
+            self._sink.outcome(outcome)
+
+    def fetched(self, outcome: m.Outcome, error: ResultLost | None) -> None:
+        if error is None:
+            self._sink.outcome(outcome)
+        else:
+            self._sink.result_lost(outcome, error)
+        self._fetching -= 1
+        self._end_if_over()
+
+    def ended(self) -> None:
+        self._ended = True
+        self._session.forget(self._spec.job_id)
+        self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        if self._ended and not self._fetching:
+            self._sink.ended()

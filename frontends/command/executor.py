@@ -1,9 +1,9 @@
 """The command executor: `python -m frontends.command.executor`, started by a node monitor.
 
 One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PLACES`); further
-runs wait in order, and can be revoked. A command is started without a shell, in a process group
-of its own, with a clean environment. When it exits its task is over, and what it left running in
-its process group is killed. When the node monitor goes away, all commands are.
+runs wait in order, and can be revoked. One that runs can be killed. A command is started without
+a shell, in a process group of its own, with a clean environment. When it exits its task is over, and
+what it left running in its process group is killed. When the node monitor goes away, all commands are.
 
 A command that exits with 0 is a finished task; with another code, or killed by a signal, a failed
 one whose result says what it wrote. One that cannot be started is a failed task without a result.
@@ -19,44 +19,62 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from frontends.command.keeper import Keeper
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
-from frontends.command.tasks import APP, decode_task, encode_result
+from frontends.command.tasks import APP, decode_task, encode_result, is_json
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
+from sparrow_py.executor_files import read, store
 from sparrow_py.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
+    FILES_SUFFIX,
+    FILES_VARIABLE,
     ID_VARIABLE,
+    PLACES_MAX,
+    PLACES_VARIABLE,
     SOCKET_VARIABLE,
+    TO_EXECUTOR,
+    Data,
     Done,
     ExecutorHello,
     FrameSplitter,
+    Kill,
     Returned,
     Revoke,
     Run,
-    ToExecutor,
     encode_frame,
 )
 from sparrow_py.job import TaskStatus
 
-PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
-PLACES_MAX = 1 << 16
+KILLED = "it was killed"
+Outcome = tuple[TaskStatus, Data, str]
 
 
 class CommandExecutor:
     """Starts queued runs as places become free, and reports each. Calls `stop` if it cannot go on."""
 
-    def __init__(self, places: int, writer: asyncio.StreamWriter, keeper: Keeper, stop: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        places: int,
+        writer: asyncio.StreamWriter,
+        files_directory: str,
+        keeper: Keeper,
+        stop: Callable[[], object],
+    ) -> None:
         self._free = places
         self._writer = writer
+        self._files_directory = files_directory
         self._keeper = keeper
         self._stop = stop
         self._environment = clean_environment()
         self._queue: deque[Run] = deque()
         self._running: set[asyncio.Task[None]] = set()
+        self._commands: dict[int, Command | None] = {}
+        """By run, of all that have a place; None: it is about to be started."""
+        self._killed: set[int] = set()
+        """Runs that are to be killed, of these and of those queued."""
 
     def receive(self, messages: Iterable[Any]) -> None:
         """Take what the node monitor sent. Commands have no use for common bytes."""
@@ -65,17 +83,30 @@ class CommandExecutor:
                 self._queue.append(message)
             elif isinstance(message, Revoke):
                 self._revoke(set(message.runs))
+            elif isinstance(message, Kill):
+                self._kill(set(message.runs))
         self._start_queued()
 
     def _revoke(self, revoked: set[int]) -> None:
         returned = [run.run for run in self._queue if run.run in revoked]
         self._queue = deque(run for run in self._queue if run.run not in revoked)
+        self._killed.difference_update(returned)
         self._writer.write(encode_frame([Returned(returned)]))
+
+    def _kill(self, killed: set[int]) -> None:
+        """Runs that have not started will not; those that have ended meanwhile are reported as they ended."""
+        self._killed |= killed & (self._commands.keys() | {run.run for run in self._queue})
+        for run in killed:
+            command = self._commands.get(run)
+            if command is not None:
+                command.kill()
 
     def _start_queued(self) -> None:
         while self._free and self._queue:
             self._free -= 1
-            task = asyncio.create_task(self._run(self._queue.popleft()))
+            run = self._queue.popleft()
+            self._commands[run.run] = None
+            task = asyncio.create_task(self._run(run))
             self._running.add(task)
             task.add_done_callback(self._ended)
 
@@ -94,8 +125,10 @@ class CommandExecutor:
 
     async def _run(self, run: Run) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
-        status, result, error = await self._outcome(run.payload)
+        status, result, error = await self._outcome(run)
         service_s = time.monotonic() - started_s
+        del self._commands[run.run]
+        self._killed.discard(run.run)
         self._writer.write(encode_frame([Done(run.run, status, result, error, started_at_s, service_s)]))
         # A broken connection is seen, and dealt with, where it is read.
         with contextlib.suppress(ConnectionError):
@@ -103,19 +136,32 @@ class CommandExecutor:
         self._free += 1
         self._start_queued()
 
-    async def _outcome(self, payload: bytes) -> tuple[TaskStatus, bytes, str]:
-        """Status, result and error of the task with this payload."""
+    async def _outcome(self, run: Run) -> Outcome:
+        """Status, result and error of this run."""
+        if run.run in self._killed:
+            return TaskStatus.FAILED, b"", KILLED
         try:
+            payload = read(run.payload)
             task = decode_task(payload)
-        except InvalidRequest as error:
+        except (InvalidRequest, OSError) as error:
             return TaskStatus.FAILED, b"", str(error)
         try:
             command = Command(task, self._environment, self._keeper)
         except OSError as error:
             return TaskStatus.FAILED, b"", start_error(error, task)
+        self._commands[run.run] = command
         result = await command.wait()
-        status = TaskStatus.FAILED if result.exit_code else TaskStatus.FINISHED
-        return status, encode_result(result), exit_error(result.exit_code)
+        killed = run.run in self._killed and result.exit_code == -signal.SIGKILL
+        error_text = KILLED if killed else exit_error(result.exit_code)
+        return self._ended_with(encode_result(result, as_json=is_json(payload)), error_text)
+
+    def _ended_with(self, result: bytes, error: str) -> Outcome:
+        status = TaskStatus.FAILED if error else TaskStatus.FINISHED
+        try:
+            return status, store(result, self._files_directory), error
+        except OSError as reason:
+            kept = f"the result of {len(result)} bytes cannot be kept on the node: {reason.strerror or reason}"
+            return TaskStatus.FAILED, b"", "; ".join(filter(None, (error, kept)))
 
 
 async def serve(path: str, places: int, keeper: Keeper) -> None:
@@ -137,9 +183,10 @@ async def serve(path: str, places: int, keeper: Keeper) -> None:
         pid=os.getpid(),
     )
     writer.write(encode_frame([hello]))
-    executor = CommandExecutor(places, writer, keeper, current.cancel)
+    files_directory = os.environ.get(FILES_VARIABLE) or str(Path(path).with_suffix(FILES_SUFFIX))
+    executor = CommandExecutor(places, writer, files_directory, keeper, current.cancel)
     loop.add_reader(keeper.pidfd, executor.keeper_died, loop)
-    splitter = FrameSplitter(msgspec.msgpack.Decoder(list[ToExecutor]))
+    splitter = FrameSplitter(TO_EXECUTOR)
     # A reset connection is a node monitor that died: an end like any other.
     with contextlib.suppress(asyncio.CancelledError, ConnectionResetError):
         while data := await reader.read(READ_BYTES):

@@ -20,7 +20,7 @@ from frontends.command.keeper import Keeper, kill_group
 from frontends.command.tasks import CommandResult, CommandTask
 
 STREAM_BYTES_MAX = 256 << 10
-"""What is kept of stdout, and of stderr: the two together fit in a frame."""
+"""What is kept of stdout, and of stderr."""
 READ_BYTES = 64 << 10
 DRAIN_S = 1.0
 """How long to wait for the end of the output once the command has ended and its group was killed.
@@ -76,6 +76,7 @@ class Command:
     def __init__(self, task: CommandTask, environment: dict[str, str], keeper: Keeper) -> None:
         self._process = _start(task, environment)
         self._keeper = keeper
+        self._reaped = False
         try:
             keeper.started(self._process.pid)
             self._pidfd = os.pidfd_open(self._process.pid)
@@ -84,6 +85,11 @@ class Command:
         except BaseException:
             self._kill_and_reap()
             raise
+
+    def kill(self) -> None:
+        """End it, and what it started in its process group; `wait` returns."""
+        if not self._reaped:  # From then on the number may be another's.
+            kill_group(self._process.pid)
 
     async def wait(self) -> CommandResult:
         """Its result, once it has ended. What it left running in its process group is killed."""
@@ -101,6 +107,7 @@ class Command:
     def _kill_and_reap(self) -> int:
         kill_group(self._process.pid)
         self._keeper.ended(self._process.pid)
+        self._reaped = True
         return self._process.wait()
 
 

@@ -2,6 +2,9 @@
 
 Payloads and results are msgpack maps with the field names below, so that a program in any
 language can write and read them. `stdin`, `env` and `cwd` may be left out of a payload.
+
+A payload may be a JSON object with the same names as well, with text for `stdin`; then its result
+is one, too, with text for `stdout` and `stderr`.
 """
 
 from __future__ import annotations
@@ -56,8 +59,27 @@ class CommandResult(msgspec.Struct):
     truncated: bool
 
 
+class _JsonTask(msgspec.Struct, forbid_unknown_fields=True):
+    """A task as JSON has it."""
+
+    argv: list[str]
+    stdin: str = ""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: str = ""
+
+
+class _JsonResult(msgspec.Struct):
+    """A result as JSON has it."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    truncated: bool
+
+
 _encoder = msgspec.msgpack.Encoder()
 _task_decoder = msgspec.msgpack.Decoder(CommandTask)
+_json_task_decoder = msgspec.json.Decoder(_JsonTask)
 _result_decoder = msgspec.msgpack.Decoder(CommandResult)
 
 
@@ -66,19 +88,33 @@ def encode_task(task: CommandTask) -> bytes:
     return _encoder.encode(task)
 
 
+def is_json(payload: bytes) -> bool:
+    """Whether a payload is of JSON rather than msgpack, of which no map begins with a brace."""
+    return payload.startswith(b"{")
+
+
 def decode_task(payload: bytes) -> CommandTask:
     """The task of this payload; `InvalidRequest` if it is not one, or is one that cannot be."""
+    encoding = "JSON" if is_json(payload) else "msgpack"
     try:
-        task = _task_decoder.decode(payload)
+        task = _decode_json_task(payload) if encoding == "JSON" else _task_decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest("payload", payload, f"a msgpack map of argv, stdin, env, cwd ({error})") from None
+        raise InvalidRequest("payload", payload, f"a {encoding} map of argv, stdin, env, cwd ({error})") from None
     task.validate()
     return task
 
 
-def encode_result(result: CommandResult) -> bytes:
-    """The bytes of this result."""
-    return _encoder.encode(result)
+def _decode_json_task(payload: bytes) -> CommandTask:
+    task = _json_task_decoder.decode(payload)
+    return CommandTask(task.argv, task.stdin.encode(), task.env, task.cwd)
+
+
+def encode_result(result: CommandResult, *, as_json: bool = False) -> bytes:
+    """The bytes of this result. In JSON, bytes that are not UTF-8 are written as \\xNN."""
+    if not as_json:
+        return _encoder.encode(result)
+    stdout, stderr = (stream.decode("utf-8", "backslashreplace") for stream in (result.stdout, result.stderr))
+    return msgspec.json.encode(_JsonResult(result.exit_code, stdout, stderr, result.truncated))
 
 
 def decode_result(data: bytes) -> CommandResult:

@@ -20,47 +20,54 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from sparrow_py import executor_protocol as x
-from sparrow_py.calls import APP, RUNTIME, PythonCommon, encode_value
+from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value
 from sparrow_py.errors import shown
 from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
 """Characters of each of a call's captured streams that are returned."""
 ERROR_CHARS_MAX = 500
-RESULT_BYTES_MAX = 16 << 20
-"""Beyond it not even the node monitor is troubled with a result; the scheduler's limit is lower."""
+RESULT_BYTES_MAX = 16 << 30
+"""Of one result. What a node monitor keeps of all of them is its operator's choice."""
 PR_SET_PDEATHSIG = 1
+INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
+Outcome = tuple[TaskStatus, x.Data, str]
 
 
 class Function:
     """A job's function, unpickled when first called."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: x.Data) -> None:
         self._function: Callable[..., Any] | None = None
         self._error = ""
         try:
-            self._common = msgspec.msgpack.decode(data, type=PythonCommon)
-        except msgspec.MsgspecError as error:  # Whoever made the job made a mistake: its tasks fail, the worker lives.
+            self._common = using(data, _decode_common)
+        except (msgspec.MsgspecError, OSError) as error:  # The job's tasks fail, the worker lives.
             self._common = PythonCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
 
-    def __call__(self, payload: bytes) -> Any:
+    def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
         if self._function is None:
             if self._error:
                 raise ValueError(self._error)
             self._function = pickle.loads(self._common.function)
+        if type(payload) is bytes and not inputs:
+            arguments = pickle.loads(payload)  # As `decode_call` does, which this spares the call.
+        else:
+            arguments = using(payload, lambda content: decode_call(content, inputs))
         if self._common.chunked:
-            return [self._function(*args) for args in pickle.loads(payload)]
-        args, kwargs = pickle.loads(payload)
+            return [self._function(*args) for args in arguments]
+        args, kwargs = arguments
         return self._function(*args, **kwargs)
 
 
@@ -111,23 +118,39 @@ class PythonExecutor:
         if function.capture_output:
             return self._run_captured(run, function)
         started_at_s, started_s = time.time(), time.perf_counter()
-        status, result, error = _call(function, run.payload)
-        return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
+        status, result, error = _call(function, run)
+        if len(result) <= INLINE_BYTES_MAX:
+            return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
+        outcome = self._stored(status, result, error)
+        return x.Done(run.run, *outcome, started_at_s, time.perf_counter() - started_s)
 
     def _run_captured(self, run: x.Run, function: Function) -> x.Done:
         out, err = io.StringIO(), io.StringIO()
         started_at_s, started_s = time.time(), time.perf_counter()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status, result, error = _call(function, run.payload)
+            status, result, error = _call(function, run)
+        outcome: Outcome = (status, result, error)
+        if len(result) > INLINE_BYTES_MAX:
+            outcome = self._stored(status, result, error)
         service_s = time.perf_counter() - started_s
         printed = (_sendable(out.getvalue(), OUTPUT_CHARS_MAX), _sendable(err.getvalue(), OUTPUT_CHARS_MAX))
-        return x.Done(run.run, status, result, error, started_at_s, service_s, *printed)
+        return x.Done(run.run, *outcome, started_at_s, service_s, *printed)
+
+    def _stored(self, status: TaskStatus, result: bytes, error: str) -> Outcome:
+        """The same with the result in a file; a failure if that cannot be written."""
+        try:
+            return status, self._connection.data(result), error
+        except OSError as reason:
+            if status is TaskStatus.FAILED:
+                return status, b"", error
+            text = f"the result of {len(result)} bytes cannot be kept on the node: {reason.strerror or reason}"
+            return _failed(OSError(reason.errno, text))
 
 
-def _call(function: Function, payload: bytes) -> tuple[TaskStatus, bytes, str]:
-    """(status, result, error) of one call."""
+def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
+    """Status, result (however large) and error of one call."""
     try:
-        value = function(payload)
+        value = function(run.payload, run.inputs)
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
         return _failed(error)
     try:
@@ -138,6 +161,10 @@ def _call(function: Function, payload: bytes) -> tuple[TaskStatus, bytes, str]:
     if len(result) > RESULT_BYTES_MAX:
         return _failed(ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned"))
     return TaskStatus.FINISHED, result, ""
+
+
+def _decode_common(content: Any) -> PythonCommon:
+    return msgspec.msgpack.decode(content, type=PythonCommon)
 
 
 def _text(show: Callable[[Any], str], value: object) -> str:

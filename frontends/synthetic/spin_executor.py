@@ -14,6 +14,7 @@ from collections import deque
 from frontends.synthetic.tasks import SPIN_APP, decode_duration
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executor_files import read
 from sparrow_py.executor_protocol import SOCKET_VARIABLE, Done, Returned, Revoke, Run
 from sparrow_py.job import TaskStatus
 
@@ -61,8 +62,8 @@ class SpinExecutor:
         started_at_s, started_s = time.time(), time.monotonic()
         status, error = TaskStatus.FINISHED, ""
         try:
-            self._spin(decode_duration(run.payload))
-        except InvalidRequest as invalid:
+            self._spin(decode_duration(read(run.payload)))
+        except (InvalidRequest, OSError) as invalid:
             status, error = TaskStatus.FAILED, str(invalid)
         return Done(run.run, status, b"", error, started_at_s, time.monotonic() - started_s)
 

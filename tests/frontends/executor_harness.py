@@ -24,7 +24,14 @@ class Monitor:
         path = str(folder / "executor.socket")
         self._listener.bind(path)
         self._listener.listen()
-        variables = {"SPARROW_EXECUTOR_SOCKET": path, "SPARROW_EXECUTOR_ID": "e1", **environment}
+        self.files = folder / "files"
+        self.files.mkdir()
+        variables = {
+            "SPARROW_EXECUTOR_SOCKET": path,
+            "SPARROW_EXECUTOR_ID": "e1",
+            "SPARROW_EXECUTOR_FILES": str(self.files),
+            **environment,
+        }
         self.process = subprocess.Popen([sys.executable, "-m", module], env=os.environ | variables)
         try:
             self._connection, _ = self._listener.accept()

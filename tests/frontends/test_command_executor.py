@@ -1,6 +1,7 @@
 """The command executor, as its node monitor sees it, and the commands it is sent."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -24,7 +25,18 @@ from frontends.command.tasks import (
     encode_task,
 )
 from sparrow_py.errors import InvalidRequest, LinkError
-from sparrow_py.executor_protocol import Common, Done, ForgetCommon, Returned, Revoke, Run
+from sparrow_py.executor_files import read, store
+from sparrow_py.executor_protocol import (
+    INLINE_BYTES_MAX,
+    Common,
+    Done,
+    File,
+    ForgetCommon,
+    Kill,
+    Returned,
+    Revoke,
+    Run,
+)
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 
@@ -60,7 +72,7 @@ def result(monitor: Monitor, *argv: str, **fields: Any) -> CommandResult:
     """The result of this command, which finishes."""
     answer = done(monitor, *argv, **fields)
     assert (answer.status, answer.error) == (TaskStatus.FINISHED, "")
-    return decode_result(answer.result)
+    return decode_result(read(answer.result))
 
 
 def holder(fifo: str) -> tuple[str, ...]:
@@ -76,7 +88,7 @@ class TestCommands:
     def test_output_and_times(self, monitor: Monitor) -> None:
         before_s = time.time()
         answer = done(monitor, "sh", "-c", "echo out; echo err >&2")
-        assert decode_result(answer.result) == CommandResult(0, b"out\n", b"err\n", False)
+        assert decode_result(read(answer.result)) == CommandResult(0, b"out\n", b"err\n", False)
         assert before_s <= answer.started_at_s <= answer.started_at_s + answer.service_s <= time.time() + 0.01
 
     def test_there_is_no_shell(self, monitor: Monitor) -> None:
@@ -120,12 +132,12 @@ class TestFailures:
     def test_exit_code(self, monitor: Monitor) -> None:
         answer = done(monitor, "sh", "-c", "echo out; exit 3")
         assert (answer.status, answer.error) == (TaskStatus.FAILED, "exit code 3")
-        assert decode_result(answer.result) == CommandResult(3, b"out\n", b"", False)
+        assert decode_result(read(answer.result)) == CommandResult(3, b"out\n", b"", False)
 
     def test_signal(self, monitor: Monitor) -> None:
         answer = done(monitor, "sh", "-c", "kill -9 $$")
         assert (answer.status, answer.error) == (TaskStatus.FAILED, "killed by signal 9 (SIGKILL)")
-        assert decode_result(answer.result).exit_code == -9
+        assert decode_result(read(answer.result)).exit_code == -9
 
     def test_signal_without_a_name(self) -> None:
         assert exit_error(-40) == "killed by signal 40"
@@ -161,7 +173,7 @@ class TestPlaces:
             # Each of the two waits for the other to open the fifo.
             monitor.send(run(1, "cat", fifo), run(2, "sh", "-c", 'echo met >"$0"', fifo), run(3, "true"))
             answers = {answer.run: answer for answer in (monitor.receive(Done) for _ in range(3))}
-        assert decode_result(answers[1].result).stdout == b"met\n"
+        assert decode_result(read(answers[1].result)).stdout == b"met\n"
         assert {answer.status for answer in answers.values()} == {TaskStatus.FINISHED}
 
     def test_one_place_runs_in_order(self, monitor: Monitor) -> None:
@@ -195,6 +207,89 @@ class TestPlaces:
         assert (ended.returncode, ended.stderr.count(b"\n")) == (1, 1)
 
 
+class TestFiles:
+    def test_what_is_large_comes_and_goes_as_a_file(self, monitor: Monitor, tmp_path: Path) -> None:
+        data = os.urandom(INLINE_BYTES_MAX)
+        payload = store(encode_task(CommandTask(["cat"], data)), str(tmp_path))
+        assert isinstance(payload, File)
+        monitor.send(Run(1, 0, payload))
+        answer = monitor.receive(Done)
+        assert isinstance(answer.result, File)
+        assert Path(answer.result.path).parent == monitor.files
+        assert decode_result(read(answer.result)) == CommandResult(0, data, b"", False)
+
+    def test_a_file_that_is_not_there(self, monitor: Monitor) -> None:
+        monitor.send(Run(1, 0, File("/no/such/file", 1, "")))
+        answer = monitor.receive(Done)
+        assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
+        assert "/no/such/file" in answer.error
+        assert result(monitor, "true").exit_code == 0
+
+    def test_a_result_that_cannot_be_written(self, monitor: Monitor) -> None:
+        monitor.files.rmdir()
+        answer = done(monitor, "cat", stdin=bytes(INLINE_BYTES_MAX))
+        assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
+        assert answer.error.endswith("bytes cannot be kept on the node: No such file or directory")
+
+
+def done_json(monitor: Monitor, payload: str) -> Done:
+    """How the command of this JSON ends."""
+    monitor.send(Run(1, 0, payload.encode()))
+    return monitor.receive(Done)
+
+
+class TestJson:
+    def test_result_is_json_too(self, monitor: Monitor) -> None:
+        payload = '{"argv": ["sh", "-c", "cat; echo $A >&2; pwd"], "stdin": "hej då", "env": {"A": "ö"}, "cwd": "/"}'
+        answer = done_json(monitor, payload)
+        assert answer.status is TaskStatus.FINISHED
+        assert json.loads(read(answer.result)) == {
+            "exit_code": 0,
+            "stdout": "hej då/\n",
+            "stderr": "ö\n",
+            "truncated": False,
+        }
+
+    def test_failure_has_a_result(self, monitor: Monitor) -> None:
+        answer = done_json(monitor, '{"argv": ["false"]}')
+        assert (answer.status, answer.error) == (TaskStatus.FAILED, "exit code 1")
+        assert json.loads(read(answer.result))["exit_code"] == 1
+
+    def test_output_that_is_no_text(self, monitor: Monitor) -> None:
+        answer = done_json(monitor, r"""{"argv": ["printf", "a\\377\\303\\244"]}""")
+        assert json.loads(read(answer.result))["stdout"] == "a\\xffä"
+
+    @pytest.mark.parametrize(
+        "payload", ["{", '{"argv": []}', '{"argv": ["true"], "stdin": 1}', '{"argv": ["true"], "x": 1}', "[]", "{}x"]
+    )
+    def test_payload_that_is_none(self, monitor: Monitor, payload: str) -> None:
+        answer = done_json(monitor, payload)
+        assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
+        assert answer.error.startswith(("payload: ", "argv: "))
+
+
+class TestKill:
+    def test_a_run_and_what_it_started(self, tmp_path: Path, fifo: str) -> None:
+        with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
+            monitor.send(run(1, *holder(fifo)))
+            with Path(fifo).open("rb") as held:
+                monitor.send(Kill([1, 99]))
+                assert held.read() == b""
+            answer = monitor.receive(Done)
+            assert (answer.run, answer.status, answer.error) == (1, TaskStatus.FAILED, "it was killed")
+            assert decode_result(read(answer.result)).exit_code == -signal.SIGKILL
+            monitor.send(Kill([1]), run(2, "true"))
+            assert monitor.receive(Done).status is TaskStatus.FINISHED
+
+    def test_one_that_was_about_to_start(self, monitor: Monitor, fifo: str) -> None:
+        monitor.send(run(1, *holder(fifo)), run(2, "true"), Kill([1, 2]))
+        for number in (1, 2):
+            answer = monitor.receive(Done)
+            assert (answer.run, answer.status, answer.error) == (number, TaskStatus.FAILED, "it was killed")
+        monitor.send(run(2, "true"))
+        assert monitor.receive(Done).status is TaskStatus.FINISHED
+
+
 class TestNothingIsLeftRunning:
     def test_what_a_command_left_behind_is_killed(self, monitor: Monitor, fifo: str) -> None:
         os.mkfifo(f"{fifo}2")
@@ -202,7 +297,7 @@ class TestNothingIsLeftRunning:
         with Path(fifo).open("rb") as held:
             Path(f"{fifo}2").write_text("end")
             assert held.read() == b""
-        assert decode_result(monitor.receive(Done).result).stdout == b"end"
+        assert decode_result(read(monitor.receive(Done).result)).stdout == b"end"
 
     def test_a_daemon_that_keeps_the_output_open_does_not_keep_the_task(self, monitor: Monitor, fifo: str) -> None:
         script = """setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & cat "$0" """

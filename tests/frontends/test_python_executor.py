@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from sparrow_py import calls
-from sparrow_py.executor_protocol import EXECUTOR_PROTOCOL_VERSION, Common, Done, ForgetCommon, Returned, Revoke, Run
+from sparrow_py.executor_files import read, store
+from sparrow_py.executor_protocol import (
+    EXECUTOR_PROTOCOL_VERSION,
+    INLINE_BYTES_MAX,
+    Common,
+    Done,
+    File,
+    ForgetCommon,
+    Returned,
+    Revoke,
+    Run,
+)
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 from tests.support import tasks
@@ -29,6 +40,11 @@ def run(number: int, common: int, *args: Any) -> Run:
     return Run(number, common, calls.encode_arguments(args, {}))
 
 
+def value(done: Done) -> Any:
+    """What a run returned, or (exception, traceback)."""
+    return pickle.loads(read(done.result))
+
+
 def test_hello(monitor: Monitor) -> None:
     hello = monitor.hello
     assert (hello.version, hello.id, hello.app) == (EXECUTOR_PROTOCOL_VERSION, "e1", "python")
@@ -39,7 +55,7 @@ def test_calls_run_in_order(monitor: Monitor) -> None:
     monitor.send(Common(1, calls.encode_function(tasks.square)), *(run(number, 1, number) for number in range(1, 101)))
     for number in range(1, 101):
         done = monitor.receive(Done)
-        assert (done.run, done.status, pickle.loads(done.result)) == (number, TaskStatus.FINISHED, number * number)
+        assert (done.run, done.status, value(done)) == (number, TaskStatus.FINISHED, number * number)
         assert done.service_s >= 0
         assert done.started_at_s > 0
 
@@ -47,7 +63,7 @@ def test_calls_run_in_order(monitor: Monitor) -> None:
 def test_several_functions(monitor: Monitor) -> None:
     monitor.send(Common(1, calls.encode_function(tasks.square)), Common(2, calls.encode_function(tasks.divide)))
     monitor.send(run(1, 2, 1, 2), run(2, 1, 3))
-    assert [pickle.loads(monitor.receive(Done).result) for _ in range(2)] == [0.5, 9]
+    assert [value(monitor.receive(Done)) for _ in range(2)] == [0.5, 9]
 
 
 def test_a_function_is_unpickled_once_and_can_be_forgotten(monitor: Monitor) -> None:
@@ -64,9 +80,9 @@ def test_a_function_is_unpickled_once_and_can_be_forgotten(monitor: Monitor) -> 
             return self.unpickled
 
     monitor.send(Common(1, calls.encode_function(Counting())), run(1, 1), run(2, 1))
-    assert [pickle.loads(monitor.receive(Done).result) for _ in range(2)] == [1, 1]
+    assert [value(monitor.receive(Done)) for _ in range(2)] == [1, 1]
     monitor.send(ForgetCommon(1), ForgetCommon(99), Common(2, calls.encode_function(tasks.square)), run(3, 2, 3))
-    assert pickle.loads(monitor.receive(Done).result) == 9
+    assert value(monitor.receive(Done)) == 9
 
 
 def test_revoked_runs_are_returned_and_do_not_run(monitor: Monitor, gate: Path) -> None:
@@ -99,7 +115,7 @@ def test_awkward_ends_leave_it_alive(monitor: Monitor, function: Any, status: Ta
     done = monitor.receive(Done)
     assert (done.status, done.error) == (status, error)
     monitor.send(Common(2, calls.encode_function(tasks.square)), run(2, 2, 3))
-    assert pickle.loads(monitor.receive(Done).result) == 9
+    assert value(monitor.receive(Done)) == 9
 
 
 def test_error_and_output_are_cut(monitor: Monitor) -> None:
@@ -115,7 +131,7 @@ def test_error_and_output_are_cut(monitor: Monitor) -> None:
 
 def test_the_traceback_starts_in_the_tasks_own_code(monitor: Monitor) -> None:
     monitor.send(Common(1, calls.encode_function(tasks.fail)), run(1, 1, "why"))
-    exception, text = pickle.loads(monitor.receive(Done).result)
+    exception, text = value(monitor.receive(Done))
     assert repr(exception) == "ValueError('why')"
     assert text.count("  File ") == 1
     assert text.endswith("ValueError: why\n")
@@ -137,4 +153,89 @@ def test_it_ends_when_the_node_monitor_hangs_up(monitor: Monitor) -> None:
 def test_ctrl_c_is_the_node_monitors_business(monitor: Monitor) -> None:
     monitor.process.send_signal(signal.SIGINT)
     monitor.send(Common(1, calls.encode_function(tasks.square)), run(1, 1, 2))
-    assert pickle.loads(monitor.receive(Done).result) == 4
+    assert value(monitor.receive(Done)) == 4
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def large(content: bytes, folder: Path) -> File:
+    """These bytes, which must be more than are sent inline, as a file."""
+    file = store(content, str(folder))
+    assert isinstance(file, File)
+    return file
+
+
+def test_what_is_large_comes_and_goes_as_files(monitor: Monitor, tmp_path: Path) -> None:
+    text = os.urandom(INLINE_BYTES_MAX)
+    common = calls.encode_function(lambda *parts: b"".join((text, *parts)))
+    monitor.send(
+        Common(1, large(common, tmp_path)),
+        Run(1, 1, large(calls.encode_arguments((text, text), {}), tmp_path)),
+        run(2, 1),
+    )
+    first, second = monitor.receive(Done), monitor.receive(Done)
+    assert (value(first), value(second)) == (text * 3, text)
+    assert isinstance(first.result, File)
+    assert {path.stat().st_mode & 0o777 for path in monitor.files.iterdir()} == {0o600}
+    assert len(list(monitor.files.iterdir())) == 2
+
+
+def test_a_result_that_is_just_small_enough_is_sent_inline(monitor: Monitor) -> None:
+    sizes = range(INLINE_BYTES_MAX - 100, INLINE_BYTES_MAX)
+    fits = max(size for size in sizes if len(calls.encode_value(bytes(size))) <= INLINE_BYTES_MAX)
+    monitor.send(Common(1, calls.encode_function(bytes)), run(1, 1, fits), run(2, 1, fits + 1))
+    assert [type(monitor.receive(Done).result) for _ in range(2)] == [bytes, File]
+
+
+def test_files_that_cannot_be_read_are_errors_of_the_calls(monitor: Monitor, tmp_path: Path) -> None:
+    missing = File(str(tmp_path / "missing"), 1, "")
+    cut = large(calls.encode_arguments((bytes(1 << 17),), {}), tmp_path)
+    os.truncate(cut.path, 1000)
+    monitor.send(Common(1, missing), Common(2, calls.encode_function(len)))
+    monitor.send(run(1, 1), Run(2, 2, missing), Run(3, 2, cut), run(4, 2, "abc"))
+    errors = [monitor.receive(Done).error for _ in range(3)]
+    assert errors[0].startswith("ValueError: the job's common bytes are not those of a Python function: [Errno 2] ")
+    assert errors[1].startswith("FileNotFoundError: ")
+    assert errors[2].startswith("LinkError: the file ")
+    assert "has 1000 bytes" in errors[2]
+    assert value(monitor.receive(Done)) == 3
+
+
+def test_a_result_that_cannot_be_written_is_an_error_of_the_call(monitor: Monitor) -> None:
+    monitor.files.rmdir()
+    monitor.send(Common(1, calls.encode_function(bytes)), run(1, 1, 1 << 17), run(2, 1, 3))
+    done = monitor.receive(Done)
+    assert (done.status, done.error[:41]) == (TaskStatus.FAILED, "FileNotFoundError: [Errno 2] the result o")
+    assert done.error.endswith("bytes cannot be kept on the node: No such file or directory")
+    assert value(monitor.receive(Done)) == bytes(3)
+
+
+def test_an_exception_too_large_to_be_kept_is_still_a_failure(monitor: Monitor) -> None:
+    monitor.files.rmdir()
+    monitor.send(Common(1, calls.encode_function(tasks.fail)), run(1, 1, "x" * (1 << 17)))
+    done = monitor.receive(Done)
+    assert (done.status, done.result, done.error[:13]) == (TaskStatus.FAILED, b"", "ValueError: x")
+
+
+# ---- results of other tasks ------------------------------------------------------------------
+
+
+def test_arguments_that_are_results_of_other_tasks(monitor: Monitor, tmp_path: Path) -> None:
+    text = os.urandom(INLINE_BYTES_MAX)
+    one, every = calls.ResultOf("load", 1), calls.ResultOf("load")
+    payload, inputs = calls.encode_call((one, {"all": [every]}), {"text": calls.ResultOf("text", 0)}, {"load": 2}.get)
+    assert inputs == [("load", 1), "load", ("text", 0)]
+    given = [calls.encode_value(n) for n in (20, 10, 20)] + [large(calls.encode_value(text), tmp_path)]
+    monitor.send(Common(1, calls.encode_function(tasks.describe)), Run(1, 1, payload, given))
+    assert value(monitor.receive(Done)) == ((20, {"all": [[10, 20]]}), {"text": text})
+
+
+def test_inputs_that_cannot_be_had_are_errors_of_the_call(monitor: Monitor) -> None:
+    payload, _ = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
+    monitor.send(Common(1, calls.encode_function(tasks.describe)))
+    monitor.send(Run(1, 1, payload, [b"garbage"]), Run(2, 1, payload, [File("/missing", 1, "")]), Run(3, 1, payload))
+    errors = [monitor.receive(Done).error for _ in range(3)]
+    assert errors[0].startswith("ValueError: input 0 is no Python value that can be had here: ")
+    assert "/missing" in errors[1]
+    assert errors[2].startswith("UnpicklingError: ")

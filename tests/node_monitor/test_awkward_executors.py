@@ -13,7 +13,7 @@ from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import Recorder, reserve
+from tests.support.recorder import FakeBlobs, Recorder, reserve
 
 FINISHED, FAILED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.CANCELLED
 
@@ -23,7 +23,7 @@ class Rig:
 
     def __init__(self, *executors: str) -> None:
         self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(), 1, [AppPlan("pool")], self.outbox)
+        self.core = NodeMonitorCore(NodeMonitorOptions(), 1, [AppPlan("pool")], self.outbox, FakeBlobs())
         self.core.scheduler_up("s")
         for executor in executors:
             self.core.executor_up(executor, "pool", 1, 0.0)
@@ -57,9 +57,9 @@ def ahead() -> Rig:
     """The executor p runs run 2 and has run 3 ahead of time; their attempts are 2 and 3."""
     rig = Rig("p")
     rig.receive(reserve(1, 3, app="pool", prefetch=8))
-    rig.receive(m.Launch(1, "j1", 0, 1, b""))
+    rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
     for attempt in (2, 3):
-        rig.receive(m.Launch(2, "j1", attempt - 1, attempt, b""))
+        rig.receive(m.Launch(2, "j1", 0, attempt - 1, attempt, b""))
     rig.done(1)
     assert [run.run for run in rig.take(x.Run)] == [1, 2, 3]
     assert rig.reports() == [(1, FINISHED)]
@@ -129,7 +129,7 @@ def test_an_error_larger_than_a_frame_still_yields_a_report() -> None:
     rig.core.scheduler_down("s", 0.0)
     rig.core.scheduler_up("s", m.MESSAGE_OVERHEAD_BYTES + 10_000)
     rig.receive(reserve(1, app="pool"))
-    rig.receive(m.Launch(1, "j1", 0, 1, b""))
+    rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
     rig.done(1, FAILED, "e" * 20_000)
     (report,) = rig.take(m.Report)
     assert (report.attempt, report.status) == (1, FAILED)
@@ -190,7 +190,7 @@ def test_an_executor_that_dies_of_a_task_is_no_start_in_vain() -> None:
         rig.core.executor_up(f"p{number}", "pool", 1, 0.0)
         rig.receive(reserve(number, app="pool"))
         (ask,) = rig.take(m.GetTasks)
-        rig.receive(m.Launch(ask.ask, f"j{number}", 0, number, b""))
+        rig.receive(m.Launch(ask.ask, f"j{number}", 0, 0, number, b""))
         rig.core.executor_down(f"p{number}", "it was killed", 0.0)
         rig.settle()
         assert rig.reports() == [(number, LOST)]
@@ -205,7 +205,7 @@ def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
     rig.core.executor_up("p", "pool", 1, now_s)
     rig.settle(now_s)
     (ask,) = rig.take(m.GetTasks)
-    rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""), now_s=now_s)
+    rig.receive(m.Launch(ask.ask, "j1", 0, 0, 1, b""), now_s=now_s)
     rig.done(1)
     rig.core.executor_down("p", "it was killed", now_s)
     fail_to_start(rig, 1, now_s)

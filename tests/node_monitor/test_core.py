@@ -13,7 +13,7 @@ from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import Recorder, reserve
+from tests.support.recorder import FakeBlobs, Recorder, reserve
 
 FINISHED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.LOST, TaskStatus.CANCELLED
 
@@ -23,7 +23,7 @@ class Rig:
 
     def __init__(self, slots: int = 1, executors: int | None = None, **options: Any) -> None:
         self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [AppPlan("pool")], self.outbox)
+        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [AppPlan("pool")], self.outbox, FakeBlobs())
         self.core.scheduler_up("s")
         for number in range(slots if executors is None else executors):
             self.core.executor_up(f"p{number}", "pool", 1, 0.0)
@@ -45,12 +45,12 @@ class Rig:
         return [message for _, message in self.outbox.take(kind)]
 
     def launch(self, *attempts: int, ask: int, job: str = "j1") -> None:
-        self.receive(*(m.Launch(ask, job, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
+        self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
 
 
 def test_the_payload_is_opaque_and_the_common_bytes_go_once_to_each_executor() -> None:
     rig = Rig(2)
-    rig.receive(reserve(1, 3, app="pool"), m.Common("j1", b"f"))
+    rig.receive(reserve(1, 3, app="pool"), m.Common("j1", 0, b"f"))
     rig.launch(1, 2, ask=1)
     assert [(to, type(message)) for to, message in rig.outbox.sent if to[0] == "p"] == [
         ("p1", x.Common), ("p1", x.Run), ("p0", x.Common), ("p0", x.Run),
@@ -64,7 +64,7 @@ def test_the_payload_is_opaque_and_the_common_bytes_go_once_to_each_executor() -
 
 def test_the_common_bytes_go_when_the_job_and_its_last_run_have_ended() -> None:
     rig = Rig()
-    rig.receive(reserve(1, app="pool"), m.Common("j1", b"f"))
+    rig.receive(reserve(1, app="pool"), m.Common("j1", 0, b"f"))
     rig.launch(1, ask=1)
     rig.receive(m.ForgetJob("j1"))
     assert not rig.take(x.ForgetCommon)
@@ -75,16 +75,16 @@ def test_the_common_bytes_go_when_the_job_and_its_last_run_have_ended() -> None:
 def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
     """The link broke and came back while a task ran: it ends between the job's Common and its Launch."""
     rig = Rig(2)
-    rig.receive(reserve(1, app="pool"), m.Common("j1", b"f"))
+    rig.receive(reserve(1, app="pool"), m.Common("j1", 0, b"f"))
     rig.launch(1, ask=1)
     rig.core.scheduler_down("s", 0.0)
     rig.core.scheduler_up("s")
-    rig.receive(reserve(2, app="pool", job="j1"), m.Common("j1", b"f"))
+    rig.receive(reserve(2, app="pool", job="j1"), m.Common("j1", 0, b"f"))
     rig.done("p1", 1)
     rig.take(x.Run)
     rig.launch(9, ask=2)
     (run,) = rig.take(x.Run)
-    assert run.common == rig.core._jobs[("s", "j1")].number
+    assert run.common == rig.core._jobs["s", "j1"].commons[0].number
 
 
 def test_an_executor_that_dies_gives_its_slot_back_and_its_runs_are_lost() -> None:
@@ -217,7 +217,7 @@ def test_a_run_given_ahead_of_time_is_revoked_when_cancelled() -> None:
 
 def test_a_scheduler_that_is_lost_leaves_nothing_behind() -> None:
     rig = Rig(2)
-    rig.receive(reserve(1, 9, app="pool", prefetch=2), m.Common("j1", b"f"))
+    rig.receive(reserve(1, 9, app="pool", prefetch=2), m.Common("j1", 0, b"f"))
     rig.launch(1, ask=1)
     rig.core.scheduler_down("s", 0.0)
     rig.settle()
@@ -244,5 +244,5 @@ def test_a_draining_node_says_so_to_schedulers_that_come_later() -> None:
     rig.core.drain(0.0)
     rig.core.scheduler_up("t")
     rig.receive(reserve(2, 3, app="pool"))
-    assert [to for to, _ in rig.outbox.take(m.NodeDraining)] == ["s", "t"]
+    assert [to for to, _ in rig.outbox.take(m.NodeState)] == ["s", "t"]
     assert len(rig.core.queue) == 0 and rig.core.free_slots == 1

@@ -14,7 +14,7 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import Recorder, reserve, submission
+from tests.support.recorder import FakeBlobs, Recorder, reserve, submission
 from tests.support.world import World
 
 
@@ -28,6 +28,7 @@ class Node:
             slots,
             [AppPlan("many", one_process=True)],
             self.outbox,  # type: ignore[arg-type]
+            FakeBlobs(),
         )
         self.core.scheduler_up("s")
         self.core.executor_up("many", "many", slots, 0.0)
@@ -74,7 +75,7 @@ def test_a_slave_asks_only_when_it_has_available_resources() -> None:
     assert node.asks() == [(1, 2)]  # Several free slots ask in one message.
     node.receive(reserve(2, 5))
     assert node.asks() == []
-    node.receive(m.Launch(1, "j1", 0, 1, b""), m.Launch(1, "j1", 1, 2, b""))
+    node.receive(m.Launch(1, "j1", 0, 0, 1, b""), m.Launch(1, "j1", 0, 1, 2, b""))
     assert node.asks() == []
     node.done(1)
     assert node.asks() == [(1, 1)]
@@ -140,7 +141,7 @@ def test_an_unanswered_get_task_releases_its_slot_and_a_late_task_is_handed_back
     node.core.tick(timeout_s)
     node.receive(now_s=timeout_s)
     assert node.asks() == [(2, 1)]  # The slot is free for the next.
-    node.receive(m.Launch(1, "j1", 0, 77, b""), now_s=timeout_s)
+    node.receive(m.Launch(1, "j1", 0, 0, 77, b""), now_s=timeout_s)
     assert [message.attempt for _, message in node.outbox.take(m.HandBack)] == [77]
     assert not node.outbox.take(x.Run)
     node.receive(m.NoTask(1, 1), now_s=timeout_s)  # A late no-op: nothing is freed twice.

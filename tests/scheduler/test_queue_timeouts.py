@@ -67,7 +67,7 @@ def test_the_timer_of_a_job_that_ended_does_nothing_to_another_of_its_id() -> No
     assert len(rig.take(m.Outcome)) == 10 and not rig.core.jobs
     rig.submit(3.0, 3, None)
     assert rig.tick(61.5) == []
-    assert rig.core.jobs["j"].stage.unplaced == 3
+    assert rig.core.jobs["j"].unplaced == 3
 
 
 def test_another_job_of_the_id_has_its_own_timeout() -> None:

@@ -50,6 +50,59 @@ def test_common_bytes_that_are_no_function_are_an_error_of_the_call(data: bytes)
         Function(data)(calls.encode_arguments((), {}))
 
 
+# ---- arguments that are results of other tasks -----------------------------------------------
+
+COUNTS = {"load": 3, "none": 0}
+
+
+def through(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+    """The arguments as a worker sees them, if task n of "load" returned 10 n, and the inputs that the task has."""
+    payload, inputs = calls.encode_call(args, kwargs, COUNTS.__getitem__)
+    numbers = [n for name in inputs for n in (range(COUNTS[name]) if isinstance(name, str) else [name[1]])]
+    return calls.decode_call(payload, [calls.encode_value(10 * n) for n in numbers]), inputs
+
+
+def test_results_take_their_places() -> None:
+    every, last = calls.ResultOf("load"), calls.ResultOf("load", 2)
+    arguments, inputs = through(last, [every, {"k": (last, every)}], f=lambda: 1, x=calls.ResultOf("none"))
+    (args, kwargs) = arguments
+    assert args == (20, [[0, 10, 20], {"k": (20, [0, 10, 20])}])
+    assert (kwargs["x"], kwargs["f"]()) == ([], 1)
+    assert inputs == [("load", 2), "load"]
+
+
+def test_a_stage_without_tasks_has_no_inputs() -> None:
+    assert through([calls.ResultOf("none")]) == ((([[]],), {}), [])
+
+
+def test_a_result_is_unpickled_once_for_a_run() -> None:
+    one = calls.ResultOf("load", 0)
+    payload, inputs = calls.encode_call((one, [one]), {}, COUNTS.__getitem__)
+    (first, (second,)), _ = calls.decode_call(payload, [calls.encode_value([1])])
+    assert inputs == [("load", 0)]
+    assert first is second
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, "a", None), {}), (([1],), {"a": 1})])
+def test_a_call_without_results_is_encoded_as_ever(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    payload, inputs = calls.encode_call(args, kwargs, COUNTS.__getitem__)
+    assert pickle.loads(payload) == (args, kwargs)
+    assert inputs == []
+
+
+def test_a_result_where_none_can_be_is_said_so() -> None:
+    with pytest.raises(TypeError, match="can only be an argument of a task whose stage comes after 'load'"):
+        calls.encode_arguments((calls.ResultOf("load"),), {})
+    with pytest.raises(KeyError):
+        calls.encode_call((calls.ResultOf("other"),), {}, COUNTS.__getitem__)
+
+
+def test_an_input_that_is_not_there() -> None:
+    payload, _ = calls.encode_call((calls.ResultOf("load"),), {}, COUNTS.__getitem__)
+    with pytest.raises(ValueError, match="refers to input 2 of its task, which has 2"):
+        calls.decode_call(payload, [calls.encode_value(1)] * 2)
+
+
 def test_what_cannot_be_pickled_raises() -> None:
     for encode in (calls.encode_function, lambda lock: calls.encode_arguments((lock,), {})):
         with pytest.raises(TypeError, match="pickle"):

@@ -25,7 +25,6 @@ from sparrow_py import (
     Refused,
     SparrowError,
     TaskCancelled,
-    TaskFailed,
     TaskLost,
     TaskSpec,
     TaskStatus,
@@ -360,22 +359,15 @@ def test_a_module_that_the_worker_lacks_is_named(
         del sys.modules["only_here"]
 
 
-def test_a_payload_too_large_is_named(client: Client) -> None:
-    with pytest.raises(InvalidRequest, match=r"tasks\[0\].*at most \d+ bytes"):
-        client.submit(len, b"x" * (2 << 20)).result(TIMEOUT_S)
-    assert client.submit(len, b"x" * 1_000_000).result(TIMEOUT_S) == 1_000_000
-
-
-def test_a_function_too_large_is_named(client: Client) -> None:
+def test_large_payloads_functions_and_results_arrive_whole(client: Client) -> None:
+    """They go round the scheduler: see tests/system/test_large_data.py for how."""
     ballast = b"x" * (2 << 20)
-    with pytest.raises(InvalidRequest, match=r"common.*at most \d+ bytes"):
-        client.submit(lambda: len(ballast)).result(TIMEOUT_S)
-
-
-def test_a_result_too_large_is_named(client: Client) -> None:
-    with pytest.raises(TaskFailed, match=r"result is \d+ bytes; at most \d+ can be returned"):
-        client.submit(bytes, 2 << 20).result(TIMEOUT_S)
-    assert client.submit(bytes, 1_000_000).result(TIMEOUT_S) == bytes(1_000_000)
+    assert client.submit(len, ballast).result(TIMEOUT_S) == 2 << 20
+    assert client.submit(lambda: len(ballast)).result(TIMEOUT_S) == 2 << 20
+    assert client.submit(bytes, 2 << 20).result(TIMEOUT_S) == bytes(2 << 20)
+    for size in (60_000, 1_000_000):
+        assert client.submit(bytes, size).result(TIMEOUT_S) == bytes(size)
+        assert client.submit(len, bytes(size)).result(TIMEOUT_S) == size
 
 
 def test_many_large_payloads_that_need_many_frames(client: Client) -> None:

@@ -148,30 +148,75 @@ def test_without_a_scheduler_a_job_waits_and_gives_up_in_time() -> None:
     assert late.calls == []
 
 
-def test_an_accepted_job_of_a_lost_scheduler_ends_lost() -> None:
-    rig = Rig("s")
-    _, told = rig.submit(3)
-    rig.receive(m.JobAccepted("j"), outcome(1))
-    rig.core.scheduler_down("s", "gone", 1.0)
-    assert told.outcomes == {0: LOST, 1: FINISHED, 2: LOST}
-    assert told.calls == ["accepted", "ended"]
-
-
-def test_a_job_that_is_not_accepted_yet_goes_to_another_scheduler() -> None:
+def test_a_job_of_a_lost_scheduler_goes_to_another_with_what_is_known_of_it() -> None:
+    """Guarantee 4; whether it had been accepted or not, as far as the client knows."""
     rig = Rig("s", "t")
-    job, told = rig.submit(1)
+    job, told = rig.submit(3)
     first = job.scheduler
     assert first is not None
+    rig.core.receive(first, m.JobAccepted("j"), 1.0)
+    rig.core.receive(first, outcome(1), 1.0)
+    rig.core.receive(first, m.Retried("j", 2, 1), 1.0)
+    rig.outbox.sent.clear()
     rig.core.scheduler_down(first, "gone", 1.0)
-    assert job.scheduler not in (first, None) and told.calls == []
+    rig.core.check_invariants()
+    assert job.scheduler not in (first, None)
+    (_, submitted), (_, known), (_, starts) = rig.outbox.sent[:3]
+    assert isinstance(submitted, m.SubmitJob) and submitted.epoch == 1
+    assert known == m.Known("j", [m.KnownOutcome(1, FINISHED, b"")], {})
+    assert starts == "stream"
+    assert next(iter(job.chunks)) == m.Known("j", [], {2: 1})
+    rig.core.receive(first, outcome(0), 2.0)
+    assert told.outcomes == {1: FINISHED}, "the lost scheduler is not listened to any more"
+    rig.core.receive(job.scheduler, m.JobAccepted("j"), 2.0)
+    for task in range(3):
+        rig.core.receive(job.scheduler, outcome(task), 2.0)
+    rig.core.receive(job.scheduler, m.JobEnded("j"), 2.0)
+    assert told.outcomes == {0: FINISHED, 1: FINISHED, 2: FINISHED}
+    assert told.calls == ["accepted", "ended"] and rig.core.duplicates == 2
 
 
-def test_at_most_once_is_not_submitted_again_when_it_may_have_started() -> None:
+def test_each_move_raises_the_epoch() -> None:
     rig = Rig("s", "t")
-    job, told = rig.submit(1, max_attempts=1)
-    assert job.scheduler is not None
-    rig.core.scheduler_down(job.scheduler, "gone", 1.0)
-    assert told.outcomes == {0: LOST} and told.calls == ["ended"]
+    job, _ = rig.submit(1)
+    for epoch in (1, 2):
+        assert job.scheduler is not None
+        lost = job.scheduler
+        rig.core.scheduler_down(lost, "gone", 1.0)
+        assert job.submission.epoch == epoch
+        rig.core.scheduler_up(lost, m.FRAME_BYTES_MAX, 1.0)
+    assert rig.core.moves == 2
+
+
+def test_a_job_that_finds_no_other_scheduler_in_time_ends_lost() -> None:
+    rig = Rig("s")
+    job, told = rig.submit(2)
+    rig.receive(m.JobAccepted("j"), outcome(1))
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert told.calls == ["accepted"] and job.scheduler is None
+    deadline_s = rig.core.next_deadline_s()
+    assert deadline_s is not None and deadline_s > 1.0
+    rig.core.tick(deadline_s)
+    assert told.outcomes == {0: LOST, 1: FINISHED} and told.calls == ["accepted", "ended"]
+
+
+def test_a_cancelled_job_is_cancelled_at_the_next_scheduler_once_that_has_all_its_tasks() -> None:
+    """Some of them may run: nothing is told of them before the node monitors have been asked."""
+    rig = Rig("s", "t")
+    job, told = rig.submit(3)
+    first = job.scheduler
+    assert first is not None
+    rig.core.receive(first, m.JobAccepted("j"), 1.0)
+    rig.core.receive(first, m.Retried("j", 2, 1), 1.0)
+    rig.core.cancel_job("j", 1.0)
+    rig.core.scheduler_down(first, "gone", 1.0)
+    rig.outbox.sent.clear()
+    second = job.scheduler
+    assert second is not None and job.streaming
+    rig.core.receive(second, m.JobAccepted("j"), 1.0)
+    assert rig.outbox.sent == []
+    rig.core.streamed(job)
+    assert rig.outbox.sent == [(second, m.CancelJob("j"))] and told.outcomes == {}
 
 
 # ---- cancellation ----------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """Frames between a node monitor and its executors: any bytes give messages or `LinkError`, in bounded memory."""
 
 import contextlib
+import errno
+import hashlib
 import itertools
+import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,17 +17,22 @@ from hypothesis import strategies as st
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError
 from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executor_files import load, read, store, using
 from sparrow_py.job import TaskStatus
 
 FROM_EXECUTOR: list[x.ExecutorMessage] = [
     x.ExecutorHello(x.EXECUTOR_PROTOCOL_VERSION, "python-1", "python", 1, "3.11", 4711),
     x.Done(7, TaskStatus.FINISHED, b"result", "", 1.5, 0.25, "out", "err"),
     x.Done(8, TaskStatus.FAILED, b"", "why", 1.5, 0.0),
+    x.Done(9, TaskStatus.FINISHED, x.File("/files/ä", 1 << 40, "ab" * 32), "", 1.5, 0.0),
     x.Returned([1, 2, 3]),
 ]
 TO_EXECUTOR: list[x.ExecutorMessage] = [
-    x.Run(1, 2, b"payload"), x.Common(2, b"function"), x.ForgetCommon(2), x.Revoke([1]),
+    x.Run(1, 2, b"payload"), x.Run(2, 0, x.File("/f", 2, "cd" * 32), [b"input", x.File("/g", 3, "ef" * 32)]),
+    x.Common(2, b"function"), x.Common(3, x.File("/h", 4, "01" * 32)), x.ForgetCommon(2), x.Revoke([1]), x.Kill([1, 2]),
 ]  # fmt: skip
+ENCODINGS = [x.MSGPACK, x.JSON]
+encodings = st.sampled_from(ENCODINGS)
 
 frames = st.lists(st.lists(st.sampled_from(FROM_EXECUTOR), max_size=4), max_size=5)
 
@@ -34,13 +43,16 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(places)]
 
 
-@given(frames, st.lists(st.integers(0, 1 << 16), max_size=12))
-def test_messages_come_out_however_the_stream_is_cut(batches: list[list[x.ExecutorMessage]], cuts: list[int]) -> None:
-    stream = b"".join(x.encode_frame(batch) for batch in batches)
+@given(frames, st.lists(st.integers(0, 1 << 16), max_size=12), encodings)
+def test_messages_come_out_however_the_stream_is_cut(
+    batches: list[list[x.ExecutorMessage]], cuts: list[int], encoding: x.Encoding
+) -> None:
+    stream = b"".join(x.encode_frame(batch, encoding) for batch in batches)
     splitter = x.FrameSplitter()
     received = [message for piece in cut(stream, cuts) for message in splitter.feed(piece)]
     assert received == [message for batch in batches for message in batch]
     assert splitter.feed(b"") == []
+    assert not batches or splitter.encoding is encoding
 
 
 def test_one_byte_at_a_time() -> None:
@@ -71,11 +83,12 @@ def test_any_body_gives_messages_or_link_error(body: bytes) -> None:
     st.lists(st.sampled_from(FROM_EXECUTOR + TO_EXECUTOR), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4),
     st.lists(st.integers(0, 1 << 16), max_size=4),
+    encodings,
 )
 def test_mutated_frames_give_messages_or_link_error(
-    batch: list[x.ExecutorMessage], changes: list[tuple[int, int]], cuts: list[int]
+    batch: list[x.ExecutorMessage], changes: list[tuple[int, int]], cuts: list[int], encoding: x.Encoding
 ) -> None:
-    frame = x.encode_frame(batch)
+    frame = x.encode_frame(batch, encoding)
     for place, byte in changes:
         frame[place % len(frame)] = byte
     splitter = x.FrameSplitter()
@@ -84,8 +97,9 @@ def test_mutated_frames_give_messages_or_link_error(
             splitter.feed(piece)
 
 
-def test_deep_nesting_is_a_link_error() -> None:
-    body = b"\x91" * 100_000
+@pytest.mark.parametrize("start", [b"\x91", b"["])
+def test_deep_nesting_is_a_link_error(start: bytes) -> None:
+    body = start * 100_000
     with pytest.raises(LinkError, match="malformed executor frame"):
         x.FrameSplitter().feed(x.HEADER.pack(len(body)) + body)
 
@@ -94,6 +108,56 @@ def test_deep_nesting_is_a_link_error() -> None:
 def test_what_is_no_frame(body: bytes) -> None:
     with pytest.raises(LinkError, match="malformed executor frame"):
         x.FrameSplitter().feed(x.HEADER.pack(len(body)) + body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[", b"[]]", b"[[3]]", b"[[3,[1.5]]]", b"[[99]]", b"[null]", b'[[3,[1]]]x', b"[[3,NaN]]",
+        b'[[2,1,"finished","not base64","",1,0]]', b'[[2,1,"finished","","\\ud800",1,0]]',
+        b'[[2,1,"finished","","\xff",1,0]]', b'[[2,1,"finished","","",1e999,0]]', b'[[2,1,"perhaps","","",1,0]]',
+    ],
+)  # fmt: skip
+def test_what_is_no_json_frame(body: bytes) -> None:
+    with pytest.raises(LinkError, match=r"malformed executor frame \(JSON\)"):
+        x.FrameSplitter().feed(x.HEADER.pack(len(body)) + body)
+
+
+@pytest.mark.parametrize(("first", "then"), [ENCODINGS, ENCODINGS[::-1]], ids=["msgpack", "JSON"])
+def test_the_encoding_is_that_of_the_first_frame(first: x.Encoding, then: x.Encoding) -> None:
+    splitter = x.FrameSplitter()
+    assert splitter.feed(x.encode_frame(FROM_EXECUTOR, first)) == FROM_EXECUTOR
+    with pytest.raises(LinkError, match=rf"malformed executor frame \({first.name}\)"):
+        splitter.feed(x.encode_frame(FROM_EXECUTOR, then))
+
+
+def test_json_is_what_a_standard_library_makes_of_it() -> None:
+    body = bytes(x.encode_frame([TO_EXECUTOR[0], TO_EXECUTOR[1]], x.JSON)[x.HEADER_BYTES :])
+    assert json.loads(body) == [
+        [10, 1, 2, "cGF5bG9hZA==", []],
+        [10, 2, 0, ["/f", 2, "cd" * 32], ["aW5wdXQ=", ["/g", 3, "ef" * 32]]],
+    ]
+    body = json.dumps([[2, 7, "failed", "aGk=", "wäs", 1, 0.5], [2, 8, "finished", ["/f", 1, ""], "", 1, 2]]).encode()
+    assert x.FrameSplitter().feed(x.HEADER.pack(len(body)) + body) == [
+        x.Done(7, TaskStatus.FAILED, b"hi", "wäs", 1.0, 0.5),
+        x.Done(8, TaskStatus.FINISHED, x.File("/f", 1, ""), "", 1.0, 2.0),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_text_that_is_no_unicode_is_a_link_error(encoding: x.Encoding) -> None:
+    with pytest.raises(LinkError, match=rf"text that {encoding.name} cannot hold"):
+        x.encode_frame([x.Run(1, 0, x.File("/\udcff", 1, ""))], encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_messages_too_large_for_a_frame_go_in_several(encoding: x.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(x, "FRAME_BYTES_MAX", 1000)
+    messages: list[Any] = [x.Run(number, 0, bytes(200)) for number in range(20)]
+    splitter = x.FrameSplitter(x.TO_EXECUTOR)
+    assert splitter.feed(x.encode_frame(messages, encoding)) == messages
+    with pytest.raises(LinkError, match=rf"in {encoding.name}; at most 1000 are allowed"):
+        x.encode_frame([*messages, x.Common(1, bytes(1000))], encoding)
 
 
 def test_messages_of_the_other_direction_are_refused() -> None:
@@ -122,6 +186,7 @@ def test_executor_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = str(tmp_path / "socket")
     monkeypatch.setenv(x.SOCKET_VARIABLE, path)
     monkeypatch.setenv(x.ID_VARIABLE, "python-9")
+    monkeypatch.setenv(x.FILES_VARIABLE, str(tmp_path))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
@@ -144,4 +209,45 @@ def test_executor_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert received == FROM_EXECUTOR[1:]
     with pytest.raises(EOFError):
         executor.receive()
+    assert isinstance(executor.data(bytes(x.INLINE_BYTES_MAX + 1)), x.File)
     executor.close()
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def test_what_is_large_is_stored_in_a_file(tmp_path: Path) -> None:
+    small, large = bytes(x.INLINE_BYTES_MAX), os.urandom(x.INLINE_BYTES_MAX + 1)
+    assert store(small, str(tmp_path)) is small
+    file = store(large, str(tmp_path))
+    assert isinstance(file, x.File)
+    path = Path(file.path)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (large, 0o600)
+    assert (file.size, file.hash) == (len(large), hashlib.sha256(large).hexdigest())
+    assert store(large, str(tmp_path)) != file
+    assert read(file) == large
+    content = load(file)
+    assert not isinstance(content, bytes)
+    with content:
+        assert content[:] == large
+    assert load(small) is small
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(OSError, match="No space left"):
+        store(bytes(1 << 17), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    assert using(x.File(str(path), 3, ""), bytes) == b"abc"
+    with pytest.raises(LinkError, match="has 3 bytes; 4 were announced"):
+        read(x.File(str(path), 4, ""))
+    path.write_bytes(b"")
+    assert read(x.File(str(path), 0, "")) == b""

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 
 NODE = m.NodeInfo(4, {"cpu": 4.0}, {"zone": "a"}, {"python": "3.11", "noop": ""})
 STAGE = m.Stage("python", 2, b"common", "3.11", 2.0, 0, None)
+REF = BlobRef("ab" * 32, 1 << 20, ("127.0.0.1:1",))
 MESSAGES: list[m.Message] = [
     m.Hello(m.PROTOCOL_VERSION, "node", "node-1", "", "", NODE),
     m.Welcome(m.PROTOCOL_VERSION, "scheduler-1", 1 << 20),
     m.Goodbye("done"),
     m.SubmitJob("job", 0, "name", [STAGE], 3, False, None, True),
-    m.AddTasks("job", 0, [b"a", b""]),
+    m.AddTasks("job", 0, [b"a", REF], {1: m.TaskDetail(("node-1",), ((0, 1),))}),
     m.CancelJob("job"),
     m.CancelTasks("job", [0, 1]),
     m.JobAccepted("job"),
@@ -30,18 +31,26 @@ MESSAGES: list[m.Message] = [
     m.JobEnded("job"),
     m.Reserve(1, "job", 0, "user", 1.0, 0, "python", 2, 0, None),
     m.CancelReservations(1),
-    m.Common("job", b"common"),
-    m.Launch(1, "job", 0, 1, b"payload"),
+    m.Common("job", 0, b"common"),
+    m.Launch(1, "job", 0, 0, 1, b"payload"),
     m.NoTask(1, 1),
     m.CancelAttempt("job", 1),
     m.ForgetJob("job"),
     m.ReservationsRefused(1, 2, "full"),
     m.GetTasks(1, 1, 2, None),
-    m.Report("job", 1, TaskStatus.FAILED, b"", "why", 1.0, 0.5),
+    m.Report("job", 0, 1, TaskStatus.FAILED, b"", "why", 1.0, 0.5),
     m.HandBack("job", 1, "late"),
     m.AttemptRuns("job", 1),
     m.NodeChanged(NODE),
-    m.NodeDraining("stop"),
+    m.NodeState("draining", "stop"),
+    m.Known("job", [m.KnownOutcome(3, TaskStatus.FINISHED, b"r")], {4: 1}),
+    m.BlobAt("job", REF),
+    m.Retried("job", 0, 2),
+    m.BlobLost("job", REF.hash),
+    m.Input("job", 3, REF),
+    m.Claim("job", "user", 2),
+    m.Claimed("job", 2, [(0, 1)]),
+    m.Fenced("job", 2),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
+from sparrow_py.job import BlobRef
 
 M = TypeVar("M")
 
@@ -15,6 +17,9 @@ class Recorder:
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []
         self.started: list[tuple[str, int]] = []
+        self.killed: list[str] = []
+        self.fetches: list[BlobRef] = []
+        self.uploads: list[tuple[str, str]] = []
 
     def _record(self, to: str, message: Any) -> None:
         self.sent.append((to, message))
@@ -24,6 +29,15 @@ class Recorder:
     def start_executor(self, app: str, places: int) -> None:
         self.started.append((app, places))
 
+    def kill_executor(self, executor: str) -> None:
+        self.killed.append(executor)
+
+    def fetch(self, ref: BlobRef) -> None:
+        self.fetches.append(ref)
+
+    def upload_again(self, job: Any, hash_: str) -> None:
+        self.uploads.append((job.id, hash_))
+
     def stream(self, scheduler: str, job: Any) -> None:
         self.sent.append((scheduler, "stream"))
 
@@ -32,6 +46,33 @@ class Recorder:
         found = [pair for pair in self.sent if isinstance(pair[1], kind)]
         self.sent = [pair for pair in self.sent if not isinstance(pair[1], kind)]
         return found
+
+
+class FakeBlobs:
+    """A blob store that has what `add` was told of, and takes every result."""
+
+    def __init__(self, address: str = "here:1") -> None:
+        self.address = address
+        self.files: dict[str, x.File] = {}
+        self.pins: dict[int, set[str]] = {}
+
+    def add(self, ref: BlobRef) -> None:
+        self.files[ref.hash] = x.File(f"/blobs/{ref.hash}", ref.size, ref.hash)
+
+    def file(self, hash_: str) -> x.File | None:
+        return self.files.get(hash_)
+
+    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+        self.files[file.hash] = file
+        self.pin(file.hash, owner)
+        return BlobRef(file.hash, file.size, (self.address,))
+
+    def pin(self, hash_: str, owner: int) -> None:
+        assert hash_ in self.files
+        self.pins.setdefault(owner, set()).add(hash_)
+
+    def unpin(self, owner: int) -> None:
+        self.pins.pop(owner, None)
 
 
 def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
@@ -49,7 +90,7 @@ def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
         "report_placed": False,
     }  # fmt: skip
     for name, value in fields.items():
-        (stage if name in {*stage, "task_count", "demand"} else whole)[name] = value
+        (stage if name in m.Stage.__struct_fields__ and name != "name" else whole)[name] = value
     return m.SubmitJob(stages=[m.Stage(**{"task_count": tasks, **stage})], **whole)
 
 

@@ -1,8 +1,9 @@
 """A whole cluster under virtual time: the real cores of schedulers, node monitors and clients, and nothing else real.
 
 Links are queues of frames, first in first out in each direction; frames of different links overtake each other, as
-latencies are drawn at random from the world's seed. Executors run a task for as long as its payload says. Faults are
-methods: `drop_link`, `crash_node`, `kill_executor`, `kill_client`, `crash_scheduler`, `stall`.
+latencies are drawn at random from the world's seed. Executors run a task for as long as its payload says, and may
+return a result that is too large for a message. Faults are methods: `drop_link`, `crash_node`, `kill_executor`,
+`kill_client`, `crash_scheduler`, `stall`.
 
 A run is a function of the arguments and the seed. After each event `check` asks every core for its invariants and
 compares what a scheduler believes of a node with what the node has; `check_end` holds a finished run against the
@@ -26,7 +27,8 @@ from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.client_core import ClientCore, ClientJob
 from sparrow_py.errors import SparrowError
-from sparrow_py.job import JobSpec, TaskStatus
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
+from tests.support.recorder import FakeBlobs
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
 """An app of one process with a place per slot, and one of a process with one place per slot."""
@@ -52,6 +54,20 @@ class JobLog:
         self.ended_count = 0
         self.ended_at_s = 0.0
         self.starts: list[Start] = []
+        self.moved_at_s: list[float] = []
+        """When the client took the job to another scheduler."""
+        self.running_too = False
+        """Whether cancellation was to stop what runs."""
+        self.payloads: list[Any] = []
+        self.stage_of: list[int] = []
+        for index, stage in enumerate(spec.as_stages()):
+            self.payloads += [task.payload if isinstance(task, TaskSpec) else task for task in stage.tasks]
+            self.stage_of += [index] * len(stage.tasks)
+        self.details = {
+            number: task
+            for number, task in enumerate(task for stage in spec.as_stages() for task in stage.tasks)
+            if isinstance(task, TaskSpec)
+        }
 
     def accepted(self) -> None:
         self.accepted_count += 1
@@ -81,7 +97,24 @@ class JobLog:
     def statuses(self) -> list[TaskStatus]:
         """Of each task, in order; all must have ended."""
         by_task = {outcome.task: outcome.status for outcome in self.outcomes}
-        return [by_task[task] for task in range(len(self.spec.tasks))]
+        return [by_task[task] for task in range(len(self.payloads))]
+
+    def inputs(self, wanted: Sequence[Any]) -> list[bytes]:
+        """The results that a task with these `inputs` is to be given."""
+        names = [stage.name for stage in self.spec.as_stages()]
+        return [
+            payload
+            for name in wanted
+            for payload, of in zip(self.payloads, self.stage_of, strict=True)
+            if names[of] == name
+        ]
+
+    def finished(self, stage: str) -> bool:
+        """Whether every task of the stage has a run that ended well."""
+        names = [other.name for other in self.spec.as_stages()]
+        index = names.index(stage)
+        ended = {start.task for start in self.starts if start.ended_at_s is not None and not start.failed}
+        return all(task in ended for task, of in enumerate(self.stage_of) if of == index)
 
 
 class Start:
@@ -100,11 +133,18 @@ class Start:
         self.returned = False
         self.failed = False
         self.executor_died = False
+        self.killed = False
 
     @property
     def may_be_repeated(self) -> bool:
         """Whether guarantee 3 allows another start after this one."""
-        return self.lost or (self.failed and self.log.spec.retry_failed)
+        moved = any(at_s >= self.given_at_s for at_s in self.log.moved_at_s)
+        return self.lost or moved or self.produced or (self.failed and self.log.spec.retry_failed)
+
+    @property
+    def produced(self) -> bool:
+        """Whether its result was too large for a message, and so may have died with its node."""
+        return self.log.payloads[self.task].endswith(b"large")
 
     @property
     def lost(self) -> bool:
@@ -177,11 +217,9 @@ class SchedulerHost:
         self.name = name
         self.alive = True
         self.links: dict[str, Link] = {}
-        self.core = SchedulerCore(world.scheduler_options, random.Random(world.rng.random()), self)
+        self.core = SchedulerCore(world.scheduler_options, random.Random(world.rng.random()), self, now_s=world.now)
 
     def to_node(self, node_id: str, message: m.Message) -> None:
-        if isinstance(message, m.Launch):
-            self.world.submissions[(self.name, message.attempt)] = self.core.jobs[message.job].submitted_at_s
         self._send(node_id, message)
 
     def to_client(self, client: str, message: m.Message) -> None:
@@ -206,7 +244,7 @@ class SchedulerHost:
         if isinstance(link.peer, NodeHost):
             self.core.node_down(link.peer.name, self.world.now)
         else:
-            self.core.client_down(link.peer.name, self.world.now)
+            self.core.client_down(link.peer.name, self.world.now, said_goodbye=False)
 
     def received(self, link: Link, frame: list[Any]) -> None:
         for message in frame:
@@ -242,14 +280,21 @@ class VirtualExecutor:
             for _, start in returned:
                 start.returned = True
             runs = [run.run for run, _ in returned]
-            if runs:
-                self._later(0.0, lambda: self.node.core.returned(self.id, x.Returned(runs), self.node.world.now))
+            self._later(0.0, lambda: self.node.core.returned(self.id, x.Returned(runs), self.node.world.now))
+        elif isinstance(message, x.Kill):
+            for run in message.runs:
+                self._later(0.0, lambda run=run: self._killed(run))  # type: ignore[misc]
 
     def _given(self, run: x.Run) -> None:
         world = self.node.world
-        job_id, task, _, _ = run.payload.decode().split()
+        assert isinstance(run.payload, bytes)
+        job_id, task = run.payload.decode().split()[:2]
         log = world.logs[job_id]
-        assert (self.commons[run.common] if run.common else b"") == log.spec.common, "not the job's common bytes"
+        stage = log.spec.as_stages()[log.stage_of[int(task)]]
+        assert (self.commons[run.common] if run.common else b"") == stage.common, "not the stage's common bytes"
+        assert all(log.finished(name) for name in stage.after), "a stage began before those that it comes after"
+        wanted = log.details[int(task)].inputs if int(task) in log.details else ()
+        assert [_content(data) for data in run.inputs] == log.inputs(wanted), "not the inputs that the task asked for"
         held = self.node.core._executors[self.id].running[run.run]
         start = Start(log, int(task), held.attempt, self.node, held.job.scheduler)
         log.starts.append(start)
@@ -266,12 +311,15 @@ class VirtualExecutor:
             self.running[run.run] = start
             start.started_at_s = world.now
             assert self.node.running <= self.node.slots, "a slot runs two tasks"
-            _, _, duration_s, failures = run.payload.decode().split()
+            assert isinstance(run.payload, bytes)
+            duration_s, failures = run.payload.decode().split()[2:4]
             earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
             fails = earlier < int(failures)
             self._later(float(duration_s), lambda run=run, fails=fails: self._ended(run, fails))  # type: ignore[misc]
 
     def _ended(self, run: x.Run, fails: bool) -> None:
+        if run.run not in self.running:
+            return  # It was killed.
         start = self.running.pop(run.run)
         world = self.node.world
         assert start.started_at_s is not None
@@ -281,7 +329,24 @@ class VirtualExecutor:
         world.service_s[(self.node.name, start.log.client.user)] = (
             world.service_s.get((self.node.name, start.log.client.user), 0.0) + service_s
         )
-        self.node.core.done(self.id, x.Done(run.run, status, run.payload, "", start.started_at_s, service_s), world.now)
+        payload = run.payload
+        assert isinstance(payload, bytes)
+        result: x.Data = payload
+        if payload.endswith(b"large") and not fails:
+            hash_ = payload.hex().ljust(64, "0")
+            result = x.File(f"/results/{hash_}", len(payload), hash_)
+        self.node.core.done(self.id, x.Done(run.run, status, result, "", start.started_at_s, service_s), world.now)
+        self._start_next()
+
+    def _killed(self, run: int) -> None:
+        start = self.running.pop(run, None)
+        if start is None:
+            return
+        world = self.node.world
+        assert start.started_at_s is not None
+        start.killed = True
+        done = x.Done(run, TaskStatus.FAILED, b"", "it was killed", start.started_at_s, world.now - start.started_at_s)
+        self.node.core.done(self.id, done, world.now)
         self._start_next()
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -298,6 +363,11 @@ class VirtualExecutor:
             start.executor_died = True
 
 
+def _content(data: x.Data) -> bytes:
+    """What an input holds: the payload of the task that produced it."""
+    return data if isinstance(data, bytes) else bytes.fromhex(data.hash[: 2 * data.size])
+
+
 class NodeHost:
     """A node monitor process and its executors."""
 
@@ -308,10 +378,12 @@ class NodeHost:
         self.alive = True
         self.links: dict[str, Link] = {}
         self.executors: dict[str, VirtualExecutor] = {}
-        self.core = NodeMonitorCore(world.node_options, slots, list(PLANS), self)
+        self.blobs = FakeBlobs(name)
+        self.core = NodeMonitorCore(world.node_options, slots, list(PLANS), self, self.blobs, world.resources)
 
     def info(self) -> m.NodeInfo:
-        return m.NodeInfo(self.slots, {}, {}, {plan.app: plan.runtime for plan in PLANS})
+        attributes = world_attributes(self.name)
+        return m.NodeInfo(self.slots, self.world.resources, attributes, {p.app: p.runtime for p in PLANS}, self.name)
 
     @property
     def running(self) -> int:
@@ -332,6 +404,25 @@ class NodeHost:
     def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
         if executor in self.executors:
             self.executors[executor].received(message)
+
+    def kill_executor(self, executor: str) -> None:
+        def kill() -> None:
+            if self.alive and executor in self.executors:
+                self.world.kill_executor(self.executors[executor])
+
+        self.world.at(self.world.now, kill)
+
+    def fetch(self, ref: BlobRef) -> None:
+        def arrive() -> None:
+            if not self.alive:
+                return
+            self.turn()
+            sources = [node for node in self.world.nodes if node.name in ref.at and node.blobs.file(ref.hash)]
+            if sources:
+                self.blobs.add(ref)
+            self.core.fetched(ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.world.now)
+
+        self.world.at(self.world.now + 2 * self.world.latency_s(), arrive)
 
     def start_executor(self, app: str, places: int) -> None:
         delay_s = self.world.executor_start_s * self.world.rng.uniform(0.5, 1.0)
@@ -380,8 +471,14 @@ class ClientHost:
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:
         link = self.links.get(scheduler)
+        if isinstance(message, m.SubmitJob) and message.epoch:
+            self.world.logs[message.job].moved_at_s.append(self.world.now)
         if link is not None:
             link.to_scheduler.send(message)
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """No input of these jobs is the client's."""
+        self.core.uploaded(job.id, BlobRef(hash_, 0, ()))
 
     def stream(self, scheduler: str, job: ClientJob) -> None:
         """As `Session._stream`: one message a turn, until the job is no longer that scheduler's."""
@@ -390,7 +487,7 @@ class ClientHost:
         def step() -> None:
             if not self.alive or link is None or not link.alive or job.scheduler != scheduler:
                 return
-            if job.cancelled or job.chunks is not chunks:
+            if (job.cancelled and not job.submission.epoch) or job.chunks is not chunks:
                 return
             chunk = next(chunks, None)
             if chunk is None:
@@ -413,6 +510,12 @@ class ClientHost:
         if self.alive and self.links.get(link.scheduler.name) is link:
             del self.links[link.scheduler.name]
             self.core.scheduler_down(link.scheduler.name, "the link broke", self.world.now)
+
+
+def world_attributes(name: str) -> dict[str, str]:
+    """A node's attributes: its number, and whether that is even."""
+    number = int(name.lstrip("n"))
+    return {"number": str(number), "parity": "odd" if number % 2 else "even"}
 
 
 class World:
@@ -439,7 +542,9 @@ class World:
         frame_bytes_max: int = m.FRAME_BYTES_MAX,
         scheduler: dict[str, Any] | None = None,
         node: dict[str, Any] | None = None,
+        resources: dict[str, float] | None = None,
     ) -> None:
+        self.resources = resources or {"cpu": 4.0}
         self.rng = random.Random(seed)
         self.now = 1000.0
         self.split = split
@@ -453,8 +558,6 @@ class World:
         self.node_options = NodeMonitorOptions(**{"history_len_max": 400, **(node or {})})
         self.sent: list[tuple[str, str, Any]] = []
         """All messages between schedulers and their peers, in the order of sending: (from, to, message)."""
-        self.submissions: dict[tuple[str, int], float] = {}
-        """(scheduler, attempt) to when it accepted the job: a job may be submitted again, see `_check_job`."""
         self.starts: list[Start] = []
         self.logs: dict[str, JobLog] = {}
         self.service_s: dict[tuple[str, str], float] = {}
@@ -555,10 +658,38 @@ class World:
             host.core.submit(log.spec, log, self.now)
         return log
 
-    def cancel(self, log: JobLog) -> None:
+    def submit_stages(
+        self,
+        *stages: tuple[str, Sequence[str], Sequence[float]],
+        large: bool = False,
+        client: int = 0,
+        ask: bool = True,
+        job_id: str = "",
+        **fields: Any,
+    ) -> JobLog:
+        """Submit a job of stages (name, after, durations); each task asks for the results of all before it, and
+        returns a large one if `large`."""
+        job_id = job_id or f"j{self.number()}"
+        specs, number = [], 0
+        for name, after, durations_s in stages:
+            tasks = []
+            for seconds in durations_s:
+                payload = f"{job_id} {number} {seconds:.6f} 0{' large' if large else ''}".encode()
+                tasks.append(TaskSpec(payload, inputs=list(after) if ask else []))
+                number += 1
+            common = f"{job_id} {name}".encode()
+            specs.append(StageSpec(tasks, name=name, after=list(after), app="many", common=common))
+        host = self.clients[client]
+        log = self.logs[job_id] = JobLog(self, JobSpec(stages=specs, job_id=job_id, **fields), host)
+        if host.alive:
+            host.core.submit(log.spec, log, self.now)
+        return log
+
+    def cancel(self, log: JobLog, *, running: bool = False) -> None:
         if log.client.alive:
             log.cancelled_at_s = self.now if log.cancelled_at_s is None else log.cancelled_at_s
-            log.client.core.cancel_job(log.spec.job_id, self.now)
+            log.running_too = log.running_too or running
+            log.client.core.cancel_job(log.spec.job_id, self.now, running=running)
 
     def cancel_tasks(self, log: JobLog, tasks: Sequence[int]) -> None:
         if log.client.alive and log.spec.job_id in log.client.core.jobs:
@@ -671,8 +802,8 @@ class World:
             queued = sum(ticket.count for ticket in node.core.queue.tickets() if ticket.key[0] == name)
             believed = core.live_reservations(node.name)
             assert queued == believed, f"{queued} reservations of {name} queued at {node.name}, it believes {believed}"
-            held = {attempt for scheduler_name, attempt in node.core._held if scheduler_name == name}
-            lacking = core.nodes[node.name].attempts - held
+            held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
+            lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
             assert not lacking, f"{name} believes that attempts {lacking} are at {node.name}"
 
     def check_end(self) -> None:
@@ -681,15 +812,16 @@ class World:
             self._check_job(log)
         for scheduler in self.schedulers:
             core = scheduler.core
-            assert not core.jobs and not core._tickets and not core._attempts and not core._heirs
+            assert not core.jobs and not core.probing.tickets and not core.probing.heirs and not core.probing.local
+            assert not core.admission.held_bytes
             assert not core._jobs_of and not core.admission.unplaced and core.next_deadline_s() is None
             for node_ in core.nodes.all():
-                assert not node_.tickets and not node_.attempts and not node_.commons, node_.id
+                assert not node_.tickets and not node_.attempts and not node_.sent, node_.id
         for node in self.nodes:
             core_ = node.core
             assert len(core_.queue) == 0, f"{list(core_.queue.tickets())} are left at {node.name}"
             assert not core_._asks and not core_._held and not core_._jobs, node.name
-            assert core_.free_slots == core_.slots
+            assert core_.free_slots == core_.slots and not core_._fetching and not node.blobs.pins
             assert all(not (app.asking or app.prefetched or app.ready) for app in core_.apps.values())
             assert not isinstance(core_.queue, FairQueue) or core_.queue.flow_count == 0
             assert all(not executor.commons for executor in core_._executors.values())
@@ -700,19 +832,13 @@ class World:
 
     def _check_job(self, log: JobLog) -> None:
         spec, outcomes = log.spec, log.outcomes
-        for task in range(len(spec.tasks)):
+        for task in range(len(log.payloads)):
             starts = [start for start in log.starts if start.task == task and not start.returned]
-            # Guarantee 3, for each submission: one that no scheduler is known to have accepted when the link to it
-            # breaks is made again (guarantee 4); until schedulers fence epochs the first may have started something.
-            submissions: dict[tuple[str, float], list[Start]] = {}
-            for start in sorted(starts, key=lambda start: start.attempt):
-                accepted_s = self.submissions[(start.scheduler, start.attempt)]
-                submissions.setdefault((start.scheduler, accepted_s), []).append(start)
-            for attempts in submissions.values():
-                assert len(attempts) <= spec.max_attempts, f"task {task} started {len(attempts)} times"
-                for start in attempts[:-1]:
-                    assert start.may_be_repeated, f"task {task} of {spec.job_id} was started again for no reason"
-            assert len(starts) <= 1 or spec.max_attempts > 1
+            starts.sort(key=lambda start: start.attempt)
+            # Guarantee 3.
+            assert len(starts) <= spec.max_attempts, f"task {task} of {spec.job_id} started {len(starts)} times"
+            for start in starts[:-1]:
+                assert start.may_be_repeated, f"task {task} of {spec.job_id} was started again for no reason"
         if not log.client.alive:
             return  # Its outcomes are nobody's.
         if log.error is not None:
@@ -720,17 +846,23 @@ class World:
             return
         assert log.accepted_count <= 1
         assert log.ended_count == 1, f"{spec.job_id} ended {log.ended_count} times"
-        assert sorted(outcome.task for outcome in outcomes) == list(range(len(spec.tasks)))  # Guarantees 1 and 2.
+        assert sorted(outcome.task for outcome in outcomes) == list(range(len(log.payloads)))  # Guarantees 1 and 2.
         for outcome in outcomes:
             assert outcome.attempts <= spec.max_attempts
             if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
-                assert outcome.result == spec.tasks[outcome.task], "the result of another task"
+                result, payload = outcome.result, log.payloads[outcome.task]
+                if isinstance(result, BlobRef):
+                    result = bytes.fromhex(result.hash[: 2 * result.size])
+                stopped = outcome.status is TaskStatus.FAILED and not result
+                assert result == payload or stopped, "the result of another task"
                 assert outcome.attempts >= 1
             elif outcome.status is TaskStatus.LOST:
                 assert outcome.error
             else:
-                assert log.cancelled_at_s is not None or outcome.task in log.asked_to_cancel
+                doomed = "before it was" in outcome.error
+                assert log.cancelled_at_s is not None or outcome.task in log.asked_to_cancel or doomed
                 ran = [start for start in log.starts if start.task == outcome.task and not start.returned]
-                assert all(start.lost or start.failed for start in ran), "cancelled, and yet it ran"
+                stopped = log.running_too or log.moved_at_s
+                assert stopped or all(start.lost or start.failed for start in ran), "cancelled, and yet it ran"
         answered = {outcome.task for outcome in outcomes} | set(log.not_cancelled_tasks)
         assert set(log.asked_to_cancel) <= answered

@@ -116,12 +116,12 @@ AS_CLIENT: dict[str, tuple[list[bytes | str], str]] = {
     "a node monitor's message": ([frame(m.GetTasks(1, 1, 1))], "malformed frame"),
     "tasks out of order": ([frame(submission(), m.AddTasks("j", 1, [b""]))], "do not follow"),
     "tasks given twice": (
-        [frame(submission(), m.AddTasks("j", 0, [b""])), frame(m.AddTasks("j", 0, [b""]))],
+        [frame(submission("twice"), m.AddTasks("twice", 0, [b""])), frame(m.AddTasks("twice", 0, [b""]))],
         "each task must be given once, in order",
     ),
     "more tasks than announced": ([frame(submission(), m.AddTasks("j", 0, [b""] * 3))], "do not follow"),
     "too many tasks in a message": (
-        [frame(submission(tasks=20_000), m.AddTasks("j", 0, [b""] * 10_001))],
+        [frame(submission("many", tasks=20_000), m.AddTasks("many", 0, [b""] * 10_001))],
         "10001 tasks in a message; at most 10000",
     ),
     "a task that is not there": ([frame(submission(), m.CancelTasks("j", [7]))], "there is no task 7"),
@@ -198,7 +198,7 @@ async def test_stale_reports_of_a_node_monitor_are_ignored(
     cluster: LocalCluster, bystander: Callable[[], None]
 ) -> None:
     stale = frame(
-        m.Report("j", 1, TaskStatus.FINISHED, b"", "", 1.0, 1.0),
+        m.Report("j", 0, 1, TaskStatus.FINISHED, b"", "", 1.0, 1.0),
         m.HandBack("j", 2, "why"),
         m.AttemptRuns("j", 3),
         m.ReservationsRefused(4, 5, "full"),
@@ -230,7 +230,7 @@ node_messages = st.one_of(
     st.builds(m.HandBack, st.just("a"), st.integers(-1, 5), st.just("x")),
     st.builds(m.AttemptRuns, st.just("a"), st.integers(-1, 5)),
     st.just(m.NodeChanged(NODE)),
-    st.just(m.NodeDraining("x")),
+    st.just(m.NodeState("draining", "x")),
 )
 garbage = st.one_of(st.binary(max_size=64), st.text(max_size=8))
 fuzz = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -105,9 +105,9 @@ async def test_common_bytes_that_fit_no_frame_to_a_node_are_refused(
 ) -> None:
     stage = m.Stage("noop", 1, bytes(m.FRAME_BYTES_MAX), "", 1.0, 0, None)
     async with attacker_of(cluster.addresses[0]) as attacker:
-        await attacker.say(frame(m.SubmitJob("large", 0, "", [stage], 1, False, None, False)))
+        await attacker.say(frame(m.SubmitJob("wide", 0, "", [stage], 1, False, None, False)))
         refused = await attacker.hear(m.JobRefused)
-    assert (refused.job, refused.field, refused.retry_after_s) == ("large", "common", None)
+    assert (refused.job, refused.field, refused.retry_after_s) == ("wide", "common", None)
     await asyncio.to_thread(bystander)
 
 

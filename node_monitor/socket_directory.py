@@ -1,0 +1,134 @@
+"""The directory that a node monitor has for its executors' socket, and what dead node monitors left.
+
+Its owner keeps a lock (flock) on the file `lock` in it. The kernel releases that when the owner dies,
+whatever it died of, and not before: a directory whose lock can be had is nobody's any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from sparrow_py.errors import InvalidOption
+from sparrow_py.executor_protocol import FILES_SUFFIX
+
+PREFIX = "sparrow-node-"
+LOCK_NAME = "lock"
+SOCKET_NAME = "executors.sock"
+SOCKET_PATH_BYTES_MAX = 107
+"""The kernel's limit on the path of a Unix socket, less its NUL."""
+DIRECTORY_MODE = 0o700
+
+
+class SocketDirectory:
+    """A directory that only this user can enter, and that no other node monitor uses.
+
+    `given` names it, and is made if it is not there; `InvalidOption` (`socket_dir`) if it cannot be.
+    By default it is a new one among the system's temporary directories.
+    """
+
+    def __init__(self, given: str = "") -> None:
+        self._given = given
+        if given:
+            self.path = str(Path(given).absolute())
+            _check_given(self.path)
+            lock = _lock(Path(self.path, LOCK_NAME), create=True)
+            if lock is None:
+                raise InvalidOption("socket_dir", given, "a directory that no other node monitor uses")
+            self._lock = lock
+        else:
+            remove_stale_directories(tempfile.gettempdir())
+            self.path = tempfile.mkdtemp(prefix=PREFIX)
+            self._lock = _lock_new(self.path)
+        self._clear()  # Of what an owner that died has left.
+
+    @property
+    def socket_path(self) -> str:
+        """Where the socket is to be."""
+        return str(Path(self.path, SOCKET_NAME))
+
+    @property
+    def files_path(self) -> str:
+        """Where executors that the node monitor does not start look for the directory of results."""
+        return str(Path(self.socket_path).with_suffix(FILES_SUFFIX))
+
+    def close(self) -> None:
+        """Remove the directory; of one that was given, the socket and the directory of results."""
+        self._clear()
+        if not self._given:
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    def _clear(self) -> None:
+        Path(self.socket_path).unlink(missing_ok=True)
+        files = Path(self.files_path)
+        if files.is_symlink():
+            files.unlink()
+        else:
+            shutil.rmtree(files, ignore_errors=True)
+
+
+def _check_given(path: str) -> None:
+    """Make the directory, or check that nobody else has business in it."""
+    allowed = "a directory of this user's that nobody else may enter (mode 0700), or the path of a new one"
+    path_bytes_max = SOCKET_PATH_BYTES_MAX - len(SOCKET_NAME) - 1
+    if len(os.fsencode(path)) > path_bytes_max:
+        raise InvalidOption("socket_dir", path, f"a path of at most {path_bytes_max} bytes")
+    try:
+        Path(path).mkdir(DIRECTORY_MODE, exist_ok=True)
+        found = Path(path).stat()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
+        raise InvalidOption("socket_dir", path, f"{allowed} ({error})") from None
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise InvalidOption("socket_dir", path, allowed)
+
+
+def _lock_new(directory: str) -> int:
+    """The descriptor of a lock made in this new directory.
+
+    It is locked before it has its name: whoever finds one that is not may know that its owner is dead.
+    """
+    descriptor, unnamed = tempfile.mkstemp(dir=directory)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    Path(unnamed).rename(Path(directory, LOCK_NAME))
+    return descriptor
+
+
+def _lock(path: Path, *, create: bool) -> int | None:
+    """The descriptor of this lock, which is ours now; None if its owner lives, or it is none."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@functools.cache
+def remove_stale_directories(temporary: str) -> None:
+    """Remove what this user's dead node monitors left among these temporary directories.
+
+    Once per process: one that hosts hundreds of node monitors need not look hundreds of times.
+    """
+    for directory in Path(temporary).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # Others may be doing the same.
+            found = directory.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                _remove_if_stale(directory)
+
+
+def _remove_if_stale(directory: Path) -> None:
+    lock = _lock(directory / LOCK_NAME, create=False)
+    if lock is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)

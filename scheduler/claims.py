@@ -1,0 +1,197 @@
+"""Failover between schedulers that share no state: epochs, claims, adoption, fencing (DESIGN.md §5).
+
+A client that lost its scheduler hands the job, with a higher epoch and the outcomes it has, to
+another. That one claims the job at all node monitors: they fence lower epochs, report the
+outcomes that they still hold, and name what runs. What runs is adopted, what is reported is
+settled, and only what nobody accounts for is started again, as if it had been started in vain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
+from scheduler.nodes import Node
+from sparrow_py import messages as m
+from sparrow_py.job import TaskStatus
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
+
+SETTLING = ""
+"""Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
+
+
+class Claims:
+    """The jobs of a scheduler that were at another one before."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self._core = core
+
+    # ---- what the client knows ---------------------------------------------------------------
+
+    def known(self, job: JobState, message: m.Known) -> None:
+        """Outcomes that the client has, and starts in vain, of tasks that are about to arrive."""
+        for outcome in message.outcomes:
+            job.known[outcome.task] = outcome
+        for task, starts in message.starts.items():
+            stage = job.stage_of(task)
+            stage.starts[task - stage.first] = starts
+
+    def settle_known(self, stage: StageState, first: int, count: int, now_s: float) -> None:
+        """Of the tasks that have just arrived those are settled whose outcomes the client has."""
+        job, core = stage.job, self._core
+        for task in range(first, first + count):
+            known = job.known.pop(stage.first + task, None)
+            if known is None or stage.states[task] != UNPLACED:
+                continue
+            stage.withdraw(task, SETTLED)
+            core.admission.withdrawn(job.user, 1)
+            stage.settled += 1
+            job.counts[known.status] += 1
+            core.progress.keep_result(stage, task, known.status, known.result, now_s)
+            if known.status is not TaskStatus.FINISHED:
+                core.progress.doom(stage, f"task {known.task} before it was {known.status.value}", now_s)
+        if stage.over and count:
+            core.progress.stage_over(stage, now_s)
+
+    # ---- claiming ----------------------------------------------------------------------------
+
+    def start(self, job: JobState, now_s: float) -> None:
+        """All tasks of the job have arrived: ask all nodes what they have of it."""
+        core = self._core
+        for node in core.nodes.all():
+            self._claim(job, node)
+        # Of a scheduler that has just started, node monitors that dial again may be on their way.
+        young_s = core.options.settling_s - (now_s - core.started_at_s)
+        if young_s > 0:
+            core.at(now_s + young_s, lambda at_s: self._answered(job, SETTLING, at_s))
+        timeout_s = max(young_s, 0.0) + core.options.claim_timeout_s
+        core.at(now_s + timeout_s, lambda at_s: self._time_out(job, at_s))
+        if young_s <= 0:
+            self._answered(job, SETTLING, now_s)
+
+    def _claim(self, job: JobState, node: Node) -> None:
+        job.claiming.add(node.id)
+        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch))
+
+    def node_up(self, node: Node) -> None:
+        """A node has come: claim what was claimed at the others."""
+        for job in self._core.jobs.values():
+            if job.epoch and job.received == job.task_count:
+                if job.claiming:
+                    self._claim(job, node)
+                else:  # Too late to be waited for, but it fences, and may know an outcome.
+                    self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch))
+
+    def node_down(self, node: Node, now_s: float) -> None:
+        """A node has gone: it will not answer."""
+        for job in [job for job in self._core.jobs.values() if node.id in job.claiming]:
+            self._answered(job, node.id, now_s)
+
+    def claimed(self, node: Node, message: m.Claimed, now_s: float) -> None:
+        """A node has said what of the job runs there."""
+        core = self._core
+        job = core.jobs.get(message.job)
+        if job is None:  # It ended meanwhile.
+            core.to_node(node.id, m.ForgetJob(message.job))
+            return
+        if job.epoch != message.epoch:
+            return
+        if message.running:  # It has something of the job, and is to be told when that has ended.
+            node.sent.setdefault(job.id, set())
+            job.sent_to.add(node.id)
+        for task, attempt_id in message.running:
+            if 0 <= task < job.received:
+                stage = job.stage_of(task)
+                self._adopt(stage, task - stage.first, attempt_id, node, now_s)
+        self._answered(job, node.id, now_s)
+
+    def _adopt(self, stage: StageState, task: int, attempt_id: int, node: Node, now_s: float) -> None:
+        """The attempt, which another scheduler started, is ours from now on; unless the task does not need it."""
+        job, core = stage.job, self._core
+        if attempt_id in job.attempts:
+            return
+        if stage.states[task] != UNPLACED:
+            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, running=True))
+            return
+        stage.withdraw(task, PLACED)
+        core.admission.placed(job.user)
+        attempt = Attempt(attempt_id, stage, task, node.id)
+        core.begin(attempt, node)
+        core.counters.adopted += 1
+        core.note(now_s, job.id, "adopted task %d, which runs on node %s", stage.first + task, node.id)
+        if not stage.unplaced:
+            core.probing.none_unplaced(stage, now_s)
+        if job.cancelled:
+            attempt.cancelled = True
+            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id))
+
+    def report(self, job: JobState, node: Node, message: m.Report, now_s: float) -> bool:
+        """A report of an attempt that we do not know: if an earlier epoch's, it is as good as one of ours."""
+        if message.attempt >> m.EPOCH_SHIFT >= job.epoch or not 0 <= message.task < job.received:
+            return False
+        stage = job.stage_of(message.task)
+        task = message.task - stage.first
+        if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
+            return False
+        starts = stage.starts.get(task, 0) + 1
+        state = stage.states[task]
+        if state == UNPLACED and message.status is TaskStatus.FAILED and job.retry_failed and starts < job.max_attempts:
+            stage.starts[task] = starts
+            return True
+        if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
+            attempt = job.attempts[stage.attempts[task]]
+            self._core.end(attempt)
+            del stage.attempts[task]
+            self._core.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
+        elif state == UNPLACED:
+            stage.withdraw(task, SETTLED)
+            self._core.admission.withdrawn(job.user, 1)
+            if not stage.unplaced:
+                self._core.probing.none_unplaced(stage, now_s)
+        else:
+            return False
+        self._core.counters.adopted += 1
+        self._core.progress.settle_reported(stage, task, node, message, starts, now_s)
+        return True
+
+    def _time_out(self, job: JobState, now_s: float) -> None:
+        for node_id in sorted(job.claiming):
+            self._answered(job, node_id, now_s)
+
+    def _answered(self, job: JobState, node_id: str, now_s: float) -> None:
+        if node_id not in job.claiming or self._core.jobs.get(job.id) is not job:
+            return
+        job.claiming.discard(node_id)
+        if not job.claiming:
+            self._core.note(now_s, job.id, "claimed with epoch %d", job.epoch)
+            for stage in job.stages:
+                if self._core.jobs.get(job.id) is not job:
+                    return
+                if job.cancelled:
+                    self._core.progress.settle_rest(stage, job.cancel_reason, now_s)
+                else:
+                    self._start_unaccounted(stage, now_s)
+
+    def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
+        """What no node accounts for may have been started and lost with the scheduler, if its stage was open."""
+        if stage.waits_for or stage.doomed:
+            return
+        lost = []
+        for task in stage.unplaced_tasks():
+            starts = stage.starts[task] = stage.starts.get(task, 0) + 1
+            if starts >= stage.job.max_attempts:
+                lost.append(task)
+        if lost:
+            reason = "its scheduler was lost, and no node has its outcome: it may have been started"
+            self._core.progress.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
+        self._core.progress.open_stage(stage, now_s)
+
+    # ---- being superseded --------------------------------------------------------------------
+
+    def fenced(self, message: m.Fenced, now_s: float) -> None:
+        """Another scheduler has the job now."""
+        job = self._core.jobs.get(message.job)
+        if job is not None and job.epoch < message.epoch:
+            self._core.abandon(job, now_s)

@@ -1,0 +1,296 @@
+"""Probing: which stages have reservations where, and what becomes of those left over.
+
+Batch sampling (§3.1): ceil(d·m) reservations on random nodes for m unplaced tasks; task-level
+constraints (§3.3) sample among each task's preferred nodes. When a stage's last task is placed,
+its surplus reservations pass to another job of the user or are cancelled (§8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.jobs import ShareKey, StageState, Ticket
+from scheduler.nodes import Node
+from scheduler.sampling import reservations_wanted, spread
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import TaskStatus
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
+
+PROBE_BACKOFF_S = 0.05
+"""First wait of a stage that every node refused; doubles up to the maximum."""
+PROBE_BACKOFF_MAX_S = 2.0
+SHARED_PER_TASK_MAX = 8
+"""Probe sharing stops once the heir has this many reservations per unplaced task."""
+
+
+class Probing:
+    """Tickets and reservations of all stages of a scheduler."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self.tickets: dict[int, Ticket] = {}
+        self.heirs: dict[ShareKey, dict[StageState, None]] = {}
+        """Stages with unplaced tasks by share key, oldest first."""
+        self.local: dict[StageState, None] = {}
+        """Stages with unplaced tasks that share with none."""
+        self._core = core
+        self._nodes = core.nodes
+        self._rng = core.rng
+        self._next_ticket = 1
+
+    # ---- making reservations -----------------------------------------------------------------
+
+    def ensure(self, stage: StageState, now_s: float) -> None:
+        """Top the stage's live reservations up to ceil(d · unplaced)."""
+        if not stage.unplaced or not stage.open:
+            return
+        self._add_heir(stage)
+        if stage.locality is not None:
+            self._ensure_local(stage, now_s)
+            return
+        missing = reservations_wanted(stage.spec.probe_ratio, stage.unplaced) - stage.live
+        if missing <= 0:
+            return
+        nodes = self._candidates(stage)
+        if nodes:
+            stage.no_node_since_s = None
+            self._probe(stage, spread(nodes, missing, self._rng), now_s)
+        elif stage.live < stage.unplaced:
+            self._wait(stage, now_s, self._nodes.eligible(stage.kind))
+
+    def _ensure_local(self, stage: StageState, now_s: float) -> None:
+        locality = stage.locality
+        assert locality is not None
+        nodes = self._candidates(stage)
+        allowed = frozenset(nodes)
+
+        def spread_free(count: int) -> list[tuple[str, int]]:
+            return spread(nodes, count, self._rng) if nodes else []
+
+        chosen = locality.choose(stage.spec.probe_ratio, allowed.__contains__, spread_free, self._rng)
+        if chosen:
+            self._probe(stage, chosen, now_s)
+        if not locality.uncovered and locality.free <= locality.free_live:
+            stage.no_node_since_s = None
+            return
+        may_come = frozenset(self._nodes.eligible(stage.kind))
+        wanted = {node for task in locality.uncovered for node in locality.preferred[task]}
+        self._wait(stage, now_s, sorted(may_come & wanted) or (sorted(may_come) if locality.free else []))
+
+    def _candidates(self, stage: StageState) -> list[str]:
+        """Nodes to probe now: eligible, have not refused lately, run no job that is to be avoided (§8)."""
+        nodes = self._nodes.eligible(stage.kind)
+        if stage.refused_by:
+            nodes = [node for node in nodes if node not in stage.refused_by]
+        if stage.job.avoids:
+            nodes = [node for node in nodes if not self.avoided_at(stage, node)]
+        return nodes
+
+    def avoided_at(self, stage: StageState, node_id: str) -> bool:
+        """Whether a job that this one avoids, or that avoids this one, runs on the node."""
+        others = (self._core.jobs[job_id] for job_id in stage.job.avoids)
+        return any(other.running_at and other.running_at.get(node_id) for other in others)
+
+    def _wait(self, stage: StageState, now_s: float, may_come: list[str]) -> None:
+        """There is nobody to probe: try those that may come round again later, or wait for nodes, but not for ever."""
+        if may_come:
+            stage.no_node_since_s = None
+            if stage.probe_at_s is None:
+                self._back_off(stage, now_s)
+        elif stage.no_node_since_s is None:
+            stage.no_node_since_s = now_s
+            limit_s = self._core.wait_for_nodes_s(stage.job)
+            if limit_s is not None:
+                self._core.at(now_s + limit_s, lambda at_s: self._no_node_came(stage, limit_s, at_s))
+
+    def _no_node_came(self, stage: StageState, limit_s: float, now_s: float) -> None:
+        since_s = stage.no_node_since_s
+        if self._core.jobs.get(stage.job.id) is not stage.job or since_s is None or not stage.open:
+            return
+        if now_s < since_s + limit_s:  # Nodes came and went meanwhile.
+            self._core.at(since_s + limit_s, lambda at_s: self._no_node_came(stage, limit_s, at_s))
+            return
+        stage.no_node_since_s = None
+        locality = stage.locality
+        tasks = list(locality.uncovered) if locality and not locality.free else stage.unplaced_tasks()
+        reason = f"no node that may run it was connected for {limit_s:g} s"
+        self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
+
+    def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:
+        job, spec, core = stage.job, stage.spec, self._core
+        ticket = stage.own_ticket
+        if ticket is None or ticket.id not in stage.tickets:
+            ticket = stage.own_ticket = Ticket(self._next_ticket, stage)
+            self._next_ticket += 1
+            self.tickets[ticket.id] = stage.tickets[ticket.id] = ticket
+        if stage.reserved_at_s is None:
+            stage.reserved_at_s = now_s
+        weight, priority = core.options.weight(job.user), core.options.priority(job.user)
+        reserves: dict[int, m.Reserve] = {}
+        nodes, live, to_node, ticket_id = self._nodes, ticket.live, core.to_node, ticket.id
+        for node_id, count in per_node:
+            reserve = reserves.get(count)
+            if reserve is None:
+                reserve = reserves[count] = m.Reserve(
+                    ticket_id, job.id, job.epoch, job.user, weight, priority, spec.app, count,
+                    spec.prefetch, spec.expected_duration_s, spec.demand,
+                )  # fmt: skip
+            live[node_id] = live.get(node_id, 0) + count
+            nodes[node_id].tickets.add(ticket_id)
+            stage.live += count
+            core.counters.reservations += count
+            to_node(node_id, reserve)
+        core.note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
+
+    # ---- nodes come --------------------------------------------------------------------------
+
+    def node_came(self, node_id: str, now_s: float) -> None:
+        """A node has come, or offers more: those who wait for nodes probe, and it gets its share of what waits."""
+        waiting = [*(stage for heirs in self.heirs.values() for stage in heirs), *self.local]
+        for stage in waiting:
+            locality = stage.locality
+            lacking = bool(locality.uncovered) if locality is not None else stage.live < stage.unplaced
+            if lacking and stage.probe_at_s is None:
+                self.ensure(stage, now_s)
+            if locality is None:
+                self._probe_newcomer(stage, node_id, now_s)
+
+    def _probe_newcomer(self, stage: StageState, node_id: str, now_s: float) -> None:
+        """Of what waits elsewhere the node gets the share it would have if it had been there."""
+        nodes = self._candidates(stage)
+        if node_id not in nodes or any(node_id in ticket.live for ticket in stage.tickets.values()):
+            return
+        wanted = reservations_wanted(stage.spec.probe_ratio, stage.unplaced)
+        share, rest = divmod(wanted, len(nodes))
+        share += self._rng.randrange(len(nodes)) < rest
+        if share:
+            self._probe(stage, [(node_id, share)], now_s)
+
+    # ---- reservations refused, spent, gone ---------------------------------------------------
+
+    def refused(self, node: Node, message: m.ReservationsRefused, now_s: float) -> None:
+        """A node's queue is full for this user: sample others, or back off."""
+        ticket = self.tickets.get(message.ticket)
+        if ticket is None:
+            return
+        stage = ticket.stage
+        self._core.counters.reservations_refused += message.count
+        gone = self.spend(ticket, node, message.count)
+        if stage.locality is not None:
+            stage.locality.drop(node.id, gone)
+        self.shun(stage, node, now_s)
+        self._core.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, message.reason)
+        self.ensure(stage, now_s)
+
+    def shun(self, stage: StageState, node: Node, now_s: float) -> None:
+        """Do not probe the node for a while; not for ever: a job may be long."""
+        if node.id not in stage.refused_by:
+            stage.refused_by.add(node.id)
+            self._core.at(now_s + PROBE_BACKOFF_MAX_S, lambda _: stage.refused_by.discard(node.id))
+
+    def _back_off(self, stage: StageState, now_s: float) -> None:
+        """Every node refused: try them all again after a while."""
+        stage.backoff_s = min(stage.backoff_s * 2 or PROBE_BACKOFF_S, PROBE_BACKOFF_MAX_S)
+        stage.probe_at_s = now_s + stage.backoff_s * self._rng.uniform(0.5, 1.0)
+        self._core.at(stage.probe_at_s, lambda at_s: self._probe_again(stage, at_s))
+
+    def _probe_again(self, stage: StageState, now_s: float) -> None:
+        stage.probe_at_s = None
+        stage.refused_by.clear()
+        if self._core.jobs.get(stage.job.id) is stage.job:
+            self.ensure(stage, now_s)
+
+    def spend(self, ticket: Ticket, node: Node, count: int) -> int:
+        """Of the ticket's reservations at the node, `count` are queued no more; returns how many were known."""
+        if count < 1:
+            raise LinkError(f"node {node.id} takes {count} reservations of ticket {ticket.id}")
+        held = ticket.live.get(node.id, 0)
+        gone = min(held, count)
+        ticket.stage.live -= gone
+        if held > gone:
+            ticket.live[node.id] = held - gone
+        elif held:
+            del ticket.live[node.id]
+            node.tickets.discard(ticket.id)
+        return gone
+
+    def drop_node(self, node: Node) -> dict[StageState, None]:
+        """All reservations at the node are gone; returns the stages concerned."""
+        stages: dict[StageState, None] = {}
+        for ticket_id in sorted(node.tickets):
+            ticket = self.tickets[ticket_id]
+            ticket.stage.forget_reservations(node.id, ticket.live.pop(node.id))
+            stages[ticket.stage] = None
+        node.tickets.clear()
+        return stages
+
+    # ---- surplus -----------------------------------------------------------------------------
+
+    def none_unplaced(self, stage: StageState, now_s: float) -> None:
+        """The stage has no unplaced task (any more, or for now if some have not arrived)."""
+        self._remove_heir(stage)
+        stage.no_node_since_s = None
+        if stage.complete:
+            self._release_surplus(stage, now_s)
+
+    def _release_surplus(self, stage: StageState, now_s: float) -> None:
+        """No task is left to place: pass the stage's reservations on, and cancel the rest (§8)."""
+        if not stage.tickets:
+            return
+        core = self._core
+        heir = self._oldest_heir(stage) if core.options.probe_sharing and stage.live else None
+        room = heir.unplaced * SHARED_PER_TASK_MAX - heir.live if heir else 0
+        for ticket in stage.tickets.values():
+            for node_id, count in list(ticket.live.items()):
+                if heir and count <= room:
+                    room -= count
+                    heir.live += count
+                    core.counters.reservations_shared += count
+                    continue
+                del ticket.live[node_id]
+                self._nodes[node_id].tickets.discard(ticket.id)
+                core.counters.reservations_cancelled += count
+                core.to_node(node_id, m.CancelReservations(ticket.id))
+            if heir and ticket.live:
+                ticket.stage = heir
+                heir.tickets[ticket.id] = ticket
+                heir.reserved_at_s = heir.reserved_at_s or now_s
+            else:
+                del self.tickets[ticket.id]
+        stage.tickets.clear()
+        stage.own_ticket = None
+        stage.live = 0
+        if stage.locality is not None:
+            stage.locality.clear()
+
+    def abandon(self, stage: StageState, now_s: float) -> None:
+        """The stage is not this scheduler's any more: as if all its tasks were placed."""
+        self._remove_heir(stage)
+        self._release_surplus(stage, now_s)
+
+    def _add_heir(self, stage: StageState) -> None:
+        if stage.share_key is None:
+            self.local[stage] = None
+            return
+        heirs = self.heirs.setdefault(stage.share_key, {})
+        if stage in heirs:
+            return
+        heirs[stage] = None
+        if stage.fresh:  # It was there before and comes back: oldest first must hold again.
+            self.heirs[stage.share_key] = dict.fromkeys(
+                sorted(heirs, key=lambda heir: (heir.job.submitted_at_s, heir.job.id, heir.index))
+            )
+
+    def _remove_heir(self, stage: StageState) -> None:
+        self.local.pop(stage, None)
+        heirs = self.heirs.get(stage.share_key) if stage.share_key is not None else None
+        if heirs is not None:
+            heirs.pop(stage, None)
+            if not heirs:
+                assert stage.share_key is not None
+                del self.heirs[stage.share_key]
+
+    def _oldest_heir(self, stage: StageState) -> StageState | None:
+        return next(iter(self.heirs.get(stage.share_key, {})), None) if stage.share_key is not None else None

@@ -1,0 +1,318 @@
+"""How a job goes on: outcomes, the stages that they open or doom, results that others need, and those that got lost.
+
+A stage opens when all tasks of its predecessors have finished; one that did not dooms what comes
+after it. Results of stages with successors are kept until those are over. A result that lay at a
+node which is gone is produced again by its task, without a second outcome for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.jobs import BLOCKED, SETTLED, Attempt, JobState, StageState
+from sparrow_py import messages as m
+from sparrow_py.job import BlobRef, TaskStatus
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
+    from scheduler.nodes import Node
+
+INPUT_LOSSES_MAX = 5
+"""A task whose inputs were gone so often when it was to start is lost."""
+
+
+class Progress:
+    """Outcomes and what follows from them, for all jobs of a scheduler."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self._core = core
+
+    # ---- attempts end ------------------------------------------------------------------------
+
+    def ended(self, attempt: Attempt, node: Node, message: m.Report, now_s: float) -> None:
+        """An executor finished with the attempt, or failed: the outcome, or another start."""
+        stage, task, job = attempt.stage, attempt.task, attempt.stage.job
+        starts = stage.starts.get(task, 0) + 1
+        cancelled = attempt.cancelled or job.cancelled
+        failed = message.status is TaskStatus.FAILED
+        if failed and job.retry_failed and starts < job.max_attempts and not cancelled:
+            self._retry(attempt, message.error, now_s)
+            return
+        del stage.attempts[task]
+        self.settle_reported(stage, task, node, message, starts, now_s)
+
+    def settle_reported(
+        self, stage: StageState, task: int, node: Node, message: m.Report, starts: int, now_s: float
+    ) -> None:
+        """The report is the task's outcome."""
+        outcome = m.Outcome(
+            stage.job.id, stage.first + task, message.status, message.result, message.error,
+            starts if message.status is not TaskStatus.CANCELLED else starts - 1,
+            node.id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
+        )  # fmt: skip
+        self._settle(stage, task, outcome, now_s)
+
+    def lost(self, attempt: Attempt, reason: str, now_s: float) -> None:
+        """Node or executor died before the outcome was known: again, if attempts remain (guarantee 3)."""
+        self._core.counters.attempts_lost += 1
+        stage, task = attempt.stage, attempt.task
+        starts = stage.starts.get(task, 0) + 1
+        if starts < stage.job.max_attempts:
+            self._retry(attempt, reason, now_s)
+            return
+        del stage.attempts[task]
+        noun = "time" if starts == 1 else "times"
+        self.settle_unrun(stage, task, TaskStatus.LOST, f"started {starts} {noun}: {reason}", now_s, starts)
+
+    def _retry(self, attempt: Attempt, reason: str, now_s: float) -> None:
+        core, stage, task = self._core, attempt.stage, attempt.task
+        core.counters.retries += 1
+        stage.starts[task] = starts = stage.starts.get(task, 0) + 1
+        core.to_client(stage.job.client, m.Retried(stage.job.id, stage.first + task, starts))
+        core.note(now_s, stage.job.id, "task %d is to start again: %s", stage.first + task, reason)
+        self.give_back(attempt, now_s)
+
+    def give_back(self, attempt: Attempt, now_s: float) -> None:
+        """The task is unplaced again, unless it is not wanted any more. The caller sees to its reservations."""
+        stage, task = attempt.stage, attempt.task
+        if attempt.cancelled or stage.job.cancelled:
+            del stage.attempts[task]
+            self.settle_unrun(stage, task, TaskStatus.CANCELLED, "it was cancelled", now_s)
+            return
+        self._unplaced_again(stage, task, now_s)
+
+    def _unplaced_again(self, stage: StageState, task: int, now_s: float) -> None:
+        core = self._core
+        stage.give_back(task)
+        core.admission.returned(stage.job.user)
+        core.became_unplaced(stage, [task], now_s)
+
+    # ---- outcomes ----------------------------------------------------------------------------
+
+    def settle_unrun(
+        self, stage: StageState, task: int, status: TaskStatus, reason: str, now_s: float, attempts: int | None = None
+    ) -> None:
+        """Settle a task with no report of an executor."""
+        starts = stage.starts.get(task, 0) if attempts is None else attempts
+        number = stage.first + task
+        outcome = m.Outcome(stage.job.id, number, status, b"", reason, starts, "", stage.reserved_at_s, None, None)
+        self._settle(stage, task, outcome, now_s)
+
+    def settle_unplaced(
+        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
+    ) -> None:
+        """Settle some of the stage's unplaced tasks."""
+        core = self._core
+        for task in tasks:
+            stage.withdraw(task, SETTLED)
+        core.admission.withdrawn(stage.job.user, len(tasks))
+        if not stage.unplaced:
+            core.probing.none_unplaced(stage, now_s)
+        for task in tasks:
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def settle_blocked(
+        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
+    ) -> None:
+        """Settle tasks that wait for inputs which got lost."""
+        for task in tasks:
+            for hash_ in stage.blocked.pop(task):
+                waiting = stage.job.awaited.get(hash_)
+                if waiting is not None:
+                    waiting.discard((stage.index, task))
+                    if not waiting:
+                        del stage.job.awaited[hash_]
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
+        core, job = self._core, stage.job
+        stage.states[task] = SETTLED
+        stage.settled += 1
+        if task in stage.rerun:
+            stage.rerun.discard(task)
+            self._produced_again(stage, task, outcome, now_s)
+        else:
+            job.counts[outcome.status] += 1
+            core.counters.settled[outcome.status] += 1
+            core.to_client(job.client, outcome)
+            self.keep_result(stage, task, outcome.status, outcome.result, now_s)
+            if outcome.status is not TaskStatus.FINISHED and stage.successors:
+                self.doom(stage, f"task {outcome.task} before it was {outcome.status.value}: {outcome.error}", now_s)
+        if stage.over:
+            self.stage_over(stage, now_s)
+
+    def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
+        """Keep of a settled task what others may need, and no more."""
+        core, job = self._core, stage.job
+        needed = status is TaskStatus.FINISHED and any(not successor.over for successor in stage.successors)
+        if needed:
+            job.results[stage.first + task] = result
+            if isinstance(result, bytes) and not core.admission.holds(job.user, len(result)):
+                core.cancel(job, core.admission.over_bytes(job.user), now_s)
+        if not (needed and isinstance(result, BlobRef)):  # Its task may have to produce that again.
+            self._drop_payload(stage, task)
+
+    def _drop_payload(self, stage: StageState, task: int) -> None:
+        payload = stage.payloads[task]
+        stage.payloads[task] = None
+        if isinstance(payload, bytes) and payload:
+            self._core.admission.holds(stage.job.user, -len(payload))
+
+    # ---- stages ------------------------------------------------------------------------------
+
+    def stage_over(self, stage: StageState, now_s: float) -> None:
+        """All tasks of the stage are settled: stages that waited for it open, and what only it needed goes."""
+        for predecessor in stage.predecessors:
+            if all(successor.over for successor in predecessor.successors):
+                self._drop_results(predecessor)
+        for successor in stage.successors:
+            if stage.index in successor.waits_for and not successor.doomed:
+                successor.waits_for.discard(stage.index)
+                if not successor.waits_for:
+                    self.open_stage(successor, now_s)
+        if stage.job.over:
+            self._core.job_over(stage.job, now_s)
+
+    def open_stage(self, stage: StageState, now_s: float) -> None:
+        """The stage's predecessors have finished."""
+        if not stage.open:
+            return  # The job is being claimed; the end of that opens what may be.
+        self._core.note(now_s, stage.job.id, "stage %d opens", stage.index)
+        if not stage.spec.task_count:
+            self.stage_over(stage, now_s)
+            return
+        self._core.became_unplaced(stage, stage.unplaced_tasks(), now_s)
+        self._core.probing.ensure(stage, now_s)
+
+    def _drop_results(self, stage: StageState) -> None:
+        job = stage.job
+        for task in range(len(stage.states)):
+            result = job.results.pop(stage.first + task, None)
+            if isinstance(result, bytes):
+                self._core.admission.holds(job.user, -len(result))
+            if stage.states[task] == SETTLED:
+                self._drop_payload(stage, task)
+
+    def doom(self, stage: StageState, reason: str, now_s: float) -> None:
+        """A task of the stage did not finish: what comes after it will not run."""
+        for successor in stage.successors:
+            if not successor.doomed:
+                successor.doomed = reason
+                self.settle_rest(successor, reason, now_s)
+                self.doom(successor, reason, now_s)
+
+    def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
+        """Cancel the stage's tasks that are not placed, those that have not arrived included."""
+        stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
+        self.settle_blocked(stage, list(stage.blocked), TaskStatus.CANCELLED, reason, now_s)
+        self.settle_unplaced(stage, stage.unplaced_tasks(), TaskStatus.CANCELLED, reason, now_s)
+
+    # ---- inputs that got lost ----------------------------------------------------------------
+
+    def inputs_missing(self, attempt: Attempt, hashes: tuple[str, ...], reason: str, now_s: float) -> None:
+        """A node could not fetch inputs of the attempt, which it handed back: have them produced or uploaded again."""
+        stage, task, job = attempt.stage, attempt.task, attempt.stage.job
+        del stage.attempts[task]
+        losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
+        if losses >= INPUT_LOSSES_MAX:
+            self.settle_unrun(stage, task, TaskStatus.LOST, f"its inputs could not be had: {reason}", now_s)
+            return
+        coming, why_not = set(), ""
+        for hash_ in hashes:
+            problem = self._recover(job, hash_, now_s)
+            if problem is None:
+                coming.add(hash_)
+            else:
+                why_not = why_not or problem
+        if why_not:
+            self.settle_unrun(stage, task, TaskStatus.LOST, f"an input is gone ({reason}) {why_not}", now_s)
+            return
+        stage.states[task] = BLOCKED
+        stage.blocked[task] = coming
+        for hash_ in coming:
+            job.awaited.setdefault(hash_, set()).add((stage.index, task))
+        self._core.note(now_s, job.id, "task %d waits for inputs %s", stage.first + task, sorted(coming))
+
+    def _recover(self, job: JobState, hash_: str, now_s: float) -> str | None:
+        """See that the input comes back; why that cannot be, or None."""
+        if hash_ in job.awaited:
+            return None
+        for number, result in job.results.items():
+            if isinstance(result, BlobRef) and result.hash == hash_:
+                return self._produce_again(job.stage_of(number), number, now_s)
+        if not job.client:
+            return "and the client that has it went away"
+        self._core.to_client(job.client, m.BlobLost(job.id, hash_))
+        return None
+
+    def _produce_again(self, stage: StageState, number: int, now_s: float) -> str | None:
+        """Run the task again for its result, without a second outcome."""
+        task = number - stage.first
+        starts = stage.starts.get(task, 0) + 1
+        if stage.states[task] != SETTLED:
+            return None  # It does already, for another that needs it.
+        if starts >= stage.job.max_attempts or stage.job.cancelled:
+            return f"and task {number}, which produced it, has been started {starts} times"
+        stage.starts[task] = starts
+        stage.settled -= 1
+        stage.rerun.add(task)
+        self._unplaced_again(stage, task, now_s)
+        self._core.probing.ensure(stage, now_s)
+        return None
+
+    def _produced_again(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
+        job, number = stage.job, stage.first + task
+        before = job.results.get(number)
+        if not isinstance(before, BlobRef):
+            return  # Nobody needs it any more.
+        if outcome.status is TaskStatus.FINISHED:
+            self._replace(job, before.hash, outcome.result, number, now_s)
+            return
+        reason = f"an input is gone, and task {number}, which produced it, was {outcome.status.value}: {outcome.error}"
+        self._give_up_on(job, before.hash, reason, now_s)
+
+    def _give_up_on(self, job: JobState, hash_: str, reason: str, now_s: float) -> None:
+        for index, waiting in sorted(job.awaited.get(hash_, ())):
+            self.settle_blocked(job.stages[index], [waiting], TaskStatus.LOST, reason, now_s)
+
+    def blob_at(self, job: JobState, blob: BlobRef, now_s: float) -> None:
+        """The client has uploaded an input again, or has not got it (`blob.at` is empty)."""
+        if blob.at:
+            self._replace(job, blob.hash, blob, None, now_s)
+        else:
+            self._give_up_on(job, blob.hash, "an input is gone, and the client does not have it", now_s)
+
+    def _replace(self, job: JobState, hash_: str, data: m.Data, producer: int | None, now_s: float) -> None:
+        """An input is back: from now on it is `data`."""
+        for number, result in list(job.results.items()):
+            same = isinstance(result, BlobRef) and result.hash == hash_
+            if number == producer or (same and isinstance(data, BlobRef) and data.hash == hash_):
+                job.results[number] = data
+                if isinstance(data, bytes):
+                    self._core.admission.holds(job.user, len(data))
+                self._unsend(job, number)
+        if producer is None:
+            self._replace_given(job, hash_, data)
+        for index, task in sorted(job.awaited.pop(hash_, ())):
+            stage = job.stages[index]
+            waits_for = stage.blocked[task]
+            waits_for.discard(hash_)
+            if not waits_for:
+                del stage.blocked[task]
+                self._unplaced_again(stage, task, now_s)
+                self._core.probing.ensure(stage, now_s)
+
+    def _replace_given(self, job: JobState, hash_: str, data: m.Data) -> None:
+        """As `_replace`, for payloads and common bytes that the client gave."""
+        for stage in job.stages:
+            if isinstance(stage.common, BlobRef) and stage.common.hash == hash_:
+                stage.common = data
+                self._unsend(job, -1 - stage.index)
+            for task, payload in enumerate(stage.payloads):
+                if isinstance(payload, BlobRef) and payload.hash == hash_:
+                    stage.payloads[task] = data
+
+    def _unsend(self, job: JobState, key: int) -> None:
+        """What nodes were sent under this key is not so any more."""
+        for node_id in job.sent_to:
+            self._core.nodes[node_id].sent[job.id].discard(key)

@@ -1,0 +1,119 @@
+"""Jobs of Python calls: how calls are run (`CallOptions`), stages of calls (`CallStage`), and the `JobSpec` of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparrow_py import calls
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.job import (
+    MAX_ATTEMPTS_DEFAULT,
+    PROBE_RATIO_DEFAULT,
+    JobSpec,
+    StageSpec,
+    TaskSpec,
+)
+
+_STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
+_JOB_FIELDS = (
+    "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How calls of Python functions are run; the fields are those of `StageSpec` and `JobSpec`.
+
+    capture_output: return what the calls print, in `Future.report`.
+    """
+
+    probe_ratio: float = PROBE_RATIO_DEFAULT
+    prefetch: int = 0
+    max_attempts: int = MAX_ATTEMPTS_DEFAULT
+    retry_failed: bool = False
+    queue_timeout_s: float | None = None
+    expected_duration_s: float | None = None
+    demand: Mapping[str, float] | None = None
+    where: Sequence[str] = ()
+    delay_s: float | None = None
+    task_timeout_s: float | None = None
+    wait_for_nodes_s: float | None = None
+    avoid: Sequence[str] = ()
+    on_client_lost: str = "cancel"
+    capture_output: bool = False
+    report_placed: bool = False
+
+    def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
+        """The job of these calls."""
+        return JobSpec(payloads, name=name, common=common, **self._stage_fields(), **self._job_fields())
+
+    def _stage_fields(self) -> dict[str, Any]:
+        own = {field: getattr(self, field) for field in _STAGE_FIELDS}
+        return {"app": calls.APP, "runtime": calls.RUNTIME, **own}
+
+    def _job_fields(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in _JOB_FIELDS}
+
+    def stages_job(self, name: str, stages: Sequence[CallStage]) -> JobSpec:
+        """The job of these stages of calls; raises `InvalidRequest`, or what pickling raises."""
+        sizes = {stage.name: len(stage.arguments) for stage in stages}
+        return JobSpec(stages=[self._stage(stage, sizes) for stage in stages], name=name, **self._job_fields())
+
+    def _stage(self, stage: CallStage, sizes: dict[str, int]) -> StageSpec:
+        options = stage.options or self
+        after = dict.fromkeys(stage.after)
+
+        def task_count(name: str) -> int:
+            if name not in sizes:
+                known = ", ".join(sizes)
+                raise InvalidRequest(f"arguments of stage {stage.name!r}", name, f"results of stages {known}")
+            after[name] = None
+            return sizes[name]
+
+        tasks: list[bytes | TaskSpec] = []
+        for arguments in stage.arguments:
+            payload, inputs = calls.encode_call(arguments, {}, task_count)
+            after.update(dict.fromkeys(entry if isinstance(entry, str) else entry[0] for entry in inputs))
+            tasks.append(TaskSpec(payload, inputs=inputs) if inputs else payload)
+        for task, preferred in stage.preferred.items():
+            known_task = tasks[task]
+            spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
+            spec.preferred = preferred
+            tasks[task] = spec
+        common = calls.encode_function(stage.function, capture_output=options.capture_output)
+        fields = options._stage_fields()
+        return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
+
+
+class CallStage:
+    """A stage of a job of Python calls: `function(*arguments)` for each tuple of arguments.
+
+    A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
+    another stage, after which this one then comes; `after` names further ones. `preferred` maps
+    numbers of tasks to the nodes that have their input; `options` replaces the job's for this stage.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]] = ((),),
+        *,
+        after: Sequence[str] = (),
+        preferred: Mapping[int, Sequence[str]] | None = None,
+        options: CallOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.arguments = list(arguments)
+        self.after = after
+        self.preferred = preferred or {}
+        self.options = options
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """A function's name, as `sparrow jobs` shows it."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return "".join(c for c in name if c.isprintable())[:60]

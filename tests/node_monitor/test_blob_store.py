@@ -1,0 +1,890 @@
+"""The blob store with real files, and its HTTP over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from node_monitor import blob_store
+from node_monitor.blob_routes import add_blob_routes
+from node_monitor.blob_store import BlobStore
+from node_monitor.blobs import BlobTable
+from sparrow_py import blobs
+from sparrow_py import executor_protocol as x
+from sparrow_py.clock import Clock
+from sparrow_py.daemon import make_app, until
+from sparrow_py.errors import InvalidOption, LinkError, Refused
+from sparrow_py.job import BlobRef
+
+LEASE_S, RETENTION_S = 10.0, 60.0
+TOKEN = "secret"
+MB = 1_000_000
+
+
+def names(directory: str | Path) -> list[str]:
+    """What is in the directory."""
+    return sorted(path.name for path in Path(directory).iterdir())
+
+
+class SetClock(Clock):
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Node:
+    """A store, served over HTTP as in a daemon."""
+
+    def __init__(self, store: BlobStore, clock: SetClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.got: list[str] = []
+        """Method and hash of every request for a blob."""
+        self.runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        self.store.start()
+        app = make_app(self, TOKEN, lambda: [])
+        add_blob_routes(app, self.store)
+        app.middlewares.append(self._note())
+        self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", 0).start()
+        self.store.address = f"127.0.0.1:{self.runner.addresses[0][1]}"
+
+    def _note(self) -> Any:
+        @web.middleware
+        async def note(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            self.got.append(f"{request.method} {request.path.rpartition('/')[2]}")
+            return await handler(request)
+
+        return note
+
+    def why_not_ready(self) -> str:
+        return ""
+
+    async def stop(self) -> None:
+        assert self.runner is not None
+        await self.runner.cleanup()
+        await self.store.stop()
+
+    @property
+    def address(self) -> str:
+        return self.store.address
+
+    @property
+    def files(self) -> set[str]:
+        """Names of the blobs' files, after those of the partial ones have gone."""
+        assert self.partial == []
+        return set(names(Path(self.store.incoming).parent)) - {"incoming", "partial", "lock"}
+
+    @property
+    def partial(self) -> list[str]:
+        return names(Path(self.store.incoming).parent / "partial")
+
+    async def settled(self) -> None:
+        """Wait for files to be deleted."""
+        await until(lambda: not self.partial, every_s=0.001)
+
+    async def fetch(self, ref: BlobRef) -> str:
+        """What `done` is told."""
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.store.fetch(ref, lambda _, reason: told.set_result(reason))
+        assert not told.done()
+        return await told
+
+    def put_file(self, data: bytes, name: str = "result") -> x.File:
+        """A result as an executor gives it."""
+        path = Path(self.store.incoming, name)
+        path.write_bytes(data)
+        return x.File(str(path), len(data), blobs.sha256_hex(data))
+
+    def keep(self, data: bytes) -> BlobRef:
+        """The blob is here."""
+        file = self.put_file(data)
+        assert self.store.adopt(file, "test", self.clock()) == ""
+        self.store.unpin("test")
+        return self.ref(data)
+
+    def ref(self, data: bytes) -> BlobRef:
+        return BlobRef(blobs.sha256_hex(data), len(data), (self.address,))
+
+
+def make_node(
+    session: aiohttp.ClientSession, directory: str, bytes_max: int = 100 * MB, lease_s: float = LEASE_S
+) -> Node:
+    """A node that has not started."""
+    clock = SetClock()
+    return Node(BlobStore(BlobTable(bytes_max, RETENTION_S, lease_s), session, TOKEN, clock, directory), clock)
+
+
+Start = Callable[..., Awaitable[Node]]
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+async def start(session: aiohttp.ClientSession, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts nodes, which end with the test."""
+    nodes: list[Node] = []
+
+    async def start_one(bytes_max: int = 100 * MB, lease_s: float = LEASE_S) -> Node:
+        node = make_node(session, str(tmp_path / str(len(nodes))), bytes_max, lease_s)
+        nodes.append(node)
+        await node.start()
+        return node
+
+    yield start_one
+    for node in nodes:
+        node.store.table.check_invariants()
+        assert node.store.table.bytes_reserved == 0
+        await node.stop()
+
+
+@pytest.fixture
+async def node(start: Start) -> Node:
+    return await start()
+
+
+Peer = Callable[[bytes], Awaitable[str]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    """Makes a server that sends these bytes to whoever asks, and then hangs up, or hangs if they end in `HANG`."""
+    servers: list[asyncio.Server] = []
+    end = asyncio.Event()
+
+    async def start_one(answer: bytes) -> str:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer.removesuffix(HANG))
+            if answer.endswith(HANG):
+                await end.wait()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        servers.append(server)
+        return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    yield start_one
+    end.set()
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+HANG = b"HANG"
+DATA = b"large data" * 20_000
+HASH = blobs.sha256_hex(DATA)
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def ok(length: int) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+def url(node: Node, hash: str = HASH) -> str:
+    return f"http://{node.address}/v1/blobs/{hash}"
+
+
+async def message_of(response: aiohttp.ClientResponse) -> str:
+    message = (await response.json())["error"]["message"]
+    assert isinstance(message, str)
+    return message
+
+
+# ---- upload ------------------------------------------------------------------------------------
+
+
+async def test_what_was_uploaded_is_a_file_named_by_its_hash(node: Node, session: aiohttp.ClientSession) -> None:
+    ref = await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    assert ref == BlobRef(HASH, len(DATA), (node.address,))
+    assert node.store.has(HASH)
+    file = node.store.file(HASH)
+    assert (file.size, file.hash) == (len(DATA), HASH)
+    path = Path(file.path)
+    assert path.read_bytes() == DATA
+    assert path.stat().st_mode & 0o777 == 0o400
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert node.store.counters.uploaded_bytes == len(DATA)
+    assert node.files == {HASH}
+
+
+async def test_a_blob_of_no_bytes(node: Node, session: aiohttp.ClientSession, start: Start) -> None:
+    ref = await blobs.upload(session, node.address, TOKEN, b"", blobs.sha256_hex(b""))
+    assert await (await start()).fetch(ref) == ""
+    assert await blobs.download(session, ref, TOKEN) == b""
+
+
+async def test_a_put_answers_201_then_200_and_takes_no_second_body(node: Node, session: aiohttp.ClientSession) -> None:
+    async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
+        assert response.status == 201
+        assert await response.json() == {"hash": HASH, "size": len(DATA)}
+    async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
+        assert response.status == 200
+    assert node.store.counters.uploaded_bytes == len(DATA)
+
+
+async def test_a_body_that_is_here_already_is_not_sent(node: Node, session: aiohttp.ClientSession) -> None:
+    node.keep(DATA)
+    sent: list[int] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        sent.append(1)
+        yield DATA
+
+    headers = AUTHORIZED | {"Content-Length": str(len(DATA))}
+    async with session.put(url(node), data=body(), headers=headers, expect100=True) as response:
+        assert response.status == 200
+    assert sent == []
+
+
+@pytest.mark.parametrize("hash", ["x", HASH.upper(), HASH[1:], HASH + "0", HASH[1:] + "g", "..%2f..%2fetc"])
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_a_malformed_hash_is_refused(node: Node, session: aiohttp.ClientSession, hash: str, method: str) -> None:
+    async with session.request(method, url(node, hash), headers=AUTHORIZED) as response:
+        assert response.status == 400
+        message = await message_of(response)
+    assert message.startswith("hash: '")
+    assert message.endswith("is not valid; allowed: 64 lower-case hexadecimal digits (a SHA-256)")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_the_token_is_asked_for(node: Node, session: aiohttp.ClientSession, method: str) -> None:
+    async with session.request(method, url(node), data=b"x") as response:
+        assert response.status == 401
+
+
+async def test_a_body_of_unknown_length_is_refused(node: Node, session: aiohttp.ClientSession) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield DATA
+
+    async with session.put(url(node), data=body(), headers=AUTHORIZED) as response:
+        assert response.status == 411
+        assert "Content-Length" in await message_of(response)
+
+
+async def test_a_compressed_body_is_refused(node: Node, session: aiohttp.ClientSession) -> None:
+    headers = AUTHORIZED | {"Content-Encoding": "gzip"}
+    async with session.put(url(node), data=b"", headers=headers) as response:
+        assert response.status == 415
+        assert "Content-Encoding: 'gzip' is not valid" in await message_of(response)
+
+
+async def test_other_bytes_than_announced_are_not_kept(node: Node, session: aiohttp.ClientSession) -> None:
+    wrong = DATA[:-1] + b"!"
+    async with session.put(url(node), data=wrong, headers=AUTHORIZED) as response:
+        assert response.status == 422
+        assert await message_of(response) == (
+            f"the body is not the blob {HASH}: its SHA-256 is {blobs.sha256_hex(wrong)}, not {HASH}"
+        )
+    assert not node.store.has(HASH)
+    assert node.files == set()
+
+
+async def test_what_can_never_fit_is_refused_before_it_is_sent(start: Start, session: aiohttp.ClientSession) -> None:
+    node = await start(bytes_max=len(DATA) - 1)
+    with pytest.raises(Refused) as refused:
+        await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    assert str(refused.value) == (
+        f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} are kept at a node, "
+        "0 are in use"
+    )
+    async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
+        assert response.status == 413
+
+
+async def test_what_does_not_fit_now_is_refused(start: Start, session: aiohttp.ClientSession) -> None:
+    node = await start(bytes_max=len(DATA) + 10)
+    node.keep(b"0123456789!")
+    async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
+        assert response.status == 507
+        assert (await message_of(response)).endswith("11 are in use")
+    node.clock.now_s += LEASE_S
+    await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    await node.settled()
+    assert node.files == {HASH}
+
+
+async def test_uploads_at_once_of_one_blob_do_not_mix(node: Node, session: aiohttp.ClientSession) -> None:
+    data = os.urandom(2 * MB)
+    hash = blobs.sha256_hex(data)
+    refs = await asyncio.gather(*(blobs.upload(session, node.address, TOKEN, data, hash) for _ in range(8)))
+    assert set(refs) == {BlobRef(hash, len(data), (node.address,))}
+    assert node.files == {hash}
+    assert Path(node.store.path(hash)).read_bytes() == data
+    assert node.store.table.bytes_used == len(data)
+
+
+async def half_a_put(node: Node, data: bytes, sent: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(*node.address.rsplit(":", 1))
+    head = f"PUT /v1/blobs/{HASH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(data)}"
+    writer.write(head.encode() + b"\r\n\r\n" + data[:sent])
+    await writer.drain()
+    return reader, writer
+
+
+async def test_uploads_at_once_have_room_for_all_or_are_refused(start: Start, session: aiohttp.ClientSession) -> None:
+    node = await start(bytes_max=len(DATA) + 1000)
+    _, writer = await half_a_put(node, DATA, 1000)
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0.001)
+    other = b"x" * 1001
+    async with session.put(url(node, blobs.sha256_hex(other)), data=other, headers=AUTHORIZED) as response:
+        assert response.status == 507
+        assert (await message_of(response)).endswith(f"{len(DATA)} are in use")
+    writer.write(DATA[1000:])
+    await until(lambda: node.store.has(HASH), every_s=0.001)
+    writer.close()
+
+
+async def test_an_upload_that_is_broken_off_leaves_nothing(node: Node) -> None:
+    _, writer = await half_a_put(node, DATA, 1000)
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0.001)
+    writer.close()
+    await until(lambda: node.store.table.bytes_reserved == 0, every_s=0.001)
+    assert node.files == set()
+
+
+async def test_an_upload_that_stalls_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "STALL_TIMEOUT_S", 0.05)
+    reader, writer = await half_a_put(node, DATA, 1000)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    assert b"nothing came for 0.05 s" in await reader.readuntil(b"}}")
+    writer.close()
+    assert node.store.table.bytes_reserved == 0
+    assert node.files == set()
+
+
+async def test_a_full_disk_is_told(node: Node, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(blob_store._Arrival, "_absorb", fail)
+    with pytest.raises(Refused, match="it cannot be written: No space left on device"):
+        await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    assert node.files == set()
+
+
+async def test_more_uploads_than_seats_wait_for_their_turn(node: Node, session: aiohttp.ClientSession) -> None:
+    many = [bytes([number]) * 1000 for number in range(3 * blob_store.UPLOADS_AT_ONCE_MAX)]
+    await asyncio.gather(*(blobs.upload(session, node.address, TOKEN, b, blobs.sha256_hex(b)) for b in many))
+    assert len(node.files) == len(many)
+
+
+# ---- download ----------------------------------------------------------------------------------
+
+
+async def test_a_blob_is_served(node: Node, session: aiohttp.ClientSession) -> None:
+    node.keep(DATA)
+    async with session.get(url(node), headers=AUTHORIZED) as response:
+        assert response.status == 200
+        assert response.content_type == "application/octet-stream"
+        assert await response.read() == DATA
+    await until(lambda: node.store.counters.served_bytes == len(DATA), every_s=0.001)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [("bytes=0-9", slice(0, 10)), ("bytes=100-", slice(100, None)), ("bytes=-5", slice(-5, None))],
+)
+async def test_a_range_is_served(node: Node, session: aiohttp.ClientSession, given: str, part: slice) -> None:
+    node.keep(DATA)
+    async with session.get(url(node), headers=AUTHORIZED | {"Range": given}) as response:
+        assert response.status == 206
+        assert await response.read() == DATA[part]
+    await until(lambda: node.store.counters.served_bytes == len(DATA[part]), every_s=0.001)
+
+
+async def test_a_range_beyond_the_end_is_refused(node: Node, session: aiohttp.ClientSession) -> None:
+    node.keep(DATA)
+    async with session.get(url(node), headers=AUTHORIZED | {"Range": f"bytes={len(DATA)}-"}) as response:
+        assert response.status == 416
+
+
+async def test_head_says_the_size(node: Node, session: aiohttp.ClientSession) -> None:
+    node.keep(DATA)
+    async with session.head(url(node), headers=AUTHORIZED) as response:
+        assert (response.status, response.content_length) == (200, len(DATA))
+    assert node.store.counters.served_bytes == 0
+
+
+async def test_what_is_not_here_is_404(node: Node, session: aiohttp.ClientSession) -> None:
+    async with session.get(url(node), headers=AUTHORIZED) as response:
+        assert response.status == 404
+        assert await message_of(response) == f"blob {HASH} is not here, or not any more"
+
+
+async def test_what_somebody_deleted_is_404_and_may_come_again(node: Node, session: aiohttp.ClientSession) -> None:
+    node.keep(DATA)
+    Path(node.store.path(HASH)).unlink()
+    async with session.get(url(node), headers=AUTHORIZED) as response:
+        assert response.status == 404
+    assert node.store.table.bytes_used == 0
+    await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    assert Path(node.store.path(HASH)).read_bytes() == DATA
+
+
+async def test_to_be_fetched_renews_the_lease(start: Start, session: aiohttp.ClientSession) -> None:
+    node = await start(bytes_max=len(DATA))
+    ref = node.keep(DATA)
+    node.clock.now_s += LEASE_S
+    await blobs.download(session, ref, TOKEN)
+    assert node.store.why_no_room(1)
+    node.clock.now_s += LEASE_S
+    assert node.store.why_no_room(1) == ""
+
+
+async def test_what_is_evicted_while_it_is_served_arrives_whole(start: Start, session: aiohttp.ClientSession) -> None:
+    data = os.urandom(30 * MB)
+    node = await start(bytes_max=len(data), lease_s=0.0)
+    ref = node.keep(data)
+    async with session.get(url(node, ref.hash), headers=AUTHORIZED) as response:
+        node.keep(b"something else")
+        await node.settled()
+        assert not node.store.has(ref.hash)
+        assert not Path(node.store.path(ref.hash)).exists()
+        assert await response.read() == data
+
+
+async def go_round(one: Node, other: Node, session: aiohttp.ClientSession) -> None:
+    data = os.urandom(30 * MB)
+    ref = await blobs.upload(session, one.address, TOKEN, memoryview(data), blobs.sha256_hex(data))
+    assert await other.fetch(ref) == ""
+    got = await blobs.download(session, BlobRef(ref.hash, ref.size, (other.address,)), TOKEN)
+    assert got == data
+
+
+async def test_30_mb_go_round_whole(start: Start, session: aiohttp.ClientSession) -> None:
+    await go_round(await start(), await start(), session)
+
+
+def test_30_mb_go_round_on_the_daemons_loop_which_has_no_sendfile(tmp_path: Path) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        async with aiohttp.ClientSession() as session:
+            nodes = one, other = [make_node(session, str(tmp_path / name)) for name in ("one", "other")]
+            for node in nodes:
+                await node.start()
+            await go_round(one, other, session)
+            await until(lambda: [node.store.counters.served_bytes for node in nodes] == [30 * MB] * 2, every_s=0.001)
+            for node in nodes:
+                await node.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+# ---- fetch -------------------------------------------------------------------------------------
+
+
+async def test_a_blob_is_fetched_from_another_node(start: Start) -> None:
+    one, other = await start(), await start()
+    assert await other.fetch(one.keep(DATA)) == ""
+    assert Path(other.store.path(HASH)).read_bytes() == DATA
+    assert other.store.counters.fetched_bytes == len(DATA)
+    assert other.files == {HASH}
+    await until(lambda: one.store.counters.served_bytes == len(DATA), every_s=0.001)
+
+
+async def test_what_is_here_is_not_fetched(start: Start) -> None:
+    one, other = await start(), await start()
+    other.keep(DATA)
+    assert await other.fetch(one.keep(DATA)) == ""
+    assert one.got == []
+
+
+async def test_fetches_at_once_of_one_blob_are_one_transfer(start: Start) -> None:
+    one, other = await start(), await start()
+    ref = one.keep(DATA)
+    assert list(await asyncio.gather(*(other.fetch(ref) for _ in range(20)))) == [""] * 20
+    assert one.got == [f"GET {HASH}"]
+    await until(lambda: one.store.counters.served_bytes == len(DATA), every_s=0.001)
+
+
+async def test_many_blobs_at_once(start: Start) -> None:
+    one, other = await start(), await start()
+    refs = [one.keep(bytes([number]) * 5000) for number in range(3 * blob_store.FETCHES_AT_ONCE_MAX)]
+    assert set(await asyncio.gather(*map(other.fetch, refs))) == {""}
+    assert len(other.files) == len(refs)
+
+
+async def test_the_blob_is_pinned_while_done_runs(start: Start) -> None:
+    """It may be so full that the next one evicts what nobody holds."""
+    one, other = await start(), await start(bytes_max=len(DATA), lease_s=0.0)
+    ref = one.keep(DATA)
+    for _ in range(2):  # fetched; then here
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def done(hash: str, reason: str, told: asyncio.Future[str] = told) -> None:
+            assert other.store.why_no_room(1)
+            assert other.store.pin(hash, "job")
+            told.set_result(reason)
+
+        other.store.fetch(ref, done)
+        assert await told == ""
+        assert other.store.why_no_room(1)
+        other.store.unpin("job")
+        assert other.store.why_no_room(1) == ""
+
+
+async def test_the_next_address_is_tried_and_all_reasons_are_told(start: Start, peer: Peer) -> None:
+    one, other = await start(), await start()
+    wrong = DATA[:-1] + b"!"
+    gone, lies, cut, longer = (
+        one.address,
+        await peer(ok(len(DATA)) + wrong),
+        await peer(ok(len(DATA)) + DATA[:1000]),
+        await peer(ok(len(DATA) + 1) + DATA + b"!"),
+    )
+    unused = await peer(b"")
+    ref = BlobRef(HASH, len(DATA), (other.address, gone, lies, cut, longer, unused, "nowhere", "a b:1"))
+    reasons = (await other.fetch(ref)).split("; ")
+    assert reasons[0] == f"{other.address}: not here any more"
+    assert reasons[1] == f"{gone}: 404"
+    assert reasons[2] == f"{lies}: its SHA-256 is {blobs.sha256_hex(wrong)}, not {HASH}"
+    assert reasons[3].startswith(f"{cut}: broke off: ")
+    assert reasons[4] == f"{longer}: it is {len(DATA) + 1} bytes there, not {len(DATA)}"
+    assert reasons[5].startswith(f"{unused}: broke off: ")
+    assert reasons[6:] == ["nowhere: not host:port", "a b:1: not host:port"]
+    assert other.files == set()
+    assert other.store.counters.fetch_failures == 1
+    one.keep(DATA)
+    assert await other.fetch(BlobRef(HASH, len(DATA), (lies, cut, gone))) == ""
+
+
+async def test_an_address_where_nobody_listens(node: Node) -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    await server.wait_closed()
+    assert (await node.fetch(BlobRef(HASH, 1, (address,)))).startswith(f"{address}: cannot be reached: ")
+
+
+async def test_a_peer_that_stalls_is_left(start: Start, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "STALL_TIMEOUT_S", 0.05)
+    one, other = await start(), await start()
+    one.keep(DATA)
+    mute, stalls = await peer(HANG), await peer(ok(len(DATA)) + DATA[:1000] + HANG)
+    reason = await other.fetch(BlobRef(HASH, len(DATA), (mute, stalls)))
+    assert reason == f"{mute}: nothing came or went for 0.05 s; {stalls}: nothing came or went for 0.05 s"
+    assert other.files == set()
+    assert await other.fetch(BlobRef(HASH, len(DATA), (stalls, one.address))) == ""
+
+
+async def test_who_joins_a_transfer_brings_addresses(start: Start, peer: Peer) -> None:
+    one, other = await start(), await start()
+    ref = one.keep(DATA)
+    bad = await peer(ok(len(DATA)) + DATA[:10])
+    first, second = await asyncio.gather(other.fetch(BlobRef(HASH, len(DATA), (bad,))), other.fetch(ref))
+    assert (first, second) == ("", "")
+
+
+async def test_who_says_another_size_has_a_transfer_of_its_own(start: Start) -> None:
+    one, other = await start(), await start()
+    ref = one.keep(DATA)
+    good, bad = await asyncio.gather(other.fetch(ref), other.fetch(BlobRef(HASH, 5, ref.at)))
+    assert good == ""
+    assert bad in (f"{one.address}: it is {len(DATA)} bytes there, not 5", f"it is {len(DATA)} bytes here, not 5")
+    assert await other.fetch(BlobRef(HASH, 5, ref.at)) == f"it is {len(DATA)} bytes here, not 5"
+
+
+async def test_a_blob_that_has_no_room_is_not_fetched(start: Start) -> None:
+    one, other = await start(), await start(bytes_max=10)
+    assert await other.fetch(one.keep(DATA)) == (
+        f"no room: the blob is {len(DATA)} bytes; at most blob_bytes_max = 10 are kept at a node, 0 are in use"
+    )
+
+
+async def test_odd_references_are_answered(node: Node) -> None:
+    assert await node.fetch(BlobRef(HASH, 1, ())) == "no node is named that has it"
+    assert (await node.fetch(BlobRef("../x", 1, ("h:1",)))).startswith("hash: '../x' is not valid")
+    assert (await node.fetch(BlobRef(HASH, -1, ("h:1",)))).startswith("size: -1 is not valid")
+
+
+async def test_of_many_addresses_only_so_many_are_tried(node: Node, peer: Peer) -> None:
+    reason = await node.fetch(BlobRef(HASH, 1, tuple(f"none{number}" for number in range(1000))))
+    assert reason.count("not host:port") == blobs.ADDRESSES_TRIED_MAX
+
+
+async def test_one_that_waits_and_fails_does_not_harm_the_others(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = await start(), await start()
+    ref = one.keep(DATA)
+
+    def fail(hash: str, reason: str) -> None:
+        raise RuntimeError("of the one who waits")
+
+    other.store.fetch(ref, fail)
+    assert await other.fetch(ref) == ""
+    assert "what waited for blob" in caplog.text
+
+
+async def test_who_waits_when_the_store_stops_is_told(start: Start, peer: Peer) -> None:
+    node = await start()
+    stalls = await peer(ok(len(DATA)) + DATA[:1000] + HANG)
+    waits = asyncio.ensure_future(node.fetch(BlobRef(HASH, len(DATA), (stalls,))))
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0.001)
+    not_begun: list[str] = []
+    node.store.fetch(BlobRef(blobs.sha256_hex(b"other"), 5, (stalls,)), lambda _, reason: not_begun.append(reason))
+    await node.store.stop()
+    assert await waits == blob_store.STOPPED
+    assert not_begun == [blob_store.STOPPED]
+    assert await node.fetch(BlobRef(HASH, len(DATA), (stalls,))) == blob_store.STOPPED
+
+
+# ---- adopt -------------------------------------------------------------------------------------
+
+
+async def test_a_result_is_adopted_and_pinned(node: Node) -> None:
+    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
+    assert Path(node.store.path(HASH)).read_bytes() == DATA
+    assert names(node.store.incoming) == []
+    node.clock.now_s += 1e6
+    assert node.store.why_no_room(100 * MB)
+    node.store.unpin("job")
+    node.clock.now_s += LEASE_S
+    assert node.store.why_no_room(100 * MB) == ""
+
+
+async def test_a_result_that_is_here_already_is_pinned_and_its_file_goes(node: Node) -> None:
+    node.keep(DATA)
+    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
+    assert node.store.table.bytes_used == len(DATA)
+    assert names(node.store.incoming) == []
+
+
+async def test_a_result_too_large_is_refused_and_deleted(start: Start) -> None:
+    node = await start(bytes_max=100)
+    node.keep(b"1234567890")
+    reason = node.store.adopt(node.put_file(DATA), "job", node.clock())
+    assert reason == (
+        f"the result is {len(DATA)} bytes; at most blob_bytes_max = 100 are kept at a node, 10 are in use"
+    )
+    assert names(node.store.incoming) == []
+
+
+async def test_a_result_evicts_what_is_old(start: Start) -> None:
+    node = await start(bytes_max=len(DATA))
+    node.keep(b"old")
+    node.clock.now_s += LEASE_S
+    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
+    await node.settled()
+    assert node.files == {HASH}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd", "", ".", "/", "result", "{incoming}", "{incoming}/", "{incoming}/..", "{incoming}/../lock",
+        "{incoming}/../../outside", "{incoming}/sub/../../../outside", "{incoming}/link/outside", "{incoming}/sub/file",
+        "{incoming}/\0", "{incoming}/" + "n" * 10_000, "{incoming}/\udcff\ud800", "{incoming}/absent",
+        "{incoming}/link", "{incoming}/soft", "{incoming}/sub", "{incoming}/pipe",
+    ],
+)  # fmt: skip
+async def test_a_path_that_is_no_file_of_an_executors_is_refused(node: Node, path: str) -> None:
+    incoming = Path(node.store.incoming)
+    outside = incoming.parent.parent / "outside"
+    outside.write_bytes(DATA)
+    (incoming / "sub").mkdir()
+    (incoming / "sub" / "file").write_bytes(DATA)
+    (incoming / "link").symlink_to(outside.parent)
+    (incoming / "soft").symlink_to(outside)
+    os.mkfifo(incoming / "pipe")
+    file = x.File(path.replace("{incoming}", str(incoming)), len(DATA), HASH)
+    assert node.store.adopt(file, "job", node.clock())
+    assert outside.read_bytes() == DATA
+    assert (incoming.parent / "lock").exists()
+    assert (incoming / "sub" / "file").exists()
+    assert not node.store.has(HASH)
+
+
+async def test_what_is_refused_right_in_incoming_is_deleted(node: Node) -> None:
+    outside = Path(node.store.incoming).parent.parent / "outside"
+    outside.write_bytes(DATA)
+    link = Path(node.store.incoming, "soft")
+    link.symlink_to(outside)
+    assert "regular file" in node.store.adopt(x.File(str(link), len(DATA), HASH), "job", node.clock())
+    assert not link.is_symlink()
+    assert outside.exists()
+
+
+@pytest.mark.parametrize("size", [0, -1, len(DATA) + 1, 2**62])
+async def test_a_result_of_another_size_is_refused(node: Node, size: int) -> None:
+    file = node.put_file(DATA)
+    reason = node.store.adopt(x.File(file.path, size, HASH), "job", node.clock())
+    assert reason == f"size: {size} is not valid; allowed: {len(DATA)}, the size of the file"
+    assert names(node.store.incoming) == []
+
+
+@pytest.mark.parametrize("hash", ["", "../lock", HASH.upper(), HASH + "\n", "x" * 100_000])
+async def test_a_result_with_a_malformed_hash_is_refused(node: Node, hash: str) -> None:
+    file = node.put_file(DATA)
+    reason = node.store.adopt(x.File(file.path, file.size, hash), "job", node.clock())
+    assert reason.startswith("hash: '")
+    assert reason.endswith("allowed: 64 lower-case hexadecimal digits (a SHA-256)")
+    assert len(reason) < 300
+    assert names(node.store.incoming) == []
+
+
+async def test_a_hash_that_is_here_with_another_size_is_refused(node: Node) -> None:
+    node.keep(DATA)
+    file = node.put_file(b"short")
+    assert "the blob here" in node.store.adopt(x.File(file.path, 5, HASH), "job", node.clock())
+
+
+async def test_results_are_unfetched_until_they_are_served_whole_or_nobody_holds_them(
+    node: Node, session: aiohttp.ClientSession
+) -> None:
+    node.keep(b"first")
+    second = node.keep(b"second")
+    await blobs.upload(session, node.address, TOKEN, DATA, HASH)  # no result
+    assert node.store.unfetched == 2
+    async with session.get(url(node, second.hash), headers=AUTHORIZED | {"Range": "bytes=0-1"}) as response:
+        assert await response.read() == b"se"
+    assert node.store.unfetched == 2
+    await blobs.download(session, second, TOKEN)
+    await until(lambda: node.store.unfetched == 1, every_s=0.001)
+    node.clock.now_s += LEASE_S
+    assert node.store.unfetched == 0
+
+
+async def test_what_is_evicted_is_not_unfetched(start: Start) -> None:
+    node = await start(bytes_max=10)
+    for data in (b"1234567890", b"0987654321"):
+        node.keep(data)
+        assert node.store.unfetched == 1
+        node.clock.now_s += LEASE_S
+    assert len(node.store._unfetched) == 1
+
+
+async def test_what_dead_executors_left_is_deleted_in_time(node: Node) -> None:
+    left, fresh = node.put_file(b"left", "left"), node.put_file(b"fresh", "fresh")
+    os.utime(left.path, (0, 0))
+    os.utime(fresh.path, (node.clock(), node.clock()))
+    node.clock.now_s += blob_store.INCOMING_AGE_MAX_S
+    node.keep(DATA)
+    assert names(node.store.incoming) == ["fresh"]
+
+
+# ---- time, and the directory -------------------------------------------------------------------
+
+
+async def test_what_expires_is_deleted(session: aiohttp.ClientSession) -> None:
+    store = BlobStore(BlobTable(1000, retention_s=0.01, lease_s=0.01), session, "", Clock())
+    store.start()
+    path = Path(store.incoming, "result")
+    path.write_bytes(b"12345")
+    assert store.adopt(x.File(str(path), 5, HASH), "job", Clock()()) == ""
+    store.unpin("job")
+    await until(lambda: HASH not in store.table, every_s=0.001)
+    await until(lambda: not Path(store.path(HASH)).exists(), every_s=0.001)
+    await store.stop()
+
+
+async def test_a_file_of_what_is_not_here(node: Node) -> None:
+    with pytest.raises(KeyError):
+        node.store.file(HASH)
+
+
+def store_in(directory: str, session: aiohttp.ClientSession) -> BlobStore:
+    return BlobStore(BlobTable(1000, RETENTION_S, LEASE_S), session, "", SetClock(), directory)
+
+
+async def test_a_temporary_directory_goes_with_the_store(
+    session: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, second = store_in("", session), store_in("", session)
+    first.start()
+    second.start()
+    assert len(list(tmp_path.iterdir())) == 2
+    assert Path(first.incoming).is_dir()
+    await first.stop()
+    await second.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_a_store_left_that_died_is_deleted_and_nothing_else(
+    session: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    died, lives, begins = (tmp_path / f"{blob_store.PREFIX}-{name}" for name in ("died", "lives", "begins"))
+    for path in (died, lives, begins):
+        path.mkdir()
+        (path / "blob").touch()
+    (died / "lock").touch()
+    lock = blob_store._try_lock(str(lives), create=True)
+    assert lock is not None
+    store = store_in("", session)
+    store.start()
+    assert not died.exists()
+    assert (lives / "blob").exists()
+    assert (begins / "blob").exists()  # it has no lock yet
+    os.close(lock)
+    await store.stop()
+
+
+async def test_a_given_directory_is_cleared_of_what_is_ours_only(
+    session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").touch()
+    left = tmp_path / blob_store.PREFIX
+    (left / "incoming").mkdir(parents=True)
+    (left / "incoming" / "result").touch()
+    (left / HASH).touch()
+    store = store_in(str(tmp_path), session)
+    store.start()
+    assert names(left) == ["incoming", "lock", "partial"]
+    assert names(left / "incoming") == []
+    await store.stop()
+    assert (tmp_path / "mine").exists()
+    assert names(left) == ["lock"]
+
+
+async def test_a_directory_has_one_user(session: aiohttp.ClientSession, tmp_path: Path) -> None:
+    first, second = store_in(str(tmp_path), session), store_in(str(tmp_path), session)
+    first.start()
+    with pytest.raises(InvalidOption, match=r"blob_dir: .* allowed: a directory that no other node monitor uses"):
+        second.start()
+    await first.stop()
+    second.start()
+    await second.stop()
+
+
+@pytest.mark.parametrize("directory", ["{tmp}/file", "{tmp}/file/sub", "{tmp}/linked", "/proc/none"])
+async def test_a_directory_that_cannot_be_is_told(
+    session: aiohttp.ClientSession, tmp_path: Path, directory: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / blob_store.PREFIX).symlink_to(tmp_path)
+    store = store_in(directory.replace("{tmp}", str(tmp_path)), session)
+    with pytest.raises(InvalidOption, match="blob_dir: "):
+        store.start()
+    await store.stop()
+
+
+async def test_a_client_is_told_what_is_wrong_with_the_node(node: Node, session: aiohttp.ClientSession) -> None:
+    with pytest.raises(LinkError, match=r"401: the header Authorization"):
+        await blobs.upload(session, node.address, "wrong", DATA, HASH)

@@ -1,0 +1,310 @@
+"""Which blobs stay and which go: examples, and a table driven at random beside a plain model of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from node_monitor import blobs
+from node_monitor.blobs import BlobTable
+from sparrow_py.errors import InvariantViolated
+
+LEASE_S, RETENTION_S = 10.0, 60.0
+
+
+@pytest.fixture
+def table() -> BlobTable:
+    """Room for 100 bytes."""
+    return BlobTable(100, RETENTION_S, LEASE_S)
+
+
+def test_a_blob_is_here_once_it_was_added(table: BlobTable) -> None:
+    assert table.size("a") is None
+    assert "a" not in table
+    assert table.add("a", 40, 0.0) == []
+    assert (table.size("a"), "a" in table, table.bytes_used, len(table)) == (40, True, 40, 1)
+
+
+def test_adding_what_is_here_only_touches_it(table: BlobTable) -> None:
+    table.add("a", 40, 0.0)
+    table.add("b", 40, 1.0)
+    assert table.add("a", 999, 2.0) == []
+    assert table.bytes_used == 80
+    assert table.add("c", 60, 20.0) == ["b"]
+
+
+def test_the_least_recently_used_goes_first_and_no_more_than_needed(table: BlobTable) -> None:
+    for number, hash in enumerate("abcd"):
+        table.add(hash, 25, float(number))
+    table.touch("a", 4.0)
+    assert table.add("e", 26, 50.0) == ["b", "c"]
+    assert table.bytes_used == 76
+
+
+def test_a_leased_blob_stays_until_its_lease_ends(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    assert table.add("b", 60, LEASE_S - 0.001) is None
+    assert table.add("b", 60, LEASE_S) == ["a"]
+
+
+def test_a_refusal_evicts_nothing_and_says_what_is_in_use(table: BlobTable) -> None:
+    table.add("old", 30, 0.0)
+    table.add("pinned", 60, 0.0)
+    table.pin("pinned", "job")
+    assert table.add("big", 41, 50.0) is None
+    assert "old" in table
+    assert table.refusal(41) == ("the blob is 41 bytes; at most blob_bytes_max = 100 are kept at a node, 60 are in use")
+    assert table.refusal(41, "result").startswith("the result is 41 bytes")
+    assert table.add("just", 40, 50.0) == ["old"]
+
+
+def test_a_pinned_blob_is_neither_evicted_nor_expired(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    assert table.pin("a", "job 1")
+    assert table.pin("a", "job 2")
+    table.unpin("job 1", 1.0)
+    assert table.add("b", 60, 1e6) is None
+    assert table.expire(1e6) == []
+    assert table.next_deadline_s() is None
+
+
+def test_the_last_pin_that_goes_leaves_a_lease(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    table.pin("a", "job")
+    table.pin("a", "job")  # as once
+    table.unpin("job", 1000.0)
+    assert table.add("b", 60, 1000.0 + LEASE_S - 0.001) is None
+    assert table.add("b", 60, 1000.0 + LEASE_S) == ["a"]
+
+
+def test_what_is_not_here_cannot_be_pinned_and_the_rest_does_not_care(table: BlobTable) -> None:
+    assert not table.pin("a", "job")
+    table.unpin("job", 0.0)
+    table.touch("a", 0.0)
+    table.discard("a")
+    table.check_invariants()
+
+
+def test_an_owner_pins_many(table: BlobTable) -> None:
+    for hash in "abc":
+        table.add(hash, 30, 0.0)
+        table.pin(hash, ("node", "scheduler", "job"))
+    table.unpin(("node", "scheduler", "job"), 5.0)
+    assert table.expire(5.0 + RETENTION_S) == ["a", "b", "c"]
+
+
+def test_what_is_unused_for_the_retention_time_expires(table: BlobTable) -> None:
+    table.add("a", 10, 0.0)
+    table.add("b", 10, 5.0)
+    assert table.next_deadline_s() == RETENTION_S
+    assert table.expire(RETENTION_S - 0.001) == []
+    assert table.expire(RETENTION_S) == ["a"]
+    assert table.next_deadline_s() == RETENTION_S + 5.0
+    table.touch("b", 63.0)
+    assert table.next_deadline_s() == RETENTION_S + 63.0
+
+
+def test_a_lease_outlasts_a_shorter_retention() -> None:
+    table = BlobTable(100, retention_s=1.0, lease_s=10.0)
+    table.add("a", 1, 0.0)
+    assert table.expire(9.0) == []
+    assert table.expire(10.0) == ["a"]
+
+
+def test_uploads_at_the_same_time_each_have_their_room(table: BlobTable) -> None:
+    assert table.reserve(60, 0.0) == []
+    assert table.reserve(60, 0.0) is None
+    assert table.refusal(60).endswith("60 are in use")
+    assert not table.fits(41, 0.0)
+    assert table.fits(40, 0.0)
+    table.release(60)
+    assert table.add("a", 60, 0.0) == []
+    assert table.bytes_reserved == 0
+
+
+def test_room_is_reserved_by_evicting(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    assert table.reserve(60, 50.0) == ["a"]
+
+
+def test_the_number_of_blobs_is_limited_too() -> None:
+    table = BlobTable(100, RETENTION_S, LEASE_S, count_max=2)
+    table.add("a", 0, 0.0)
+    assert table.reserve(0, 0.0) == []
+    assert table.add("b", 0, 0.0) is None
+    assert table.refusal(0) == "at most 2 blobs are kept at a node, 2 are in use"
+    assert table.add("b", 0, LEASE_S) == ["a"]
+    assert blobs.BLOBS_MAX >= 1000
+
+
+def test_what_somebody_deleted_is_forgotten_with_its_pins(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    table.add("b", 10, 0.0)
+    table.pin("a", "job")
+    table.discard("a")
+    table.discard("b")
+    table.check_invariants()
+    assert table.bytes_used == 0
+    table.add("a", 60, 0.0)
+    table.unpin("job", 0.0)  # of which nothing is left
+    table.check_invariants()
+
+
+def test_time_that_goes_back_stands_still(table: BlobTable) -> None:
+    table.add("a", 60, 100.0)
+    table.add("b", 10, 50.0)
+    table.check_invariants()
+    assert table.expire(50.0 + RETENTION_S) == []
+    assert table.expire(100.0 + RETENTION_S) == ["a", "b"]
+
+
+def test_a_broken_table_says_so(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    table.bytes_used = 1
+    with pytest.raises(InvariantViolated, match="bytes_used"):
+        table.check_invariants()
+
+
+def test_the_module_is_pure() -> None:
+    source = blobs.__file__
+    assert source is not None
+    with open(source) as file:  # noqa: PTH123
+        imports = {line.split()[1] for line in file if line.startswith(("import ", "from "))}
+    assert imports == {"__future__", "collections", "collections.abc", "sparrow_py.errors"}
+
+
+# ---- beside a model ----------------------------------------------------------------------------
+
+HASHES = st.sampled_from("abcdefgh")
+OWNERS = st.sampled_from(["j1", "j2", ("n", "s", "j3")])
+SIZES = st.integers(0, 60)
+
+
+class TableBesideModel(RuleBasedStateMachine):
+    """The model is a list of [hash, size, last use, owners] that is searched from end to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = BlobTable(100, RETENTION_S, LEASE_S, count_max=5)
+        self.now_s = 0.0
+        self.blobs: dict[str, tuple[int, float, int, set[Hashable]]] = {}
+        self.uses = 0
+        self.reserved: list[int] = []
+
+    def use(self, hash: str, size: int, owners: set[Hashable]) -> None:
+        self.uses += 1
+        self.blobs[hash] = size, self.now_s, self.uses, owners
+
+    def lapsed(self) -> list[str]:
+        """Least recently used first."""
+        found = [
+            (order, hash)
+            for hash, (_, used_s, order, owners) in self.blobs.items()
+            if not owners and used_s + LEASE_S <= self.now_s
+        ]
+        return [hash for _, hash in sorted(found)]
+
+    def fits(self, size: int) -> bool:
+        used = sum(blob[0] for blob in self.blobs.values()) + sum(self.reserved)
+        return used + size <= 100 and len(self.blobs) + len(self.reserved) < 5
+
+    def make_room(self, size: int) -> list[str] | None:
+        before, evicted = dict(self.blobs), []
+        for hash in self.lapsed():
+            if self.fits(size):
+                break
+            del self.blobs[hash]
+            evicted.append(hash)
+        if not self.fits(size):
+            self.blobs = before
+            return None
+        return evicted
+
+    @rule(seconds=st.sampled_from((0.0, 1.0, LEASE_S, 25.0, RETENTION_S)))
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @rule(hash=HASHES, size=SIZES)
+    def add(self, hash: str, size: int) -> None:
+        if hash in self.blobs:
+            expected: list[str] | None = []
+            blob = self.blobs[hash]
+            if not blob[3]:
+                self.use(hash, blob[0], set())
+        else:
+            expected = self.make_room(size)
+            if expected is not None:
+                self.use(hash, size, set())
+        assert self.table.add(hash, size, self.now_s) == expected
+
+    @rule(size=SIZES)
+    def reserve(self, size: int) -> None:
+        expected = self.make_room(size)
+        if expected is not None:
+            self.reserved.append(size)
+        assert self.table.reserve(size, self.now_s) == expected
+
+    @precondition(lambda self: self.reserved)
+    @rule(hash=HASHES)
+    def arrive(self, hash: str) -> None:
+        """What was reserved has come: it always fits."""
+        size = self.reserved.pop()
+        self.table.release(size)
+        assert self.table.add(hash, size, self.now_s) == []
+        if hash not in self.blobs:
+            self.use(hash, size, set())
+        elif not self.blobs[hash][3]:
+            self.use(hash, self.blobs[hash][0], set())
+
+    @rule(hash=HASHES, owner=OWNERS)
+    def pin(self, hash: str, owner: Hashable) -> None:
+        assert self.table.pin(hash, owner) == (hash in self.blobs)
+        if hash in self.blobs:
+            self.blobs[hash][3].add(owner)
+
+    @rule(owner=OWNERS)
+    def unpin(self, owner: Hashable) -> None:
+        before = {hash for hash, blob in self.blobs.items() if blob[3] == {owner}}
+        # In the order in which they were pinned, which the model leaves open: both ends up equal in time only.
+        self.table.unpin(owner, self.now_s)
+        for hash in [hash for hash in self.table._leased if hash in before]:
+            self.use(hash, self.blobs[hash][0], set())
+        for blob in self.blobs.values():
+            blob[3].discard(owner)
+
+    @rule(hash=HASHES)
+    def touch(self, hash: str) -> None:
+        self.table.touch(hash, self.now_s)
+        if hash in self.blobs and not self.blobs[hash][3]:
+            self.use(hash, self.blobs[hash][0], set())
+
+    @rule(hash=HASHES)
+    def discard(self, hash: str) -> None:
+        self.table.discard(hash)
+        self.blobs.pop(hash, None)
+
+    @rule()
+    def expire(self) -> None:
+        expected = [hash for hash in self.lapsed() if self.blobs[hash][1] + RETENTION_S <= self.now_s]
+        deadline_s = self.table.next_deadline_s()
+        assert (deadline_s is not None and deadline_s <= self.now_s) == bool(expected)
+        assert self.table.expire(self.now_s) == expected
+        for hash in expected:
+            del self.blobs[hash]
+
+    @invariant()
+    def same(self) -> None:
+        self.table.check_invariants()
+        assert {hash for hash in "abcdefgh" if self.table.holds(hash, self.now_s)} == {*self.blobs} - {*self.lapsed()}
+        assert {hash: self.table.size(hash) for hash in self.blobs} == {h: b[0] for h, b in self.blobs.items()}
+        assert len(self.table) == len(self.blobs)
+        idle_s = [blob[1] for blob in self.blobs.values() if not blob[3]]
+        assert self.table.next_deadline_s() == (min(idle_s) + RETENTION_S if idle_s else None)
+
+
+TestTableBesideModel = TableBesideModel.TestCase
+TestTableBesideModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, database=None)

@@ -1,0 +1,121 @@
+"""The conformance test: it passes our own executors, and says what is wrong with others."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from frontends.command.tasks import CommandTask, encode_task
+from sparrow_py import calls
+from tests.support import tasks
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
+BROKEN = Path(__file__).with_name("broken_executor.py")
+TIMEOUT_S = "20"
+
+
+def conformance(*arguments: str, timeout_s: str = TIMEOUT_S) -> tuple[int, list[str]]:
+    """Exit code and lines of the conformance test with these arguments."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "node_monitor.conformance", "--timeout-s", timeout_s, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+    )
+    return ended.returncode, ended.stdout.splitlines()
+
+
+def failures(lines: list[str]) -> dict[str, str]:
+    """What failed, and why."""
+    return {
+        line.split(":")[0].removeprefix("FAIL  "): reason.strip()
+        for line, reason in itertools.pairwise(lines)
+        if line.startswith("FAIL")
+    }
+
+
+def marks(lines: list[str]) -> dict[str, int]:
+    """How many lines begin with which word."""
+    words = [line.split()[0] for line in lines]
+    return {word: words.count(word) for word in sorted(set(words))}
+
+
+def test_the_example_conforms() -> None:
+    code, lines = conformance("--payload", "a b a", "--app", "words", "--", sys.executable, str(EXAMPLE))
+    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 1})
+
+
+def test_the_python_executor_conforms(tmp_path: Path) -> None:
+    (tmp_path / "common").write_bytes(calls.encode_function(tasks.square))
+    (tmp_path / "payload").write_bytes(calls.encode_arguments((3,), {}))
+    code, lines = conformance(
+        "--common-file", str(tmp_path / "common"), "--payload-file", str(tmp_path / "payload"), "--app", "python",
+        "--", sys.executable, "-m", "frontends.python.executor",
+    )  # fmt: skip
+    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 1})
+
+
+@pytest.mark.parametrize("payload", [encode_task(CommandTask(["true"])), b'{"argv": ["true"]}'])
+def test_the_command_executor_conforms(tmp_path: Path, payload: bytes) -> None:
+    (tmp_path / "payload").write_bytes(payload)
+    code, lines = conformance(
+        "--payload-file", str(tmp_path / "payload"), "--places", "3", "--app", "command",
+        "--", sys.executable, "-m", "frontends.command.executor",
+    )  # fmt: skip
+    assert (code, marks(lines)) == (0, {"ok": 9})
+
+
+@pytest.mark.parametrize(
+    ("fault", "failed", "reason"),
+    [
+        ("speaks before hello", {"hello"}, "the first message is not a hello but Returned(runs=[])"),
+        ("another id", {"hello"}, "id 'somebody'; allowed: what SPARROW_EXECUTOR_ID says, 'conformance-1'"),
+        ("no JSON", {"run", "runs", "revoke", "common", "file", "inputs"}, "malformed executor frame (JSON): "),
+        ("answers twice", {"run", "runs", "revoke"}, "run 1 was answered or returned already"),
+        ("out of order", {"runs"}, "with one place, runs are to be answered in the order in which they came"),
+        ("returns what it ran", {"revoke"}, "run 2 was returned, but it was answered or returned already"),
+        ("no files", {"file"}, "it closed its connection; the Done of run 1 was expected"),
+        ("result elsewhere", {"run", "runs", "revoke", "common", "file", "inputs"}, "the result's file '"),
+        ("wrong hash", {"run", "runs", "revoke", "common", "file", "inputs"}, "the SHA-256 of "),
+        ("monotonic clock", {"run", "runs", "revoke", "common", "file", "inputs"}, "started_at_s "),
+        ("negative time", {"run", "runs", "revoke", "common", "file", "inputs"}, "service_s -1.0 of run 1"),
+        ("lives on", {"end"}, "it has not ended 2 s after its socket closed"),
+    ],
+)
+def test_what_is_broken_is_named(fault: str, failed: set[str], reason: str) -> None:
+    code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), fault)
+    found = failures(lines)
+    assert code == 1
+    assert found.keys() >= failed
+    assert {name for name, why in found.items() if why.startswith(reason)} == failed, found
+
+
+def test_what_does_not_come_is_named() -> None:
+    code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), "deaf to revokes", timeout_s="3")
+    assert code == 1
+    assert failures(lines)["revoke"] == "the answer to a Revoke did not come within 3 s"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["no-such-command"], "the command cannot be started: [Errno 2]"),
+        (["false"], "it ended with exit code 1 before it had connected"),
+        ([sys.executable, str(EXAMPLE)], "run 1 is failed: 'utf-8' codec can't decode"),
+    ],
+)
+def test_what_does_not_work_at_all_is_named(tmp_path: Path, arguments: list[str], reason: str) -> None:
+    (tmp_path / "payload").write_bytes(b"\xff")
+    code, lines = conformance("--payload-file", str(tmp_path / "payload"), "--", *arguments)
+    assert code == 1
+    assert next(iter(failures(lines).values())).startswith(reason)
+
+
+def test_another_app_than_the_one_that_was_to_be() -> None:
+    code, lines = conformance("--app", "letters", "--", sys.executable, str(EXAMPLE))
+    assert (code, failures(lines)) == (1, {"hello": "app 'words'; allowed: 'letters'"})

@@ -1,0 +1,355 @@
+"""The executors of a node monitor, which are real processes and sockets, and those who are told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_monitor.apps import App, offered_apps
+from node_monitor.executor_state import AppPlan
+from node_monitor.executors import ExecutorPool
+from node_monitor.options import NodeMonitorOptions
+from node_monitor.socket_directory import SocketDirectory, remove_stale_directories
+from sparrow_py import executor_protocol as x
+from sparrow_py.errors import InvalidOption
+from sparrow_py.executor_files import read
+from sparrow_py.job import TaskStatus
+from tests.support.waiting import TIMEOUT_S
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
+TEXT = b"the bird and the bee"
+HELLO = [1, 1, "", "guest", 1, "", 1]
+
+
+class Events:
+    """Keeps what it is told, in order, for `next`."""
+
+    def __init__(self) -> None:
+        self._told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+
+    def executor_up(self, executor: str, app: str, places: int) -> None:
+        self._told.put_nowait(("up", executor, app, places))
+
+    def executor_failed(self, app: str, reason: str) -> None:
+        self._told.put_nowait(("failed", app, reason))
+
+    def executor_down(self, executor: str, reason: str) -> None:
+        self._told.put_nowait(("down", executor, reason))
+
+    def executor_said(self, executor: str, messages: list[Any]) -> None:
+        self._told.put_nowait(("said", executor, *messages))
+
+    async def next(self) -> tuple[Any, ...]:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self._told.get()
+
+
+class Rig:
+    """A pool with the app "words" (the example) and the app "guest", whose executors attach."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self.events = Events()
+        apps = {
+            "words": App(AppPlan("words"), (sys.executable, str(EXAMPLE))),
+            "mute": App(AppPlan("mute"), (sys.executable, "-c", "import sys; sys.exit(7)")),
+            "guest": App(AppPlan("guest", supervised=False)),
+        }
+        self.pool = ExecutorPool(apps, self.events, **options)
+
+    async def started(self, app: str = "words") -> str:
+        """The id of an executor of this app, which is up."""
+        self.pool.start_executor(app, 1)
+        kind, executor, *rest = await self.events.next()
+        assert (kind, rest) == ("up", [app, 1])
+        return str(executor)
+
+    async def run(self, executor: str, run: x.Run) -> x.Done:
+        """What comes of this run."""
+        self.pool.send(executor, run)
+        self.pool.flush()
+        kind, teller, done = await self.events.next()
+        assert (kind, teller, type(done)) == ("said", executor, x.Done)
+        return done  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path, files_directory=str(tmp_path / "incoming"))
+    await rig.pool.start()
+    directory = Path(rig.pool.socket_path).parent
+    yield rig
+    await rig.pool.stop()
+    assert not directory.exists()
+
+
+class Guest:
+    """An executor that attaches, and speaks JSON as a test wants it to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def attached(cls, rig: Rig) -> tuple[Guest, str]:
+        """One that said hello, and its id."""
+        guest = cls(*await asyncio.open_unix_connection(rig.pool.socket_path))
+        guest.say([HELLO])
+        kind, executor, *rest = await rig.events.next()
+        assert (kind, rest) == ("up", ["guest", 1])
+        return guest, str(executor)
+
+    def say(self, messages: Any) -> None:
+        self.say_bytes(json.dumps(messages).encode())
+
+    def say_bytes(self, body: bytes) -> None:
+        self._writer.write(x.HEADER.pack(len(body)) + body)
+
+    async def hear(self) -> Any:
+        async with asyncio.timeout(TIMEOUT_S):
+            (length,) = x.HEADER.unpack(await self._reader.readexactly(x.HEADER_BYTES))
+            return json.loads(await self._reader.readexactly(length))
+
+    async def cut_off(self) -> bool:
+        """Whether the connection has ended, once it has."""
+        async with asyncio.timeout(TIMEOUT_S):
+            with contextlib.suppress(ConnectionError):
+                await self._reader.read()
+        self.close()
+        return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+# ---- JSON and external commands --------------------------------------------------------------
+
+
+async def test_an_executor_of_the_standard_library_runs_tasks(rig: Rig) -> None:
+    executor = await rig.started()
+    done = await rig.run(executor, x.Run(1, 0, TEXT, [b"unused"]))
+    assert (done.run, done.status, json.loads(read(done.result))) == (
+        1,
+        TaskStatus.FINISHED,
+        {"the": 2, "bird": 1, "and": 1, "bee": 1},
+    )
+    done = await rig.run(executor, x.Run(2, 0, b"\xff"))
+    assert (done.status, done.result) == (TaskStatus.FAILED, b"")
+
+
+async def test_large_data_are_files_that_become_the_node_monitors(rig: Rig) -> None:
+    executor = await rig.started()
+    (mine,) = (rig.folder / "incoming").iterdir()
+    (mine / "forgotten").touch()
+    text = " ".join(map(str, range(20_000))).encode()
+    path = rig.folder / "text"
+    path.write_bytes(text)
+    done = await rig.run(executor, x.Run(1, 0, x.File(str(path), len(text), hashlib.sha256(text).hexdigest())))
+    assert isinstance(done.result, x.File)
+    taken = Path(done.result.path)
+    assert taken.parent == rig.folder / "incoming"
+    assert len(json.loads(read(done.result))) == 20_000
+    assert hashlib.sha256(read(done.result)).hexdigest() == done.result.hash
+    rig.pool.kill(executor)
+    assert await rig.events.next() == ("down", executor, f"executor {executor} was killed by SIGKILL")
+    await rig.pool.stop()
+    assert list((rig.folder / "incoming").iterdir()) == [taken]
+
+
+async def test_an_executor_that_ends_before_its_hello(rig: Rig) -> None:
+    rig.pool.start_executor("mute", 1)
+    assert await rig.events.next() == ("failed", "mute", "exited with code 7")
+    assert list((rig.folder / "incoming").iterdir()) == []
+
+
+async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Rig) -> None:
+    guest, executor = await Guest.attached(rig)
+    rig.pool.send(executor, x.Common(3, b"all"))
+    rig.pool.send(executor, x.Run(1, 3, TEXT))
+    rig.pool.flush()
+    assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", []]]
+    beside = Path(rig.pool.socket_path).with_suffix(".files")
+    (beside / "result").write_bytes(b"abc")
+    guest.say([[2, 1, "finished", [str(beside / "result"), 3, "ab" * 32], "", 1.5, 0.5], [3, []]])
+    kind, _, done, returned = await rig.events.next()
+    assert (kind, read(done.result), returned) == ("said", b"abc", x.Returned([]))
+    assert Path(done.result.path).parent == rig.folder / "incoming"
+    rig.pool.kill(executor)
+    assert await guest.cut_off()
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"[", "malformed executor frame (JSON)"),
+        (b'[[2,1,"finished","","\\ud800",1,0]]', "malformed executor frame (JSON)"),
+        (b'[[2,1,"finished","","\xff",1,0]]', "malformed executor frame (JSON)"),
+        (b"\x90", "malformed executor frame (JSON)"),
+        (b'[[2,1,"finished",["/etc/passwd",1,""],"",1,0]]', "the result's file '/etc/passwd' is not in "),
+        (b'[[2,1,"finished",["incoming/x",1,""],"",1,0]]', "the result's file 'incoming/x' is not in "),
+        (b'[[2,1,"finished",["/\\u0000/x",1,""],"",1,0]]', "cannot be taken over: embedded null byte"),
+        (b'[[2,1,"finished",["FILES/link",2,"HASH"],"",1,0]]', "is not a plain file of 2 bytes"),
+        (b'[[2,1,"finished",["FILES/file",3,"HASH"],"",1,0]]', "is not a plain file of 3 bytes"),
+        (b'[[2,1,"finished",["FILES/file",2,"../x"],"",1,0]]', "comes with '../x' for a SHA-256"),
+        (b'[[2,1,"finished",["FILES/none",2,"HASH"],"",1,0]]', "cannot be taken over: [Errno 2]"),
+    ],
+)
+async def test_a_guest_that_breaks_the_protocol_is_cut_off(
+    rig: Rig, body: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    incoming = rig.folder / "incoming"
+    (incoming / "file").write_bytes(b"ab")
+    (incoming / "link").symlink_to("file")
+    guest, executor = await Guest.attached(rig)
+    guest.say_bytes(body.replace(b"FILES", str(incoming).encode()).replace(b"HASH", b"ab" * 32))
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+    assert await guest.cut_off()
+    assert f"executor {executor} broke the protocol and is cut off: " in caplog.text
+    assert reason in caplog.text
+    assert (await rig.run(await rig.started(), x.Run(1, 0, TEXT))).status is TaskStatus.FINISHED
+
+
+async def test_what_cannot_be_told_cuts_off(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    guest, executor = await Guest.attached(rig)
+    rig.pool.send(executor, x.Run(1, 0, x.File("/\udcff", 1, "")))
+    rig.pool.flush()
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+    assert await guest.cut_off()
+    assert "text that JSON cannot hold" in caplog.text
+
+
+@pytest.mark.parametrize("change", [(0, 2), (1, 9), (3, "words"), (3, "noop"), (3, "no such"), (4, 0), (4, 1 << 20)])
+async def test_a_hello_that_cannot_be(rig: Rig, change: tuple[int, Any]) -> None:
+    guest = Guest(*await asyncio.open_unix_connection(rig.pool.socket_path))
+    hello = list(HELLO)
+    hello[change[0]] = change[1]
+    guest.say([hello])
+    assert await guest.cut_off()
+    another, _ = await Guest.attached(rig)
+    another.close()
+
+
+# ---- the socket's directory ------------------------------------------------------------------
+
+LEAVE_A_DIRECTORY = """
+import sys
+from node_monitor.socket_directory import SocketDirectory
+print(SocketDirectory().path, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_directories_of_dead_node_monitors_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "sparrow-node-other").mkdir()
+    (tmp_path / "sparrow-node-file").touch()
+    living = SocketDirectory()
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVE_A_DIRECTORY],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": path},
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        assert left.parent == tmp_path
+        remove_stale_directories.__wrapped__(str(tmp_path))
+        assert left.exists()
+        process.send_signal(signal.SIGKILL)
+    remove_stale_directories.__wrapped__(str(tmp_path))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(
+        ["sparrow-node-file", "sparrow-node-other", Path(living.path).name]
+    )
+    living.close()
+    assert not Path(living.path).exists()
+
+
+async def test_a_directory_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "sockets"
+    first = Rig(tmp_path, socket_dir=str(path))
+    await first.pool.start()
+    assert first.pool.socket_path == str(path / "executors.sock")
+    assert (path.stat().st_mode & 0o777, sorted(entry.name for entry in path.iterdir())) == (
+        0o700,
+        ["executors.files", "executors.sock", "lock"],
+    )
+    with pytest.raises(InvalidOption, match="a directory that no other node monitor uses"):
+        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+    guest, _ = await Guest.attached(first)
+    await first.pool.stop()
+    assert await guest.cut_off()
+    assert [entry.name for entry in path.iterdir()] == ["lock"]
+    second = Rig(tmp_path, socket_dir=str(path), files_directory=str(tmp_path))
+    await second.pool.start()
+    assert (path / "executors.files").readlink() == tmp_path
+    await second.pool.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("open", "mode 0700"), ("file", "mode 0700"), ("a/b", "mode 0700"), ("x" * 100, "a path of")]
+)
+async def test_a_directory_that_cannot_be(tmp_path: Path, name: str, allowed: str) -> None:
+    (tmp_path / "open").mkdir(0o755)
+    (tmp_path / "file").touch()
+    rig = Rig(tmp_path, socket_dir=str(tmp_path / name))
+    with pytest.raises(InvalidOption, match=allowed):
+        await rig.pool.start()
+    await rig.pool.stop()
+
+
+# ---- options ---------------------------------------------------------------------------------
+
+
+def test_apps_of_the_operator() -> None:
+    options = NodeMonitorOptions(
+        executor=("words=python3 'my executor.py' --fast",),
+        shared_executor=("r.pool=Rscript a=b.R",),
+        attach=("guest",),
+    )
+    apps = offered_apps(options)
+    assert apps["words"] == App(AppPlan("words"), ("python3", "my executor.py", "--fast"))
+    assert apps["r.pool"] == App(AppPlan("r.pool", one_process=True), ("Rscript", "a=b.R"))
+    assert apps["guest"] == App(AppPlan("guest", supervised=False))
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "reason"),
+    [
+        ({"executor": ("python=x",)}, "executor", "'python' is"),
+        ({"shared_executor": ("command=x",)}, "shared_executor", "'command' is"),
+        ({"attach": ("noop",)}, "attach", "'noop' is"),
+        ({"executor": ("a=x",), "attach": ("a",)}, "attach", "'a' is"),
+        ({"executor": ("a=x", "a=y")}, "executor", "'a' is"),
+        ({"executor": ("a",)}, "executor", "APP=COMMAND LINE"),
+        ({"executor": ("a=",)}, "executor", "APP=COMMAND LINE"),
+        ({"executor": ("=x",)}, "executor", "APP=COMMAND LINE"),
+        ({"executor": ("../a=x",)}, "executor", "APP=COMMAND LINE"),
+        ({"executor": ("a='x",)}, "executor", "No closing quotation"),
+        ({"executor": ("a=x\0",)}, "executor", "NUL"),
+        ({"attach": ("a b",)}, "attach", "the name of an app"),
+        ({"warm": ("b",)}, "warm", "noop, sleep, spin, python"),
+    ],
+)
+def test_apps_that_cannot_be(options: dict[str, Any], field: str, reason: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        offered_apps(NodeMonitorOptions(**options))
+    assert caught.value.field == field
+    assert reason in str(caught.value)
+
+
+def test_one_directory_is_not_for_several_node_monitors() -> None:
+    with pytest.raises(InvalidOption, match="socket_dir"):
+        NodeMonitorOptions(socket_dir="/run/sparrow", count=2)
