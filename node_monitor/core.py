@@ -216,6 +216,12 @@ class NodeMonitorCore:
         app.starting -= 1
         self._restart_later(app, now_s)
 
+    def executor_leaving(self, executor_id: str, now_s: float) -> None:
+        """An executor can be told nothing more: it gets no task. `executor_down` follows, and says why."""
+        executor = self._executors[executor_id]
+        executor.app.retire(executor)
+        self._note(now_s, "executor %s is leaving", executor_id)
+
     def executor_down(self, executor_id: str, reason: str, now_s: float) -> None:
         """An executor died: its slots come back, its tasks are reported lost (guarantee 4)."""
         executor = self._executors.pop(executor_id)
@@ -952,7 +958,8 @@ class NodeMonitorCore:
             waiting = sum(len(ask.charges) for ask in asks if not ask.prefetched)
             ahead = sum(len(ask.charges) for ask in asks if ask.prefetched) + len(app.ready)
             ahead += sum(executor.ahead for executor in app.executors.values())
-            idle = sum(executor.places - executor.busy_places for executor in app.executors.values())
+            usable = [executor for executor in app.executors.values() if not executor.leaving]
+            idle = sum(executor.places - executor.busy_places for executor in usable)
             if (app.asking, app.prefetched, len(app.idle)) != (waiting, ahead, idle):
                 return (
                     f"app {app.plan.app}: asking, prefetched, idle are {(waiting, ahead, idle)}, "

@@ -198,6 +198,10 @@ class NodeMonitor:
         self.core.executor_failed(app, reason, self._clock())
         self._after(self._clock())
 
+    def executor_leaving(self, executor: str) -> None:
+        """Event of the pool."""
+        self.core.executor_leaving(executor, self._clock())
+
     def executor_down(self, executor: str, reason: str) -> None:
         """Event of the pool."""
         self.core.executor_down(executor, reason, self._clock())

@@ -32,7 +32,7 @@ class AppPlan:
 class ExecutorState:
     """An executor that said hello. A place runs one task at a time."""
 
-    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "places", "revoked", "running")
+    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "leaving", "places", "revoked", "running")
 
     def __init__(self, executor_id: str, app: AppState, places: int) -> None:
         self.id = executor_id
@@ -40,6 +40,8 @@ class ExecutorState:
         self.places = places
         self.busy_places = 0
         self.did_tasks = False
+        self.leaving = False
+        """Nothing more reaches it; its end is about to be told."""
         self.running: dict[int, Held] = {}
         """Runs given to it and not ended, oldest first."""
         self.revoked: deque[int] = deque()
@@ -109,10 +111,15 @@ class AppState:
         self.idle += [executor] * executor.places
         self.starting = max(0, self.starting - 1)
 
+    def retire(self, executor: ExecutorState) -> None:
+        """An executor is leaving: its free places are none."""
+        executor.leaving = True
+        self.idle = [other for other in self.idle if other is not executor]
+
     def went(self, executor: ExecutorState) -> None:
         """An executor is gone."""
+        self.retire(executor)
         del self.executors[executor.id]
-        self.idle = [other for other in self.idle if other is not executor]
 
     def take_place(self) -> ExecutorState:
         """Occupy a free place; there must be one."""

@@ -35,6 +35,9 @@ class Events(Protocol):
     def executor_failed(self, app: str, reason: str) -> None:
         """Its process ended before it said hello."""
 
+    def executor_leaving(self, executor: str) -> None:
+        """Its connection closed: nothing more reaches it. `executor_down` follows."""
+
     def executor_down(self, executor: str, reason: str) -> None:
         """It is gone."""
 
@@ -255,6 +258,7 @@ class ExecutorPool:
             return
         if executor in self._processes:
             # It is about to end, and its exit code says why; its supervisor goes on from there.
+            self._events.executor_leaving(executor)
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._kill, executor)
         else:
             self._gone(executor, f"executor {executor} disconnected")
@@ -292,7 +296,9 @@ class _Connection(asyncio.Protocol):
         self._pool.lost(self)
 
     def flush(self) -> None:
-        if self._transport is not None:
+        # Of one that has closed its end is told soon, with what it runs. To write to it would raise (uvloop), into
+        # whatever had something to send: a scheduler's link would break for it.
+        if self._transport is not None and not self.closed.is_set():
             try:
                 self._transport.write(x.encode_frame(self.queued, self._splitter.encoding))
             except LinkError as error:

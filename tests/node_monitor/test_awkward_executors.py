@@ -198,6 +198,43 @@ def test_an_executor_that_dies_of_a_task_is_no_start_in_vain() -> None:
     assert refusals(rig) == []
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_executor_that_is_leaving_gets_nothing(answered: bool) -> None:
+    """Nothing would come of it: a task that is given to it is a start in vain."""
+    rig = Rig("p")
+    rig.receive(reserve(1, 2, app="pool"))
+    (ask,) = rig.take(m.GetTasks)
+    rig.core.executor_leaving("p", 0.0)
+    rig.settle()
+    if answered:
+        rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""))
+    else:
+        rig.receive(m.NoTask(ask.ask, 1))
+    assert rig.take(x.Run) == rig.take(m.GetTasks) == []
+    rig.core.executor_down("p", "it was killed", 0.0)
+    rig.settle()
+    assert rig.reports() == []
+    assert [back.attempt for back in rig.take(m.HandBack)] == [1] * answered
+    rig.core.executor_up("q", "pool", 1, 0.0)
+    rig.settle()
+    assert [ask.count for ask in rig.take(m.GetTasks)] == [1]
+
+
+def test_what_an_executor_that_is_leaving_runs_is_lost_when_it_is_down() -> None:
+    rig = Rig("p", "q")
+    rig.receive(reserve(1, app="pool"))
+    (ask,) = rig.take(m.GetTasks)
+    rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""))
+    ((runs_at, _),) = rig.outbox.take(x.Run)
+    rig.core.executor_leaving(runs_at, 0.0)
+    rig.settle()
+    assert rig.reports() == []
+    rig.core.executor_down(runs_at, "it was killed", 0.0)
+    rig.settle()
+    assert rig.reports() == [(1, LOST)]
+    assert rig.core.free_slots == 1
+
+
 def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
     rig = Rig()
     rig.receive(reserve(1, app="pool"))

@@ -57,6 +57,20 @@ def kill_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def hang_up_afterwards() -> None:
+    """Have this worker close its connection when it has sent this call's result, and live on until it is killed."""
+    from sparrow_py.executor_connection import ExecutorConnection
+
+    send = ExecutorConnection.send
+
+    def send_and_hang_up(connection: ExecutorConnection, messages: Any) -> None:
+        send(connection, messages)
+        connection.close()
+        time.sleep(HOLD_MAX_S)
+
+    ExecutorConnection.send = send_and_hang_up  # type: ignore[method-assign]
+
+
 def exit_politely(code: int) -> None:
     sys.exit(code)
 

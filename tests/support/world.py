@@ -404,6 +404,8 @@ class NodeHost:
     def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
         if executor in self.executors:
             self.executors[executor].received(message)
+        else:
+            assert not isinstance(message, x.Run), "a task is given to an executor that is gone"
 
     def kill_executor(self, executor: str) -> None:
         def kill() -> None:
@@ -755,13 +757,20 @@ class World:
 
         self.at(self.now + 0.05, end_if_idle)
 
-    def kill_executor(self, executor: VirtualExecutor) -> None:
-        """An executor process dies."""
+    def kill_executor(self, executor: VirtualExecutor, reaped_after_s: float = 0.01) -> None:
+        """An executor process dies: its connection closes, and in a while its exit code is there."""
         node = executor.node
         executor.die()
         del node.executors[executor.id]
         node.turn()
-        node.core.executor_down(executor.id, f"executor {executor.id} died", self.now)
+        node.core.executor_leaving(executor.id, self.now)
+
+        def reaped() -> None:
+            if node.alive:
+                node.turn()
+                node.core.executor_down(executor.id, f"executor {executor.id} died", self.now)
+
+        self.at(self.now + reaped_after_s, reaped)
 
     def kill_client(self, client: ClientHost) -> None:
         """A client process dies."""

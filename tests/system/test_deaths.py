@@ -3,15 +3,14 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sparrow_py import Client, Job, LocalCluster, TaskStatus
 from tests.support import tasks
-from tests.support.daemons import Daemon, get_json, wait_for_nodes, workers_of
+from tests.support.daemons import Daemon, get_json, gone, wait_for_nodes, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 TASKS = 200
@@ -39,8 +38,14 @@ class Outcomes:
         return self.told == Counter(range(TASKS))
 
 
-def check(job: Job, outcomes: Outcomes, starts: Path, dead: set[int]) -> None:
-    """200 outcomes, each once; started again is only what had been started by a process that died."""
+def check(
+    job: Job, outcomes: Outcomes, starts: Path, dead: set[int], *, orphans: Collection[int] = (), logs: Path
+) -> None:
+    """200 outcomes, each once; started again is only what had been started by a process that died.
+
+    orphans: those of the dead that outlived their node monitor for a moment. They may have begun what
+    they had been given after it had been started again elsewhere.
+    """
     report = job.report(TIMEOUT_S)
     assert [task.task for task in report.tasks] == list(range(TASKS))
     assert report.count(TaskStatus.FINISHED) == TASKS
@@ -50,9 +55,12 @@ def check(job: Job, outcomes: Outcomes, starts: Path, dead: set[int]) -> None:
     for task, pid in tasks.read_starts(starts):
         pids.setdefault(task, []).append(pid)
     assert set(pids) == set(range(TASKS))
+    logged = "".join(f"\n---- {log.name}\n{log.read_text()}" for log in sorted(logs.iterdir()))
     for task, started_by in pids.items():
-        assert len(started_by) <= report.tasks[task].attempts <= 3
-        assert all(pid in dead for pid in started_by[:-1]), f"task {task} was started again without need"
+        told = f"task {task} was started by {started_by}; dead are {dead}; {report.tasks[task]}{logged}"
+        assert len(started_by) <= report.tasks[task].attempts <= 3, told
+        started_by.sort(key=lambda pid: pid not in orphans)
+        assert all(pid in dead for pid in started_by[:-1]), f"started again without need: {told}"
 
 
 def every_slot_works(client: Client, gate: Path, slots: int) -> None:
@@ -74,8 +82,8 @@ def test_a_busy_node_monitor_dies(doomed: LocalCluster, tmp_path: Path, gate: Pa
         dead = workers_of(victim.pid)
         wait_until(lambda: len(tasks.read_starts(starts)) >= 40)
         victim.kill()
-        check(job, outcomes, starts, dead)
-        wait_until(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in dead))
+        check(job, outcomes, starts, dead, orphans=dead, logs=tmp_path / "logs")
+        wait_until(lambda: all(gone(pid) for pid in dead), "the workers to die with their node monitor")
         doomed.add_node_monitor("node-0")
         wait_for_nodes(address, "node-0", "node-1")
         every_slot_works(client, gate, 2 * SLOTS_PER_NODE)
@@ -91,7 +99,7 @@ def test_a_busy_executor_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, 
         wait_until(lambda: len(tasks.read_starts(starts)) >= 40)
         victim = min(workers_of(doomed.node_processes[0].pid))
         os.kill(victim, signal.SIGKILL)
-        check(job, outcomes, starts, {victim})
+        check(job, outcomes, starts, {victim}, logs=tmp_path / "logs")
         wait_until(lambda: len(workers_of(doomed.node_processes[0].pid)) == SLOTS_PER_NODE)
         every_slot_works(client, gate, 2 * SLOTS_PER_NODE)
 
@@ -115,8 +123,23 @@ def test_an_idle_one_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, vict
             os.kill(dead, signal.SIGKILL)
             wait_until(lambda: dead not in workers_of(idle.pid) and len(workers_of(idle.pid)) == SLOTS_PER_NODE)
         gate.touch()
-        check(job, outcomes, starts, set())
+        check(job, outcomes, starts, set(), logs=tmp_path / "logs")
         assert len(tasks.read_starts(starts)) == TASKS
+
+
+def test_an_executor_that_is_about_to_die_gets_nothing_and_its_neighbours_go_on(tmp_path: Path, gate: Path) -> None:
+    """Its socket closes before its process ends, and for longer on a busy machine: its place was given a task then.
+
+    To write to a closed socket raises, which broke the node monitor's link: all that ran there started again.
+    """
+    with LocalCluster(slots=2, log_dir=tmp_path / "logs") as cluster, Client(cluster) as client:
+        neighbour = client.submit_calls(tasks.hold, [(gate, "neighbour")])
+        wait_until(lambda: tasks.started(gate, "neighbour"))
+        client.submit(tasks.hang_up_afterwards).result(TIMEOUT_S)
+        assert client.gather([client.submit(tasks.square, x) for x in range(10)]) == [x * x for x in range(10)]
+        gate.touch()
+        assert neighbour.results(TIMEOUT_S) == ["neighbour"]
+        assert [task.attempts for task in neighbour.report().tasks] == [1]
 
 
 def test_at_most_once(doomed: LocalCluster, tmp_path: Path) -> None:
