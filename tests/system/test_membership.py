@@ -21,7 +21,7 @@ def scheduler(tmp_path: Path) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_node_monitors_come_and_go_while_a_job_runs(tmp_path: Path, scheduler: Daemon) -> None:
+def test_node_monitors_come_and_go_while_a_job_runs(tmp_path: Path, scheduler: Daemon, gate: Path) -> None:
     starts = tmp_path / "starts"
 
     def node(name: str) -> Daemon:
@@ -30,10 +30,15 @@ def test_node_monitors_come_and_go_while_a_job_runs(tmp_path: Path, scheduler: D
 
     with Client(scheduler.address) as client, node("first") as first:
         wait_for_nodes(scheduler.address, "first")
-        job = client.submit_calls(tasks.record_start, [(starts, task, 0.02) for task in range(120)])
-        wait_until(lambda: len(tasks.read_starts(starts)) >= 10)
+        # The first tasks are short, all others wait for the gate: the job lasts until the second node runs some.
+        job = client.submit_calls(
+            tasks.record_start, [(starts, task, 0.02, None if task < 10 else gate) for task in range(120)]
+        )
+        wait_until(lambda: len(tasks.read_starts(starts)) == 12, "the first node to hold two tasks")
         with node("second") as second:
             wait_for_nodes(scheduler.address, "first", "second")
+            wait_until(lambda: len(tasks.read_starts(starts)) == 14, "the second node to hold two more")
+            gate.touch()
             first.process.terminate()
             assert first.wait() == 0
             wait_for_nodes(scheduler.address, "second")
