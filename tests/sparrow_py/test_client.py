@@ -33,7 +33,7 @@ from sparrow_py import (
 from tests.conftest import SLOTS
 from tests.support import tasks
 from tests.support.daemons import clean_environment, get_json, gone, nodes_of
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -477,7 +477,7 @@ def unused_address() -> str:
 def test_an_address_where_nobody_listens() -> None:
     address = unused_address()
     with pytest.raises(NoScheduler, match=address) as caught:
-        Client(address, connect_timeout_s=0.3)
+        Client(address, connect_timeout_s=ANSWER_S)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -494,7 +494,7 @@ def test_an_address_that_does_not_answer() -> None:
 def test_something_else_answers(cluster: LocalCluster) -> None:
     node_monitor = cluster.node_processes[0].address
     with pytest.raises(NoScheduler, match=node_monitor) as caught:
-        Client(node_monitor, connect_timeout_s=0.3)
+        Client(node_monitor, connect_timeout_s=ANSWER_S)
     assert len(str(caught.value).splitlines()) == 1
 
 

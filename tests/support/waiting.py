@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 TIMEOUT_S = 30.0
 """After which a test fails that waits for something."""
+ANSWER_S = 3.0
+"""How long a client tries that will not connect: always to the end, so not too long, and it must have heard why."""
 POLL_S = 0.005
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from sparrow_py import Client, InvalidRequest, JobSpec, NoScheduler, Refused, TaskStatus
 from tests.support import tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, nodes_of, wait_for_nodes
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -31,6 +32,7 @@ def node(tmp_path: Path, scheduler: Daemon) -> Iterator[Daemon]:
     flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "2", "--attr", "zone=a"]
     with Daemon("node_monitor", *flags, log=tmp_path / "node.log") as daemon:
         wait_for_nodes(scheduler.address, "n")
+        wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
         yield daemon
 
 
@@ -187,9 +189,13 @@ def test_a_token_is_checked(tmp_path: Path) -> None:
                 assert status == 401
                 assert "Authorization" in json.loads(body)["error"]["message"]
             assert http(scheduler.address, path, Authorization=f"Bearer {TOKEN}")[0] in (200, 404)
-        for wrong in (None, TOKEN[::-1], TOKEN + "x"):  # A client's token is checked by the scheduler alone.
+
+        def refused(token: str | None) -> None:  # A client's token is checked by the scheduler alone.
             with pytest.raises(NoScheduler, match="the token is missing or wrong"):
-                Client(scheduler.address, token=wrong, connect_timeout_s=0.3)
+                Client(scheduler.address, token=token, connect_timeout_s=ANSWER_S)
+
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(refused, (None, TOKEN[::-1], TOKEN + "x")))
         flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "1"]
         bad_log = tmp_path / "bad.log"
         with (

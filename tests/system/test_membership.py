@@ -112,20 +112,25 @@ async def test_schedulers_in_a_file_that_is_read_again(
     monkeypatch.setattr(resolution, "REFRESH_S", 0.01)
     path = tmp_path / "schedulers"
     peer = Peer()
+
+    def write(text: str) -> None:  # In one step: a file that is half written names fewer schedulers.
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
     async with aiohttp.ClientSession() as session:
         hello = m.Hello(m.PROTOCOL_VERSION, "client", "", "ann", "")
         dialling = Dialling([f"file:{path}"], hello, m.FrameDecoder(m.ToClient), peer, session, heartbeat_s=10.0)
         dialling.start()
         await until(lambda: "cannot be read" in dialling.last_error)
-        path.write_text(f"{cluster.addresses[0]}\n")
+        write(f"{cluster.addresses[0]}\n")
         await until(lambda: len(peer.up) == 1)
-        path.write_text(f"{cluster.addresses[0]}\n{scheduler.address}\n")
+        write(f"{cluster.addresses[0]}\n{scheduler.address}\n")
         await until(lambda: len(peer.up) == 2)
         assert peer.down == []
-        path.write_text("what is this\n")
+        write("what is this\n")
         await until(lambda: "what is this" in dialling.last_error)
         assert len(dialling.links) == 2, "links stand while the file is wrong"
-        path.write_text(f"{scheduler.address}\n")
+        write(f"{scheduler.address}\n")
         await until(lambda: len(peer.down) == 1)
         assert peer.down == [peer.up[0]]
         assert list(dialling.links) == [scheduler.announcement["name"]]
