@@ -217,7 +217,7 @@ class NodeMonitorCore:
         self._restart_later(app, now_s)
 
     def executor_leaving(self, executor_id: str, now_s: float) -> None:
-        """An executor can be told nothing more: it gets no task. `executor_down` follows, and says why."""
+        """An executor is about to be gone: it gets no task. What it still says counts; then `executor_down` follows."""
         executor = self._executors[executor_id]
         executor.app.retire(executor)
         self._note(now_s, "executor %s is leaving", executor_id)
@@ -329,7 +329,8 @@ class NodeMonitorCore:
         app = executor.app
         if executor.places == 1 and executor.running:
             # It has work; give it more in time if there is any, so that it need not wait for us.
-            if app.ready and not executor.waiting and len(executor.running) * 2 <= self._depth(app.ready[0]):
+            ready = app.ready and not executor.leaving and not executor.waiting
+            if ready and len(executor.running) * 2 <= self._depth(app.ready[0]):
                 self._feed(executor, now_s)
             return
         self.free_slots += app.free_places(executor)

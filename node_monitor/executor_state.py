@@ -41,7 +41,7 @@ class ExecutorState:
         self.busy_places = 0
         self.did_tasks = False
         self.leaving = False
-        """Nothing more reaches it; its end is about to be told."""
+        """Its end is about to be told: it gets nothing more."""
         self.running: dict[int, Held] = {}
         """Runs given to it and not ended, oldest first."""
         self.revoked: deque[int] = deque()
@@ -128,10 +128,12 @@ class AppState:
         return executor
 
     def free_places(self, executor: ExecutorState) -> int:
-        """Free the executor's places that run nothing any more; returns how many."""
+        """Free the executor's places that run nothing any more; returns how many slots that frees."""
         needed = len(executor.running) if executor.places > 1 else bool(executor.running)
         freed = executor.busy_places - needed
         executor.busy_places = needed
+        if executor.leaving:
+            return freed
         if freed == 1:
             self.idle.append(executor)
         elif freed:

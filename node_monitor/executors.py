@@ -36,7 +36,8 @@ class Events(Protocol):
         """Its process ended before it said hello."""
 
     def executor_leaving(self, executor: str) -> None:
-        """Its connection closed: nothing more reaches it. `executor_down` follows."""
+        """Its process ended, or its connection closed: it does nothing more. It may still tell what it did;
+        `executor_down` follows."""
 
     def executor_down(self, executor: str, reason: str) -> None:
         """It is gone."""
@@ -161,6 +162,7 @@ class ExecutorPool:
         hello_timer.cancel()
         connection = self._connections.get(executor)
         if connection is not None:
+            self._events.executor_leaving(executor)
             # Something that the executor started may hold its socket open: don't wait for long.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
@@ -296,8 +298,8 @@ class _Connection(asyncio.Protocol):
         self._pool.lost(self)
 
     def flush(self) -> None:
-        # Of one that has closed its end is told soon, with what it runs. To write to it would raise (uvloop), into
-        # whatever had something to send: a scheduler's link would break for it.
+        # A closed one's end is told soon. To write to it would raise (uvloop) into whatever had something to send:
+        # a scheduler's link would break for it.
         if self._transport is not None and not self.closed.is_set():
             try:
                 self._transport.write(x.encode_frame(self.queued, self._splitter.encoding))

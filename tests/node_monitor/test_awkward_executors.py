@@ -220,6 +220,25 @@ def test_an_executor_that_is_leaving_gets_nothing(answered: bool) -> None:
     assert [ask.count for ask in rig.take(m.GetTasks)] == [1]
 
 
+def test_the_last_words_of_an_executor_that_is_leaving_count_and_it_gets_nothing_for_them(ahead: Rig) -> None:
+    """Its process has ended, and what it sent before is read."""
+    ahead.take(m.GetTasks)
+    ahead.core.executor_leaving("p", 0.0)
+    ahead.settle()
+    ahead.receive(reserve(2, 8, app="pool", job="j1", prefetch=8))
+    (ask,) = ahead.take(m.GetTasks)
+    ahead.receive(*(m.Launch(ask.ask, "j1", task, 100 + task, b"") for task in range(ask.count)))
+    ahead.done(2)
+    ahead.done(3)
+    assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
+    assert ahead.take(x.Run) == []
+    assert ahead.core.free_slots == 1
+    ahead.core.executor_down("p", "it was killed", 0.0)
+    ahead.settle()
+    assert ahead.reports() == []
+    assert [back.attempt for back in ahead.take(m.HandBack)] == [100 + task for task in range(ask.count)]
+
+
 def test_what_an_executor_that_is_leaving_runs_is_lost_when_it_is_down() -> None:
     rig = Rig("p", "q")
     rig.receive(reserve(1, app="pool"))

@@ -45,6 +45,9 @@ class Events:
     def executor_failed(self, app: str, reason: str) -> None:
         self._told.put_nowait(("failed", app, reason))
 
+    def executor_leaving(self, executor: str) -> None:
+        """Its end follows, and says why."""
+
     def executor_down(self, executor: str, reason: str) -> None:
         self._told.put_nowait(("down", executor, reason))
 
