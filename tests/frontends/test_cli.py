@@ -62,6 +62,14 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def sigterm_is_not_for_tests() -> Iterator[None]:
+    """Commands that run in this process handle SIGTERM; left so, one that is to end the tests fails some later one."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 def sparrow(*arguments: str, stdin: bytes | str = b"") -> Result:
     return CliRunner().invoke(main, arguments, input=stdin)
 
