@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
+CHAOS  ?=
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
@@ -16,8 +17,8 @@ help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
 
-demo: $(VENV)/.runtime  ## count identifiers of the standard library on an embedded cluster
-	@$(PY) -m frontends.demo $(ARGS)
+demo: $(VENV)/.runtime  ## count identifiers of the standard library on an embedded cluster (CHAOS=1 kills daemons)
+	@$(PY) -m frontends.demo $(if $(CHAOS),--chaos) $(ARGS)
 
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 	@$(PY) -m pytest $(ARGS)

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-NAMES = ("cpu_per_task", "latency", "throughput", "startup", "memory", "demo_overhead")
+NAMES = ("cpu_per_task", "latency", "throughput", "startup", "memory", "dag", "failover", "blobs", "demo_overhead")
 
 
 @click.command(help="Run every benchmark in turn.")

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from scheduler.core import SchedulerCore
+from scheduler.http_jobs import HttpJobs
 from scheduler.metrics import collect
 from scheduler.options import SchedulerOptions
 from scheduler.routes import add_routes
@@ -40,6 +41,8 @@ class SchedulerDaemon:
         self._clients: dict[str, Link] = {}
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
+        self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers)
+        self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
         self._runner: web.AppRunner | None = None
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
@@ -56,6 +59,9 @@ class SchedulerDaemon:
         link = self._clients.get(client)
         if link is not None:
             link.send(message)
+        else:
+            self.http_jobs.told(client, message)
+            self._http_timer.update()
 
     # ---- life --------------------------------------------------------------------------------
 
@@ -76,24 +82,35 @@ class SchedulerDaemon:
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
         self.core.drain(self.clock())
-        await daemon.until(lambda: not self.core.jobs)
+        await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers)
 
     async def stop(self) -> None:
         """Close all links and listen no more."""
         self._timer.cancel()
+        self._http_timer.cancel()
+        self.http_jobs.close()
         for link in [*self._clients.values(), *self._nodes.values()]:
             await link.aclose("the scheduler is shutting down")
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def cancel_job(self, job_id: str) -> bool:
+    def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
-        known = self.core.cancel_job(job_id, self.clock())
-        self._timer.update()
+        known = self.core.cancel_job(job_id, self.clock(), running=running)
+        self.update_timers()
         return known
+
+    def update_timers(self) -> None:
+        """After events that did not come over a link."""
+        self._timer.update()
+        self._http_timer.update()
 
     def _tick(self) -> None:
         self.core.tick(self.clock())
+
+    def _http_tick(self) -> None:
+        self.http_jobs.tick(self.clock())
+        self._timer.update()
 
     # ---- links -------------------------------------------------------------------------------
 

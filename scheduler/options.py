@@ -53,6 +53,13 @@ class SchedulerOptions(DaemonOptions):
     settling_s: float = option(
         2.0, "So long after its start a scheduler waits for node monitors to dial before it believes a claim complete."
     )
+    http_body_bytes_max: int = option(16 << 20, "Largest body of a job that comes over HTTP.")
+    http_results_bytes_max: int = option(
+        256 << 20,
+        "Bytes of results kept for jobs that came over HTTP; beyond it the jobs that ended first go, and then tasks' "
+        "results are not kept.",
+    )
+    http_retention_s: float = option(600.0, "The results of a job that came over HTTP are kept so long after its end.")
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
     frame_bytes_max: int = option(
         1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
@@ -68,7 +75,10 @@ class SchedulerOptions(DaemonOptions):
         for name in ("unplaced_tasks_max", "held_bytes_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
-        for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s"):
+        require(self.http_body_bytes_max >= 1024, "http_body_bytes_max", self.http_body_bytes_max, "a whole number from 1024")
+        results = self.http_results_bytes_max
+        require(results >= 0, "http_results_bytes_max", results, "a whole number from 0")
+        for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         for user, text in parse_pairs("user_weight", self.user_weight).items():

@@ -1,75 +1,213 @@
-"""The scheduler's HTTP: what it knows of jobs and nodes, for people and the `sparrow` command."""
+"""The scheduler's HTTP: jobs are submitted, followed and cancelled; what it knows of jobs and nodes."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from aiohttp import web
 
-from scheduler.jobs import JobState
-from scheduler.nodes import Node
-from sparrow_py.daemon import json_error, json_response
+from scheduler import views
+from scheduler.http_jobs import BUSY_RETRY_S, READERS_MAX, SUBMISSIONS_MAX, HttpJob
+from scheduler.job_requests import client_job
+from scheduler.openapi import LISTED_MAX, scheduler_document
+from sparrow_py.errors import shown
+from sparrow_py.http_api import (
+    NDJSON_TYPE,
+    ApiError,
+    api_middleware,
+    flag,
+    read_json_body,
+    struct_response,
+    whole,
+)
 from sparrow_py.messages import READY
+from sparrow_py.openapi import add_document
 
 if TYPE_CHECKING:
     from scheduler.daemon import SchedulerDaemon
+    from scheduler.jobs import JobState
+    from sparrow_py.client_core import ClientJob
+    from sparrow_py.job import JobSpec
 
-LISTED_MAX = 10_000
-"""Jobs or nodes in one answer."""
+INLINE_BODY_BYTES_MAX = 64 << 10
+"""Larger bodies are decoded in a thread, so that the event loop runs on."""
+READER_CHECK_S = 5.0
+"""A reader that waits for results is looked after so often: it may have gone."""
 
 
 def add_routes(app: web.Application, scheduler: SchedulerDaemon) -> None:
-    """Add the routes under /v1/."""
+    """Add the routes under /v1/ and the document of all routes."""
+    api = _Api(scheduler)
+    app.middlewares.append(api_middleware)
+    add_document(app, scheduler_document())
+    app.add_routes(
+        [
+            web.get("/v1/nodes", api.nodes, allow_head=False),
+            web.get("/v1/jobs", api.jobs, allow_head=False),
+            web.post("/v1/jobs", api.submit),
+            web.get("/v1/jobs/{job}", api.job, allow_head=False),
+            web.delete("/v1/jobs/{job}", api.cancel),
+            web.get("/v1/jobs/{job}/results", api.results, allow_head=False),
+        ]
+    )
 
-    async def nodes(request: web.Request) -> web.Response:
-        listed = scheduler.core.nodes.all()
-        sample = request.query.get("sample", "")
-        if sample:
-            if not sample.isdecimal() or not 1 <= int(sample[:9]) <= LISTED_MAX:
-                return json_error(400, f"sample: {sample[:80]!r} is not valid; allowed: a whole number from 1 to 10000")
+
+class _Api:
+    """The handlers."""
+
+    def __init__(self, scheduler: SchedulerDaemon) -> None:
+        self._scheduler = scheduler
+        self._http_jobs = scheduler.http_jobs
+        self._decoding = asyncio.Lock()
+        """One large body at a time is decoded: that takes many times its bytes."""
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """`GET /v1/nodes`."""
+        core = self._scheduler.core
+        listed = core.nodes.all()
+        sample = whole(request, "sample", 1, LISTED_MAX)
+        if sample is not None:
             ready = [node for node in listed if node.state == READY]
-            listed = random.sample(ready, min(len(ready), int(sample)))
-        listed = listed[:LISTED_MAX]
-        return json_response({"nodes": [_node(node, scheduler) for node in listed]})
+            listed = random.sample(ready, min(len(ready), sample))
+        return struct_response(views.NodeList([views.node(node, core) for node in listed[:LISTED_MAX]]))
 
-    async def jobs(_: web.Request) -> web.Response:
-        listed = list(scheduler.core.jobs.values())[:LISTED_MAX]
-        return json_response({"jobs": [_job(job) for job in listed]})
+    # ---- jobs --------------------------------------------------------------------------------
 
-    async def cancel(request: web.Request) -> web.Response:
+    async def jobs(self, request: web.Request) -> web.Response:
+        """`GET /v1/jobs`."""
+        listed: list[JobState | HttpJob] = [*self._scheduler.core.jobs.values()]
+        if flag(request, "ended"):
+            listed += self._http_jobs.ended()
+        return struct_response(views.JobList([views.summary(job) for job in listed[:LISTED_MAX]]))
+
+    async def job(self, request: web.Request) -> web.Response:
+        """`GET /v1/jobs/{job}`."""
         job_id = request.match_info["job"]
-        if not scheduler.cancel_job(job_id):
-            return json_error(404, f"no job {job_id[:80]!r} is running or queued here")
-        return json_response({"job": job_id}, 202)
+        job = self._scheduler.core.jobs.get(job_id) or self._http_jobs.get(job_id)
+        if job is None:
+            raise ApiError(404, f"no job {shown(job_id)} runs here or is kept")
+        return struct_response(views.detail(job))
 
-    app.add_routes([web.get("/v1/nodes", nodes), web.get("/v1/jobs", jobs), web.delete("/v1/jobs/{job}", cancel)])
+    async def cancel(self, request: web.Request) -> web.Response:
+        """`DELETE /v1/jobs/{job}`."""
+        job_id, running = request.match_info["job"], flag(request, "running")
+        if not self._scheduler.cancel_job(job_id, running=running):
+            if self._http_jobs.get(job_id) is not None:
+                raise ApiError(409, f"job {shown(job_id)} has ended")
+            raise ApiError(404, f"no job {shown(job_id)} is running or queued here")
+        return struct_response(views.JobCancelled(job_id), 202)
+
+    # ---- submission --------------------------------------------------------------------------
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """`POST /v1/jobs`."""
+        options = self._scheduler.options
+        with self._seat("submissions", SUBMISSIONS_MAX, "jobs are being submitted"):
+            body = await read_json_body(request, options.http_body_bytes_max, "http_body_bytes_max")
+            user, spec, job = await self._decode(body)
+            before = self._http_jobs.find_same(user, job.id)
+            if before is not None:
+                return self._submitted(before, 200)
+            return self._submitted(await self._send(user, spec, job), 202)
+
+    async def _decode(self, body: bytes) -> tuple[str, JobSpec, ClientJob]:
+        bytes_max = self._scheduler.options.payload_bytes_max
+        if len(body) <= INLINE_BODY_BYTES_MAX:
+            return client_job(body, bytes_max)
+        async with self._decoding:
+            return await asyncio.to_thread(client_job, body, bytes_max)
+
+    async def _send(self, user: str, spec: JobSpec, job: ClientJob) -> HttpJob:
+        """Submit the job and its tasks, with turns of the loop for others in between."""
+        http_job = self._http_jobs.begin(user, spec, job)
+        for message in job.messages(self._scheduler.options.payload_bytes_max):
+            self._http_jobs.add(http_job, message)
+            self._scheduler.update_timers()
+            await asyncio.sleep(0)
+        self._scheduler.update_timers()
+        return http_job
+
+    def _submitted(self, http_job: HttpJob, status: Literal[200, 202]) -> web.Response:
+        job = self._scheduler.core.jobs.get(http_job.id)
+        return struct_response(
+            views.detail(job or http_job), status, {"Location": f"/v1/jobs/{quote(http_job.id, safe='')}"}
+        )
+
+    # ---- results -----------------------------------------------------------------------------
+
+    async def results(self, request: web.Request) -> web.StreamResponse:
+        """`GET /v1/jobs/{job}/results`."""
+        job_id = request.match_info["job"]
+        job = self._http_jobs.get(job_id)
+        if job is None:
+            if job_id in self._scheduler.core.jobs:
+                raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
+            raise ApiError(404, f"no job {shown(job_id)} runs here or is kept")
+        with self._seat("readers", READERS_MAX, "readers of results are connected"):
+            response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
+            await response.prepare(request)
+            changed = asyncio.Event()
+            with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
+                await _stream(request, response, job, changed)
+            return response
+
+    @contextmanager
+    def _seat(self, name: Literal["submissions", "readers"], seats: int, what: str) -> Iterator[None]:
+        """One of so many at a time."""
+        jobs = self._http_jobs
+        taken = getattr(jobs, name)
+        if taken >= seats:
+            raise ApiError(503, f"{name.upper()}_MAX = {seats} {what}", retry_after_s=BUSY_RETRY_S)
+        setattr(jobs, name, taken + 1)
+        try:
+            yield
+        finally:
+            setattr(jobs, name, getattr(jobs, name) - 1)
 
 
-def _node(node: Node, scheduler: SchedulerDaemon) -> dict[str, Any]:
-    return {
-        "id": node.id,
-        "address": node.info.address,
-        "slots": node.info.slots,
-        "busy": len(node.attempts),
-        "reservations": scheduler.core.live_reservations(node.id),
-        "apps": node.info.apps,
-        "attributes": node.info.attributes,
-        "resources": node.info.resources,
-        "state": node.state,
-    }
+@contextmanager
+def _watched(job: HttpJob, watcher: Callable[[], Any]) -> Iterator[None]:
+    job.watchers.add(watcher)
+    try:
+        yield
+    finally:
+        job.watchers.discard(watcher)
 
 
-def _job(job: JobState) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "name": job.name,
-        "user": job.user,
-        "app": job.stages[0].spec.app,
-        "stages": len(job.stages),
-        "tasks": job.task_count,
-        "unplaced": job.unplaced,
-        "running": len(job.attempts),
-        **{status.value: count for status, count in job.counts.items()},
-        "submitted_at_s": job.submitted_at_s,
-    }
+def _abort_if_gone(request: web.Request, job: HttpJob) -> None:
+    """Cut the connection, also if its reader does not read: an end without its proper form says that lines lack."""
+    if job.gone and request.transport is not None:
+        request.transport.abort()
+
+
+async def _stream(request: web.Request, response: web.StreamResponse, job: HttpJob, changed: asyncio.Event) -> None:
+    """Write the job's lines as they come, until it has ended or the reader has gone."""
+    position = 0
+    try:
+        while not job.gone and request.transport is not None:
+            changed.clear()
+            batch, position = job.lines_from(position)
+            if batch:
+                await response.write(batch)
+            elif job.ended_at_s is not None:
+                await response.write_eof()
+                return
+            else:
+                await _wait(changed)
+    except ConnectionError:
+        pass  # The reader has gone.
+
+
+async def _wait(changed: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(READER_CHECK_S):
+            await changed.wait()
+    except TimeoutError:
+        pass

@@ -255,6 +255,11 @@ class LocalCluster:
 
 def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:
     """What a daemon answers; `ClusterError` if it does not."""
+    return orjson.loads(http_get_text(address, path, timeout_s))
+
+
+def http_get_text(address: str, path: str, timeout_s: float = 10.0) -> str:
+    """What a daemon answers; `ClusterError` if it does not."""
     import http.client
 
     token = os.environ.get("SPARROW_TOKEN", "")
@@ -269,7 +274,7 @@ def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:
         connection.close()
     if response.status != 200:
         raise ClusterError(f"{address}{path} answered {response.status}: {body[:200]!r}")
-    return orjson.loads(body)
+    return body.decode()
 
 
 class _InProcess:

@@ -1,6 +1,6 @@
 """Run the demo: an embedded cluster, the job of `identifiers` on it, the answer and the times.
 
-    python -m frontends.demo [--repeat N] [--json]
+    python -m frontends.demo [--repeat N] [--chaos] [--json]
 
 The scheduling overhead is the job's response time over the ideal: what an omniscient scheduler
 without any cost would have needed for the same tasks, each as long as it was measured to take.
@@ -29,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from frontends.demo import identifiers
+from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
 
@@ -71,6 +72,7 @@ class Run:
     answer: Answer
     stages: list[Times]
     total: Times
+    reports: list[JobReport]
 
 
 def ideal_response_s(services_s: Iterable[float], slots: int) -> float:
@@ -115,6 +117,7 @@ def total_times(stages: Sequence[Times], response_s: float) -> Times:
 def run_job(client: Client, groups: Sequence[Sequence[str]], slots: int, advance: Advance) -> Run:
     """Count, merge, order; what a stage finds passes through this client to the next."""
     stages: list[Times] = []
+    reports: list[JobReport] = []
 
     def stage(name: str, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         advance(name, 0, len(calls))
@@ -124,7 +127,8 @@ def run_job(client: Client, groups: Sequence[Sequence[str]], slots: int, advance
         results = job.results()
         if len(results) != len(calls):
             raise DemoError(f"stage {name}: {len(calls)} tasks gave {len(results)} results")
-        stages.append(stage_times(name, job.report(), slots))
+        reports.append(job.report())
+        stages.append(stage_times(name, reports[-1], slots))
         return results
 
     started_s = time.perf_counter()
@@ -136,7 +140,7 @@ def run_job(client: Client, groups: Sequence[Sequence[str]], slots: int, advance
     expected = sum(counts.total for counts in counted)
     if answer.total != expected:
         raise DemoError(f"the answer counts {answer.total} identifiers, the files have {expected}")
-    return Run(answer, stages, total_times(stages, response_s))
+    return Run(answer, stages, total_times(stages, response_s), reports)
 
 
 # ---- what is shown ---------------------------------------------------------------------------
@@ -214,6 +218,19 @@ def progress_bars(console: Console, shown: bool) -> Iterator[Advance]:
         yield advance
 
 
+def _with_chaos(advance: Advance, killer: Chaos | None) -> Advance:
+    """As `advance`; the first stage's progress is the killer's clock."""
+    if killer is None:
+        return advance
+
+    def both(name: str, ended: int, total: int) -> None:
+        advance(name, ended, total)
+        if name == "count":
+            killer.task_ended(ended)
+
+    return both
+
+
 # ---- the command -----------------------------------------------------------------------------
 
 
@@ -229,10 +246,19 @@ def progress_bars(console: Console, shown: bool) -> Iterator[Advance]:
     help="Whose Python files to read.  [default: the standard library]",
 )
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="How often to run the job.")
+@click.option("--chaos", is_flag=True, help="Kill a node monitor and a scheduler on the way. Not with --repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def main(
-    schedulers: int, node_monitors: int, slots: int | None, directory: Path | None, repeat: int, as_json: bool
+    schedulers: int,
+    node_monitors: int,
+    slots: int | None,
+    directory: Path | None,
+    repeat: int,
+    chaos: bool,
+    as_json: bool,
 ) -> None:
+    if chaos and (repeat > 1 or schedulers < 2 or node_monitors < 2):
+        raise click.UsageError("--chaos needs two schedulers and two node monitors at least, and runs the job once")
     cores = os.cpu_count() or 1
     slots = slots or max(1, cores // 4)
     root = directory or identifiers.standard_library()
@@ -260,9 +286,10 @@ def main(
                 f" are up after {start_s:.2f} s"
             )
             runs = []
+            killer = Chaos(cluster) if chaos else None
             for _ in range(repeat):
                 with progress_bars(err, shown=not as_json) as advance:
-                    runs.append(run_job(client, groups, node_monitors * slots, advance))
+                    runs.append(run_job(client, groups, node_monitors * slots, _with_chaos(advance, killer)))
         if any(run.answer != runs[0].answer for run in runs):
             raise DemoError("two runs gave different answers")
     except Exception as error:  # a person who tries the demo wants one line, whatever went wrong
@@ -284,6 +311,8 @@ def main(
             "bytes": size,
             "cluster_start_s": start_s,
         }
+        if killer is not None:
+            details["chaos"] = killer.verdict(runs[0].reports)
         click.echo(json.dumps(result_json(runs, details)))
         return
     median = sorted(runs, key=lambda run: run.total.overhead)[(len(runs) - 1) // 2]
@@ -292,6 +321,10 @@ def main(
     out.print(answer_table(median.answer))
     say("Times in milliseconds, of each task and of all (probe ratio 2, prefetch 0):")
     out.print(times_table(median))
+    if killer is not None:
+        say(killer.verdict(median.reports))
+        say(f"The job took {median.total.response_s:.2f} s all the same; its answer is that of all files.")
+        return
     say(
         f"The job took {median.total.response_s:.2f} s. An omniscient scheduler at no cost would have needed"
         f" {median.total.ideal_s:.2f} s\nfor the same tasks on {node_monitors * slots} slots:"

@@ -207,7 +207,7 @@ def test_an_executor_that_is_leaving_gets_nothing(answered: bool) -> None:
     rig.core.executor_leaving("p", 0.0)
     rig.settle()
     if answered:
-        rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""))
+        rig.receive(m.Launch(ask.ask, "j1", 0, 0, 1, b""))
     else:
         rig.receive(m.NoTask(ask.ask, 1))
     assert rig.take(x.Run) == rig.take(m.GetTasks) == []
@@ -227,7 +227,7 @@ def test_the_last_words_of_an_executor_that_is_leaving_count_and_it_gets_nothing
     ahead.settle()
     ahead.receive(reserve(2, 8, app="pool", job="j1", prefetch=8))
     (ask,) = ahead.take(m.GetTasks)
-    ahead.receive(*(m.Launch(ask.ask, "j1", task, 100 + task, b"") for task in range(ask.count)))
+    ahead.receive(*(m.Launch(ask.ask, "j1", 0, task, 100 + task, b"") for task in range(ask.count)))
     ahead.done(2)
     ahead.done(3)
     assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
@@ -243,7 +243,7 @@ def test_what_an_executor_that_is_leaving_runs_is_lost_when_it_is_down() -> None
     rig = Rig("p", "q")
     rig.receive(reserve(1, app="pool"))
     (ask,) = rig.take(m.GetTasks)
-    rig.receive(m.Launch(ask.ask, "j1", 0, 1, b""))
+    rig.receive(m.Launch(ask.ask, "j1", 0, 0, 1, b""))
     ((runs_at, _),) = rig.outbox.take(x.Run)
     rig.core.executor_leaving(runs_at, 0.0)
     rig.settle()

@@ -1,0 +1,369 @@
+"""Jobs that were submitted over HTTP: a client of the core on behalf of whoever posts and asks.
+
+Each job is a client of its own, so that one says nothing of another. What comes of it is kept as the
+lines that readers get, until the job has been over for `http_retention_s`, or until newer results need
+the room (`http_results_bytes_max`). Readers hold a position and no lines: slow ones cost nothing.
+No sockets and no clock of its own.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+from msgspec import UNSET, Raw, UnsetType
+
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError, SparrowError
+from sparrow_py.http_api import ApiError
+from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
+    from scheduler.options import SchedulerOptions
+    from sparrow_py.client_core import ClientJob
+
+JOBS_MAX = 10_000
+"""Jobs kept, those that have ended included; beyond it the oldest ended go, and where there are none jobs wait."""
+READERS_MAX = 1000
+"""Results streamed at a time."""
+SUBMISSIONS_MAX = 16
+"""Bodies read at a time: each may be `http_body_bytes_max`."""
+BATCH_BYTES = 256 << 10
+"""Written to a reader at a time, a line more at most."""
+LINE_OVERHEAD_BYTES = 64
+"""What a line takes besides its bytes, about."""
+CHECK_S = 1.0
+"""How often it is checked that jobs have not been taken over: the core says nothing of that."""
+BUSY_RETRY_S = 1.0
+"""When to try again if this scheduler has too much to do or to hold."""
+
+
+class Blob(msgspec.Struct):
+    """A large result, which is fetched from a node monitor."""
+
+    hash: str
+    size: int
+    urls: list[str]
+
+
+class ResultLine(msgspec.Struct, kw_only=True):
+    """What became of a task. Its result is one of `result`, if it is JSON, `result_base64`, `blob` and `dropped`."""
+
+    task: int
+    """Its number in the job, from 0, through all stages."""
+    stage: str
+    id: str | UnsetType = UNSET
+    status: TaskStatus
+    result: Raw | UnsetType = UNSET
+    result_base64: bytes | UnsetType = UNSET
+    blob: Blob | UnsetType = UNSET
+    dropped: str | UnsetType = UNSET
+    """Why the result and the output are not here."""
+    error: str
+    attempts: int
+    node: str
+    started_at_s: float | None
+    service_s: float | None
+    stdout: str
+    stderr: str
+
+
+class StageSummary(msgspec.Struct):
+    """A stage and how far it is."""
+
+    name: str
+    app: str
+    after: list[str]
+    tasks: int
+    unplaced: int
+    settled: int
+
+
+class HttpJob:
+    """A job, and the lines of its results so far."""
+
+    __slots__ = (
+        "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "settled", "stages",
+        "starts", "submitted_at_s", "task_count", "user", "watchers",
+    )  # fmt: skip
+
+    def __init__(self, client: str, user: str, spec: JobSpec, job: ClientJob, now_s: float) -> None:
+        self.client = client
+        self.id = job.id
+        self.user = user
+        self.name = spec.name
+        self.submitted_at_s = now_s
+        self.ended_at_s: float | None = None
+        self.gone = ""
+        """Why its results are not kept any more."""
+        self.refusal: m.JobRefused | None = None
+        self.counts = dict.fromkeys(TaskStatus, 0)
+        self.lines: list[bytes] = []
+        self.bytes = 0
+        self.watchers: set[Callable[[], None]] = set()
+        """Called when a line is added and when the job ends or goes."""
+        self.stages: list[m.Stage] = [msgspec.structs.replace(s, common=b"") for s in job.submission.stages]
+        if not spec.stages:
+            self.stages[0] = msgspec.structs.replace(self.stages[0], name="")
+        self.starts: list[int] = []
+        """The number of each stage's first task."""
+        self.ids: dict[int, str] = {}
+        first = 0
+        for stage in spec.as_stages():
+            self.starts.append(first)
+            named = enumerate(stage.tasks, first)
+            self.ids.update((n, task.id) for n, task in named if isinstance(task, TaskSpec) and task.id)
+            first += len(stage.tasks)
+        self.task_count = first
+        self.settled = bytearray(first)
+
+    def stage_of(self, task: int) -> m.Stage:
+        """The stage of a task, by the job's count."""
+        # Of stages that begin with the same number only the last has tasks.
+        return self.stages[bisect.bisect_right(self.starts, task) - 1]
+
+    def lines_from(self, position: int) -> tuple[bytes, int]:
+        """About `BATCH_BYTES` of lines from a reader's position, and its next position."""
+        size, end = 0, position
+        while end < len(self.lines) and size < BATCH_BYTES:
+            size += len(self.lines[end])
+            end += 1
+        return b"".join(self.lines[position:end]), end
+
+    def stage_summaries(self) -> list[StageSummary]:
+        """Its stages after its end."""
+        return [
+            StageSummary(stage.name, stage.app, list(stage.after), stage.task_count, 0, stage.task_count)
+            for stage in self.stages
+        ]
+
+    def tell(self) -> None:
+        """Something has changed: wake who waits for it."""
+        for watcher in list(self.watchers):
+            watcher()
+
+
+class HttpJobs:
+    """All jobs that came over HTTP, by id. The daemon passes on what the core tells their clients (`told`), and
+    calls `tick` at `next_deadline_s`."""
+
+    def __init__(
+        self, core: SchedulerCore, options: SchedulerOptions, clock: Callable[[], float], numbers: Iterator[int]
+    ) -> None:
+        self.bytes = 0
+        self.readers = 0
+        self.submissions = 0
+        self._core = core
+        self._options = options
+        self._clock = clock
+        self._numbers = numbers
+        """Shared with other clients, so that no two have one name."""
+        self._jobs: dict[str, HttpJob] = {}
+        self._by_client: dict[str, HttpJob] = {}
+        """Jobs that run."""
+        self._ended: dict[str, HttpJob] = {}
+        """Jobs that have ended, in that order."""
+        self._blobs_lost: list[tuple[HttpJob, str]] = []
+        self._check_at_s = 0.0
+        self._fenced = core.counters.jobs_fenced
+
+    def get(self, job_id: str) -> HttpJob | None:
+        """The job, whether it runs or has ended and is kept."""
+        return self._jobs.get(job_id)
+
+    def ended(self) -> list[HttpJob]:
+        """Those that have ended and are kept, oldest first."""
+        return list(self._ended.values())
+
+    # ---- submission --------------------------------------------------------------------------
+
+    def find_same(self, user: str, job_id: str) -> HttpJob | None:
+        """The job that was posted under this id before; `ApiError` 409 if the id is somebody else's."""
+        job = self._jobs.get(job_id)
+        if job is None and job_id not in self._core.jobs:
+            return None
+        if job is None or job.user != user:
+            raise ApiError(409, f"job_id: {job_id!r} is the id of another client's job", field="job_id")
+        return job
+
+    def begin(self, user: str, spec: JobSpec, job: ClientJob) -> HttpJob:
+        """Submit a job, whose tasks follow by `add`. `ApiError` says why the scheduler does not take it."""
+        self._make_room_for_job()
+        now_s = self._clock()
+        http_job = HttpJob(f"http#{next(self._numbers)}", user, spec, job, now_s)
+        if not self._by_client:
+            self._check_at_s = now_s + CHECK_S
+        self._jobs[http_job.id] = self._by_client[http_job.client] = http_job
+        self._core.receive_from_client(http_job.client, user, job.submission, now_s)
+        if http_job.refusal is not None:
+            del self._jobs[http_job.id], self._by_client[http_job.client]
+            raise self._refused(http_job.refusal)
+        return http_job
+
+    def add(self, job: HttpJob, message: Any) -> None:
+        """Some of the job's tasks. `ApiError` if the scheduler does not take them; then the job is cancelled."""
+        try:
+            self._core.receive_from_client(job.client, job.user, message, self._clock())
+        except (LinkError, SparrowError) as error:
+            self._core.cancel_job(job.id, self._clock(), running=True)
+            raise ApiError(400, str(error)) from None
+
+    def _make_room_for_job(self) -> None:
+        while len(self._jobs) >= JOBS_MAX and self._ended:
+            self._drop_oldest(f"JOBS_MAX = {JOBS_MAX} jobs are kept")
+        if len(self._jobs) >= JOBS_MAX:
+            raise ApiError(503, f"JOBS_MAX = {JOBS_MAX} jobs run that came over HTTP", retry_after_s=BUSY_RETRY_S)
+        if not self._fits(0):
+            raise ApiError(503, self._over_bytes(), retry_after_s=BUSY_RETRY_S)
+
+    def _refused(self, refusal: m.JobRefused) -> ApiError:
+        if refusal.retry_after_s is None:
+            return ApiError(400, refusal.reason, field=refusal.field)
+        status = 503 if self._core.draining else 429
+        return ApiError(status, refusal.reason, field=refusal.field, retry_after_s=refusal.retry_after_s)
+
+    # ---- what the core tells -----------------------------------------------------------------
+
+    def told(self, client: str, message: m.Message) -> None:
+        """A message of the core to a client, which may be one of these. The core is in the middle of an event."""
+        job = self._by_client.get(client)
+        if job is None:
+            return
+        if isinstance(message, m.Outcome):
+            self._outcome(job, message)
+        elif isinstance(message, m.JobEnded):
+            self._end(job)
+        elif isinstance(message, m.JobRefused):
+            job.refusal = message
+        elif isinstance(message, m.BlobLost):
+            self._blobs_lost.append((job, message.hash))
+
+    def _outcome(self, job: HttpJob, outcome: m.Outcome) -> None:
+        if job.settled[outcome.task]:
+            return
+        job.settled[outcome.task] = 1
+        job.counts[outcome.status] += 1
+        line = encode_line(job, outcome)
+        if not self._fits(len(line) + LINE_OVERHEAD_BYTES):
+            line = encode_line(job, outcome, dropped=self._over_bytes())
+        size = len(line) + LINE_OVERHEAD_BYTES
+        job.lines.append(line)
+        job.bytes += size
+        self.bytes += size
+        job.tell()
+
+    def _end(self, job: HttpJob) -> None:
+        job.ended_at_s = self._clock()
+        del self._by_client[job.client]
+        self._ended[job.id] = job
+        job.tell()
+
+    # ---- limits ------------------------------------------------------------------------------
+
+    def _fits(self, size: int) -> bool:
+        """Whether so many bytes more may be held; the oldest ended jobs go for it."""
+        bytes_max = self._options.http_results_bytes_max
+        while self.bytes + size > bytes_max and self._ended:
+            self._drop_oldest(self._over_bytes())
+        return self.bytes + size <= bytes_max
+
+    def _over_bytes(self) -> str:
+        return f"http_results_bytes_max = {self._options.http_results_bytes_max} bytes of results are kept"
+
+    def _drop_oldest(self, reason: str) -> None:
+        job = self._ended.pop(next(iter(self._ended)))
+        del self._jobs[job.id]
+        self._clear(job, reason)
+
+    def _clear(self, job: HttpJob, reason: str) -> None:
+        self.bytes -= job.bytes
+        job.bytes, job.lines, job.gone = 0, [], reason
+        job.tell()
+
+    def close(self) -> None:
+        """The scheduler ends: readers get no more."""
+        for job in self._jobs.values():
+            self._clear(job, "the scheduler is shutting down")
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def next_deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        if self._blobs_lost:
+            return 0.0
+        due = [self._check_at_s] if self._by_client else []
+        if self._ended:
+            due.append(self._expires_at_s(next(iter(self._ended.values()))))
+        return min(due, default=None)
+
+    def tick(self, now_s: float) -> None:
+        """Time has come to `now_s`: do what was due."""
+        while self._ended and self._expires_at_s(next(iter(self._ended.values()))) <= now_s:
+            self._drop_oldest(f"http_retention_s = {self._options.http_retention_s:g} s are over")
+        lost, self._blobs_lost = self._blobs_lost, []
+        for job, hash_ in lost:  # Whoever posted the job has gone: there is nobody to upload it again.
+            self._core.receive_from_client(job.client, job.user, m.BlobAt(job.id, BlobRef(hash_, 0, ())), now_s)
+        if self._by_client and self._check_at_s <= now_s:
+            self._check_at_s = now_s + CHECK_S
+            self._end_taken_over()
+
+    def _expires_at_s(self, job: HttpJob) -> float:
+        assert job.ended_at_s is not None
+        return job.ended_at_s + self._options.http_retention_s
+
+    def _end_taken_over(self) -> None:
+        """End jobs that the core gave up because another client or scheduler has claimed them."""
+        if self._fenced == self._core.counters.jobs_fenced:
+            return
+        self._fenced = self._core.counters.jobs_fenced
+        for job in list(self._by_client.values()):
+            here = self._core.jobs.get(job.id)
+            if here is not None and here.client == job.client:
+                continue
+            reason = "the job was taken over by another client or scheduler"
+            for task in range(job.task_count):
+                self._outcome(job, m.Outcome(job.id, task, TaskStatus.LOST, b"", reason, 0, "", None, None, None))
+            self._end(job)
+
+
+def encode_line(job: HttpJob, outcome: m.Outcome, *, dropped: str = "") -> bytes:
+    """The outcome as a line of JSON; without result and output if they are `dropped`, which says why."""
+    line = ResultLine(
+        task=outcome.task,
+        stage=job.stage_of(outcome.task).name,
+        id=job.ids.get(outcome.task, UNSET),
+        status=outcome.status,
+        error=outcome.error,
+        attempts=outcome.attempts,
+        node=outcome.node,
+        started_at_s=outcome.started_at_s,
+        service_s=outcome.service_s,
+        stdout="" if dropped else outcome.stdout,
+        stderr="" if dropped else outcome.stderr,
+    )
+    result = outcome.result
+    if dropped:
+        line.dropped = dropped
+    elif isinstance(result, BlobRef):
+        urls = [f"http://{address}/v1/blobs/{result.hash}" for address in result.at]
+        line.blob = Blob(result.hash, result.size, urls)
+    elif (value := json_value(result)) is not None:
+        line.result = Raw(value)
+    else:
+        line.result_base64 = result
+    return msgspec.json.encode(line) + b"\n"
+
+
+def json_value(data: bytes) -> bytes | None:
+    """The JSON value that the bytes are, on one line, or None. No bytes at all are null."""
+    if not data:
+        return b"null"
+    try:
+        orjson.loads(data)  # Stricter than msgspec: it looks into text, and at numbers.
+        return msgspec.json.format(data, indent=-1)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return None
