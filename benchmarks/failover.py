@@ -22,6 +22,8 @@ TASKS = 800
 SLOTS = 4
 NODES = 2
 AIM_S = 1.0
+SETTLED_S = 2.0
+"""A scheduler waits for node monitors for so long after its start (`settling_s`); as a rule it is up for longer."""
 
 
 def busy_scheduler(cluster: LocalCluster) -> DaemonProcess:
@@ -41,6 +43,7 @@ def measure_once(kill: bool) -> Row:
 
     with LocalCluster(schedulers=2, node_monitors=NODES, slots=SLOTS) as cluster, Client(cluster) as client:
         client.submit_calls(sleep, [()] * 4 * NODES * SLOTS).results()  # Workers are up.
+        time.sleep(SETTLED_S)
         job = client.submit_calls(sleep, [()] * TASKS)
         for future in job.futures:
             future.add_done_callback(ended)

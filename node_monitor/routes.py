@@ -1,4 +1,4 @@
-"""The node monitor's HTTP: what it has queued and runs, for people."""
+"""The node monitor's HTTP: what it has queued and runs, and the operator's command to cordon or drain it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from sparrow_py.daemon import json_response
+from node_monitor.openapi import node_monitor_document
+from node_monitor.views import STATE_BODY_BYTES_MAX, NodeList, StateRequest, status
+from sparrow_py.errors import shown
+from sparrow_py.http_api import ApiError, api_middleware, read_json_body, struct_response
+from sparrow_py.json_shapes import BodyDecoder
+from sparrow_py.openapi import add_document
 
 if TYPE_CHECKING:
     from node_monitor.daemon import NodeMonitorDaemon
 
+_decode_state = BodyDecoder(StateRequest)
+
 
 def add_routes(app: web.Application, daemon: NodeMonitorDaemon) -> None:
-    """Add the routes under /v1/."""
+    """Add the routes under /v1/, but those of blobs, and the document of all routes."""
 
     async def nodes(_: web.Request) -> web.Response:
-        listed = [
-            {
-                "id": node.id,
-                "slots": node.slots,
-                "free_slots": node.core.free_slots,
-                "queued_by_user": node.core.queue.users(),
-                "schedulers": sorted(node.core.schedulers),
-                "state": "draining" if node.core.draining else "ready",
-            }
-            for node in daemon.nodes
-        ]
-        return json_response({"nodes": listed})
+        return struct_response(NodeList([status(node) for node in daemon.nodes]))
 
-    app.add_routes([web.get("/v1/nodes", nodes)])
+    async def change_state(request: web.Request) -> web.Response:
+        asked = _decode_state(await read_json_body(request, STATE_BODY_BYTES_MAX, "STATE_BODY_BYTES_MAX"))
+        meant = [node for node in daemon.nodes if asked.node in (None, node.id)]
+        if not meant:
+            raise ApiError(404, f"node: {shown(asked.node)} is not here", field="node")
+        for node in meant:
+            node.change_state(asked.state)
+        return struct_response(NodeList([status(node) for node in meant]))
+
+    app.middlewares.append(api_middleware)
+    add_document(app, node_monitor_document())
+    app.add_routes(
+        [web.get("/v1/nodes", nodes, allow_head=False), web.post("/v1/nodes/state", change_state)],
+    )

@@ -6,6 +6,7 @@ import itertools
 import logging
 import random
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
+from sparrow_py.local_link import LocalLink
 
 log = logging.getLogger("sparrow.scheduler")
 
@@ -38,7 +40,7 @@ class SchedulerDaemon:
         self.clock = Clock()
         self.core = SchedulerCore(options, random.Random(), self, now_s=self.clock())
         self._nodes: dict[str, Link] = {}
-        self._clients: dict[str, Link] = {}
+        self._clients: dict[str, Link | LocalLink] = {}
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
         self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers)
@@ -207,3 +209,20 @@ class SchedulerDaemon:
             core.client_down(client, clock(), said_goodbye=said_goodbye)
             self._timer.update()
             await link.aclose()
+
+    def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
+        """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""
+        client = f"{user}#{next(self._client_numbers)}"
+        self._clients[client] = LocalLink(user, deliver)
+
+        def received(batch: list[Any]) -> None:
+            now_s = self.clock()
+            for message in batch:
+                if type(message) is m.Goodbye:
+                    self._clients.pop(client).close("it said goodbye")
+                    self.core.client_down(client, now_s)
+                    break
+                self.core.receive_from_client(client, user, message, now_s)
+            self._timer.update()
+
+        return LocalLink(self.address, received)

@@ -286,7 +286,8 @@ class HttpJobs:
 
     def close(self) -> None:
         """The scheduler ends: readers get no more."""
-        for job in self._jobs.values():
+        jobs, self._jobs, self._by_client, self._ended = self._jobs, {}, {}, {}
+        for job in jobs.values():
             self._clear(job, "the scheduler is shutting down")
 
     # ---- time --------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ def _schema(description: str, **limits: Any) -> Meta:
 
 
 Name = Annotated[str, _schema(f"At most {NAME_BYTES_MAX} bytes of printable text.", maxLength=NAME_BYTES_MAX)]
+User = Annotated[str, _schema("Whose share the job counts to.", minLength=1, maxLength=NAME_BYTES_MAX)]
+ProbeRatio = Annotated[float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)]
 Seconds = Annotated[float, _schema("Seconds.", minimum=0)]
 AnyJson = Annotated[Raw, _schema("Any JSON value: the executor gets its text.")] | UnsetType
 Base64 = Annotated[bytes, _schema("Bytes in base64.")] | UnsetType
@@ -68,9 +70,7 @@ class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     after: Annotated[tuple[str, ...], _schema("Names of the stages that this one needs.")] = ()
     common: AnyJson = UNSET
     common_base64: Base64 = UNSET
-    probe_ratio: Annotated[
-        float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)
-    ] = PROBE_RATIO_DEFAULT
+    probe_ratio: ProbeRatio = PROBE_RATIO_DEFAULT
     prefetch: Annotated[
         int, _schema("Tasks that a node may hold per slot ahead of a free slot.", minimum=0, maximum=PREFETCH_MAX)
     ] = 0
@@ -89,9 +89,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
         str, _schema("Posting a job of the same id again is no second job; minted if empty.", maxLength=NAME_BYTES_MAX)
     ] = ""
     name: Name = ""
-    user: Annotated[
-        str, _schema("Whose share the job counts to.", minLength=1, maxLength=NAME_BYTES_MAX)
-    ] = USER_DEFAULT
+    user: User = USER_DEFAULT
     stages: Annotated[tuple[StageRequest, ...], _schema("The stages, in any order; then the job has no tasks.")] = ()
     max_attempts: Annotated[
         int, _schema("How often a task may be started in all.", minimum=1, maximum=MAX_ATTEMPTS_MAX)
@@ -105,7 +103,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
     ] = "cancel"
     report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
 
-    app: Annotated[str, _schema("Whose executors run the tasks; left out beside stages.", maxLength=NAME_BYTES_MAX)] = ""
+    app: Annotated[str, _schema("Whose executors run the tasks; none beside stages.", maxLength=NAME_BYTES_MAX)] = ""
 
 
 OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in ("name", "tasks"))
@@ -229,7 +227,7 @@ def _check_size(field: str, data: bytes, bytes_max: int) -> None:
 
 
 def _check_inputs(spec: JobSpec, job: ClientJob) -> None:
-    """Raise `InvalidRequest` if a task asks for more results than a scheduler lets it: the spec counts a stage as one."""
+    """Raise `InvalidRequest` if a task asks for more results than it may: the spec counts a stage as one."""
     for task, detail in job.details.items():
         count = sum(size for _, size in detail.inputs)
         if count > INPUTS_MAX:

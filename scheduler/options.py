@@ -75,9 +75,8 @@ class SchedulerOptions(DaemonOptions):
         for name in ("unplaced_tasks_max", "held_bytes_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
-        require(self.http_body_bytes_max >= 1024, "http_body_bytes_max", self.http_body_bytes_max, "a whole number from 1024")
-        results = self.http_results_bytes_max
-        require(results >= 0, "http_results_bytes_max", results, "a whole number from 0")
+        for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
+            require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
         for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")

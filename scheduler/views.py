@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -89,7 +89,7 @@ def detail(job: JobState | HttpJob) -> JobDetail:
     return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
 
 
-def _counts(job: JobState | HttpJob) -> dict[str, object]:
+def _counts(job: JobState | HttpJob) -> dict[str, Any]:
     if isinstance(job, HttpJob):
         app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sparrow_py.call_jobs import CallOptions, CallStage
     from sparrow_py.calls import ResultOf
     from sparrow_py.client import Client, Job
-    from sparrow_py.cluster import LocalCluster
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.errors import (
         ClusterError,
         InvalidOption,
@@ -38,7 +38,7 @@ _HOMES = {
     "call_jobs": ("CallOptions", "CallStage"),
     "calls": ("ResultOf",),
     "client": ("Client", "Job"),
-    "cluster": ("LocalCluster",),
+    "cluster": ("LocalCluster", "SchedulerHere"),
     "errors": (
         "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
         "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
@@ -51,8 +51,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "AsyncClient", "AsyncJob", "BlobRef", "CallOptions", "CallStage", "Client", "ClusterError", "InvalidOption",
     "InvalidRequest", "Job", "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused",
-    "RemoteTraceback", "ResultLost", "ResultOf", "SparrowError", "SparrowExecutor", "StageSpec", "TaskCancelled",
-    "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
+    "RemoteTraceback", "ResultLost", "ResultOf", "SchedulerHere", "SparrowError", "SparrowExecutor", "StageSpec",
+    "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
 ]  # fmt: skip
 
 

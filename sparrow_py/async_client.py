@@ -27,7 +27,7 @@ from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole,
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 
 if TYPE_CHECKING:
-    from sparrow_py.cluster import LocalCluster
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
 class AsyncJob:
@@ -160,7 +160,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | LocalCluster | None = None,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None = None,
         *,
         user: str | None = None,
         token: str | None = None,

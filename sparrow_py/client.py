@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
+from sparrow_py.cluster import SchedulerHere
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
 from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskStatus, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
@@ -254,8 +255,9 @@ class Client:
 
     Parameters
     ----------
-    schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, or None:
-        an embedded cluster of this machine's cores, which ends with the client.
+    schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, a `SchedulerHere`
+        (a scheduler in this process), or None: an embedded cluster of this machine's cores, which ends with
+        the client.
     user: whose work this is, for fair queueing; default: the system's user name.
     token: the cluster's secret; default: from SPARROW_TOKEN.
     connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised.
@@ -266,7 +268,7 @@ class Client:
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | LocalCluster | None = None,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None = None,
         *,
         user: str | None = None,
         token: str | None = None,
@@ -638,10 +640,10 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def cluster_of(
-    schedulers: str | Sequence[str] | LocalCluster | None,
-) -> tuple[LocalCluster | None, str | Sequence[str]]:
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere]:
     """(the cluster to stop at the end or None, scheduler addresses)."""
-    if isinstance(schedulers, str | list | tuple):
+    if isinstance(schedulers, str | list | tuple | SchedulerHere):
         return None, schedulers
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import orjson
 
+from sparrow_py import messages as m
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
+from sparrow_py.local_link import LocalLink
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -251,6 +253,60 @@ class LocalCluster:
         for log in self._logs:
             log.close()
         self._logs.clear()
+
+
+class SchedulerHere:
+    """A scheduler inside its frontend's own process, the way of the lowest latency (Sparrow §6.1).
+
+    Give it to a `Client` or `AsyncClient` in place of addresses: it runs on the client's event loop,
+    takes the client's jobs without a socket between, and ends with the client. Node monitors, and
+    other clients if they like, dial its `address` as any scheduler's. Its process is one that may die
+    like any other; jobs of a frontend that dies with its scheduler end with both.
+
+    Parameters
+    ----------
+    port: where node monitors find it; 0 takes a free one, and `address` tells it once the client is made.
+    flags: further command-line flags of the scheduler: ["--host", "0.0.0.0", "--token-file", …].
+    """
+
+    def __init__(self, port: int = 0, flags: Sequence[str] = ()) -> None:
+        self.address = ""
+        self._flags = ["--port", str(check_port(port)), *flags]
+        self._daemon: Any = None
+
+    async def start(self) -> m.Welcome:
+        """Begin to listen, on this loop; what a dialled scheduler would have answered. `ClusterError` if it cannot."""
+        from click import ClickException
+
+        from scheduler.daemon import SchedulerDaemon
+        from scheduler.options import SchedulerOptions
+        from sparrow_py.options import parse
+
+        if self._daemon is not None:
+            raise ClusterError("a SchedulerHere is for one client; it was given to another before")
+        try:
+            options = parse(SchedulerOptions, self._flags)
+        except ClickException as error:
+            raise ClusterError(f"the scheduler did not start: {error.format_message()}") from None
+        self._daemon = SchedulerDaemon(options)
+        self.address = (await self._daemon.start())["address"]
+        return m.Welcome(m.PROTOCOL_VERSION, self._daemon.name, options.frame_bytes_max)
+
+    def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
+        """The link that the client sends on; what is for it goes to `deliver`."""
+        link: LocalLink = self._daemon.attach(user, deliver)
+        return link
+
+    async def stop(self) -> None:
+        """End the scheduler at once."""
+        if self._daemon is not None:
+            await self._daemon.stop()
+
+
+def check_port(port: int) -> int:
+    """`port`, if it is one."""
+    check_whole("port", port, 0, 65535)
+    return port
 
 
 def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:

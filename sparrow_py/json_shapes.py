@@ -31,6 +31,7 @@ OTHERS = {
 }
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _UNKNOWN, _MISSING = "Object contains unknown field `", "Object missing required field `"
+_NO_CHOICE = "Invalid enum value"
 
 
 class BodyDecoder(Generic[T]):
@@ -67,8 +68,15 @@ class BodyDecoder(Generic[T]):
         if problem.startswith(_MISSING):
             field = f"{path}.{problem[len(_MISSING) : -1]}".removeprefix(".")
             return InvalidRequest(field, None, "", f"{field}: missing")
-        field, (found, value), allowed = path or "body", _value_at(path, body), _allowed(problem)
+        allowed = self._choices(path) if problem.startswith(_NO_CHOICE) else _allowed(problem)
+        field, (found, value) = path or "body", _value_at(path, body)
         return InvalidRequest(field, value, allowed, "" if found else f"{field}: allowed: {allowed}")
+
+    def _choices(self, path: str) -> str:
+        """The values that the field at the path may have."""
+        parent, _, name = path.rpartition(".")
+        field = next(field.type for field in _struct_at(self._shape, parent).fields if field.encode_name == name)
+        return ", ".join(field.values)
 
 
 def _allowed(problem: str) -> str:
@@ -82,11 +90,15 @@ def _allowed(problem: str) -> str:
 
 def _fields_at(shape: Any, path: str) -> list[str]:
     """The fields of the struct at the path."""
+    return [field.encode_name for field in _struct_at(shape, path).fields]
+
+
+def _struct_at(shape: Any, path: str) -> Any:
+    """The struct at the path, or that of a list there."""
     for name, _ in _STEP.findall(path):
-        shape = _inner(shape)
         if name:
-            shape = next(field.type for field in shape.fields if field.encode_name == name)
-    return [field.encode_name for field in _inner(shape).fields]
+            shape = next(field.type for field in _inner(shape).fields if field.encode_name == name)
+    return _inner(shape)
 
 
 def _inner(shape: Any) -> Any:

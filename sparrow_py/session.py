@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import getpass
 import random
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
@@ -22,9 +22,12 @@ from sparrow_py import messages as m
 from sparrow_py.addresses import check_source
 from sparrow_py.client_core import ClientCore, ClientJob, Sink
 from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.cluster import SchedulerHere
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, check_name
+from sparrow_py.links import Link
+from sparrow_py.local_link import LocalLink
 from sparrow_py.options import check_token, read_token
 
 CONNECT_TIMEOUT_S = 10.0
@@ -52,7 +55,7 @@ class Session:
 
     def __init__(
         self,
-        schedulers: str | Sequence[str],
+        schedulers: str | Sequence[str] | SchedulerHere,
         *,
         user: str | None = None,
         token: str | None = None,
@@ -60,7 +63,8 @@ class Session:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        self.sources = check_sources(schedulers)
+        self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
+        self.sources = [] if isinstance(schedulers, SchedulerHere) else check_sources(schedulers)
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
         self._token = read_token(None) if token is None else check_token("token", token)
@@ -78,15 +82,20 @@ class Session:
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
         self._dialling: Dialling | None = None
+        self._links: Mapping[str, Link | LocalLink] = {}
 
     async def start(self) -> None:
         """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
         self._connected = asyncio.Event()
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        if self._here is not None:
+            await self._start_here(self._here)
+            return
         hello = m.Hello(m.PROTOCOL_VERSION, "client", "", self.user, self._token)
         self._dialling = Dialling(
             self.sources, hello, m.FrameDecoder(m.ToClient), self, self._session, heartbeat_s=self._heartbeat_s
         )
+        self._links = self._dialling.links
         self._dialling.start()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -99,6 +108,13 @@ class Session:
             await self.stop()
             raise
 
+    async def _start_here(self, here: SchedulerHere) -> None:
+        """Start the scheduler in this loop, and link to it without a socket."""
+        welcome = await here.start()
+        name = welcome.name
+        self._links = {name: here.attach(self.user, lambda batch: self.scheduler_said(name, batch))}
+        self.core.scheduler_up(name, welcome.frame_bytes_max, self._clock())
+
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
         self._timer.cancel()
@@ -106,6 +122,8 @@ class Session:
             task.cancel()
         if self._dialling is not None:
             await self._dialling.stop("the client is done")
+        if self._here is not None:
+            await self._here.stop()
         if self._session is not None:
             await self._session.close()
 
@@ -149,8 +167,7 @@ class Session:
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:
         """Effect of the core."""
-        assert self._dialling is not None
-        link = self._dialling.links.get(scheduler)
+        link = self._links.get(scheduler)
         if link is not None:
             link.send(message)
 
@@ -169,8 +186,7 @@ class Session:
         return task
 
     async def _stream(self, scheduler: str, job: ClientJob) -> None:
-        assert self._dialling is not None
-        link = self._dialling.links.get(scheduler)
+        link = self._links.get(scheduler)
         chunks = job.chunks  # Others, if the job is refused or moved meanwhile and submitted again.
         for chunk in chunks:
             if link is None or job.chunks is not chunks or job.scheduler != scheduler:
@@ -234,9 +250,9 @@ class Session:
 
     async def _some_nodes(self) -> list[str]:
         """HTTP addresses of a few node monitors, at random."""
-        assert self._session is not None and self._dialling is not None
+        assert self._session is not None
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        for link in random.sample(list(self._dialling.links.values()), len(self._dialling.links)):
+        for link in random.sample(list(self._links.values()), len(self._links)):
             url = f"http://{link.peer}/v1/nodes?sample={UPLOAD_TRIES}"
             try:
                 async with self._session.get(url, headers=headers) as response:

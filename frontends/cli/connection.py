@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0
 """How long a scheduler may take to answer."""
 ASKED_AT_ONCE = 16
+NOT_THERE = frozenset({http.HTTPStatus.NOT_FOUND})
+"""An answer that says so is one; others that refuse are errors."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,59 +68,141 @@ class Answer:
     address: str
     status: int
     body: dict[str, Any]
+    retry_after_s: int | None = None
 
 
-def ask_all(schedulers: Sequence[str], token: str, method: str, path: str) -> list[Answer]:
-    """The answers of all schedulers that answer; the others are named on stderr.
-
-    Raises `NoScheduler` if none answers, and `SparrowError` if one refuses.
-    """
+def addresses_of(schedulers: Sequence[str]) -> list[str]:
+    """Where the schedulers are, or the default one if none is named; `NoScheduler` if a source has none."""
     addresses = asyncio.run(resolve(schedulers or [DEFAULT_SCHEDULER]))
     if not addresses:
         raise NoScheduler(f"no scheduler is named in {', '.join(schedulers)}")
+    return list(addresses)
+
+
+def nobody_answers(schedulers: Sequence[str], errors: Iterable[NoScheduler]) -> NoScheduler:
+    """The error to raise when none of the schedulers answered."""
+    hint = "" if schedulers else f"; name one with --scheduler or {SCHEDULERS_VARIABLE}"
+    return NoScheduler("; ".join(map(str, errors)) + hint)
+
+
+def ask_all(
+    schedulers: Sequence[str], token: str, method: str, path: str, allowed: Container[int] = NOT_THERE
+) -> list[Answer]:
+    """The answers of all schedulers that answer; the others are named on stderr.
+
+    Raises `NoScheduler` if none answers, and `SparrowError` if one refuses with a status that is not `allowed`.
+    """
+    addresses = addresses_of(schedulers)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        answers = list(threads.map(lambda address: _ask_or_error(address, token, method, path), addresses))
+        answers = list(threads.map(lambda address: _ask_or_error(address, token, method, path, allowed), addresses))
     silent = [answer for answer in answers if isinstance(answer, NoScheduler)]
     if len(silent) == len(answers):
-        hint = "" if schedulers else f"; name one with --scheduler or {SCHEDULERS_VARIABLE}"
-        raise NoScheduler("; ".join(map(str, silent)) + hint)
+        raise nobody_answers(schedulers, silent)
     for error in silent:
         click.echo(f"sparrow: {error}", err=True)
     return [answer for answer in answers if isinstance(answer, Answer)]
 
 
-def _ask_or_error(address: str, token: str, method: str, path: str) -> Answer | NoScheduler:
+def _ask_or_error(
+    address: str, token: str, method: str, path: str, allowed: Container[int]
+) -> Answer | NoScheduler:
     try:
-        return ask(address, token, method, path)
+        return ask(address, token, method, path, allowed=allowed)
     except NoScheduler as error:
         return error
 
 
-def ask(address: str, token: str, method: str, path: str) -> Answer:
-    """The answer of the scheduler at `address`; `NoScheduler` if there is none, `SparrowError` if it refuses."""
+def ask(
+    address: str,
+    token: str,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    *,
+    allowed: Container[int] = NOT_THERE,
+    whom: str = "scheduler",
+) -> Answer:
+    """The answer of the scheduler at `address`, or of `whom` else; `NoScheduler` if there is none, `SparrowError` if
+    it refuses with a status that is not `allowed`."""
+    with opened(address, token, method, path, body, whom) as response:
+        status, retry_after = response.status, response.headers.get("Retry-After", "")
+        with _no_answer(address, whom):
+            data = response.read()
+    retry_after_s = int(retry_after) if retry_after.isdecimal() else None
+    return Answer(address, status, _body(address, status, data, allowed, whom), retry_after_s)
+
+
+@contextlib.contextmanager
+def opened(
+    address: str, token: str, method: str, path: str, body: bytes | None = None, whom: str = "scheduler"
+) -> Iterator[http.client.HTTPResponse]:
+    """An answer that is yet to be read; `NoScheduler` if there is none."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
     try:
-        connection.request(method, path, headers=headers)
-        response = connection.getresponse()
-        status, data = response.status, response.read()
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NoScheduler(f"no scheduler answers at {address}: {reason}") from None
+        with _no_answer(address, whom):
+            # Whoever does not want all of a body has answered already when the pipe breaks.
+            with contextlib.suppress(BrokenPipeError):
+                connection.request(method, path, body, headers)
+            response = connection.getresponse()
+        yield response
     finally:
         connection.close()
-    return Answer(address, status, _body(address, status, data))
 
 
-def _body(address: str, status: int, data: bytes) -> dict[str, Any]:
+def follow(address: str, token: str, path: str) -> Iterator[bytes] | None:
+    """The lines of an answer as they come, however long that takes; None if there is nothing (404).
+
+    Raises `NoScheduler` if nobody answers, `SparrowError` if the answer is a refusal, `LinkError` if it breaks off.
+    """
+    lines = _lines(address, token, path)
+    return lines if next(lines) == FOUND else None
+
+
+def _lines(address: str, token: str, path: str) -> Iterator[bytes]:
+    """First whether there is an answer, then its lines."""
+    with opened(address, token, "GET", path) as response:
+        if response.status != http.HTTPStatus.OK:
+            with _no_answer(address, "scheduler"):
+                data = response.read()
+            _body(address, response.status, data, NOT_THERE, "scheduler")
+            yield b""
+            return
+        yield FOUND
+        yield from _read_lines(address, response)
+
+
+def _read_lines(address: str, response: http.client.HTTPResponse) -> Iterator[bytes]:
+    while True:
+        try:
+            line = response.readline()
+        except (OSError, http.client.HTTPException) as error:
+            raise LinkError(f"the results broke off, as scheduler {address} ended or keeps them no more") from error
+        if not line:
+            return
+        yield line
+
+
+@contextlib.contextmanager
+def _no_answer(address: str, whom: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NoScheduler(f"no {whom} answers at {address}: {reason}") from None
+
+
+def _body(address: str, status: int, data: bytes, allowed: Container[int], whom: str) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise LinkError(f"what answers at {address} is not a scheduler (HTTP status {status})")
-    if status >= http.HTTPStatus.BAD_REQUEST and status != http.HTTPStatus.NOT_FOUND:
-        raise SparrowError(f"scheduler {address} refused: {message(body) or f'HTTP status {status}'}")
+        raise LinkError(f"what answers at {address} is not a {whom} (HTTP status {status})")
+    if status >= http.HTTPStatus.BAD_REQUEST and status not in allowed:
+        raise SparrowError(f"{whom} {address} refused: {message(body) or f'HTTP status {status}'}")
     return body
 
 

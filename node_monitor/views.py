@@ -1,0 +1,56 @@
+"""What the node monitor's HTTP says and is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from sparrow_py.job import NAME_BYTES_MAX
+
+if TYPE_CHECKING:
+    from node_monitor.daemon import NodeMonitor
+
+STATE_BODY_BYTES_MAX = 64 << 10
+"""Largest body of a change of state."""
+
+State = Literal["ready", "cordoned", "draining"]
+"""`messages.READY`, `CORDONED` and `DRAINING`."""
+
+
+class NodeStatus(msgspec.Struct):
+    """A node of this process."""
+
+    id: str
+    slots: int
+    free_slots: int
+    queued_by_user: dict[str, int]
+    schedulers: list[str]
+    state: State
+
+
+class NodeList(msgspec.Struct):
+    """The nodes of this process."""
+
+    nodes: list[NodeStatus]
+
+
+class StateRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What state to enter, and which node is to: without `node` all nodes of this process are."""
+
+    state: State
+    node: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_BYTES_MAX})] | None = None
+
+
+class BlobStored(msgspec.Struct):
+    """A blob that is here."""
+
+    hash: str
+    size: int
+
+
+def status(node: NodeMonitor) -> NodeStatus:
+    """A node."""
+    core = node.core
+    return NodeStatus(node.id, node.slots, core.free_slots, core.queue.users(), sorted(core.schedulers), core.state)  # type: ignore[arg-type]
