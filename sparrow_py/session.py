@@ -89,7 +89,12 @@ class Session:
         self._connected = asyncio.Event()
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         if self._here is not None:
-            await self._start_here(self._here)
+            here, self._here = self._here, None  # Ours to stop only if it is ours.
+            try:
+                await self._start_here(here)
+            except BaseException:
+                await self.stop()
+                raise
             return
         hello = m.Hello(m.PROTOCOL_VERSION, "client", "", self.user, self._token)
         self._dialling = Dialling(
@@ -111,7 +116,7 @@ class Session:
     async def _start_here(self, here: SchedulerHere) -> None:
         """Start the scheduler in this loop, and link to it without a socket."""
         welcome = await here.start()
-        name = welcome.name
+        self._here, name = here, welcome.name
         self._links = {name: here.attach(self.user, lambda batch: self.scheduler_said(name, batch))}
         self.core.scheduler_up(name, welcome.frame_bytes_max, self._clock())
 

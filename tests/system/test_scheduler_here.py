@@ -61,21 +61,20 @@ async def test_in_an_event_loop_of_ones_own(tmp_path: Path) -> None:
 def test_what_ran_ends_with_the_client(tmp_path: Path, gate: Path) -> None:
     """A scheduler's death is that of its client here: nobody is left to be told."""
     here = SchedulerHere()
-    with Daemon("scheduler", log=tmp_path / "scheduler.log") as elsewhere:
-        with Client(here) as client:
-            both = f"{here.address},{elsewhere.address}"
-            flags = ("--scheduler", both, "--slots", "2", "--node-id", "node")
-            with Daemon("node_monitor", *flags, log=tmp_path / "node.log"):
-                wait_for_nodes(here.address, "node")
-                wait_for_nodes(elsewhere.address, "node")
-                future = client.submit(tasks.hold, gate, "mark")
-                wait_until(lambda: tasks.started(gate, "mark"))
-                client.close()
-                assert future.done()
-                gate.touch()
-                with Client(elsewhere.address) as other:
-                    assert other.submit(tasks.square, 7).result(TIMEOUT_S) == 49
-                assert get_json(elsewhere.address, "/v1/jobs")["jobs"] == []
+    with Daemon("scheduler", log=tmp_path / "scheduler.log") as elsewhere, Client(here) as client:
+        both = f"{here.address},{elsewhere.address}"
+        flags = ("--scheduler", both, "--slots", "2", "--node-id", "node")
+        with Daemon("node_monitor", *flags, log=tmp_path / "node.log"):
+            wait_for_nodes(here.address, "node")
+            wait_for_nodes(elsewhere.address, "node")
+            future = client.submit(tasks.hold, gate, "mark")
+            wait_until(lambda: tasks.started(gate, "mark"))
+            client.close()
+            assert future.done()
+            gate.touch()
+            with Client(elsewhere.address) as other:
+                assert other.submit(tasks.square, 7).result(TIMEOUT_S) == 49
+            assert get_json(elsewhere.address, "/v1/jobs")["jobs"] == []
 
 
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
