@@ -34,7 +34,10 @@ class Locality:
         """Live reservations made for tasks without a constraint."""
         self.uncovered: dict[int, None] = {}
         """Unplaced constrained tasks without a live reservation, in order."""
-        self._covered: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+        """Live reservations by the task that they were made for, which may be placed meanwhile, and come back."""
+        self._constrained: set[int] = set()
+        """Unplaced tasks with preferred nodes."""
         self._wanting: dict[str, dict[int, None]] = {}
         self._free: list[int] = []
         self._free_set: set[int] = set()
@@ -55,8 +58,9 @@ class Locality:
             heapq.heappush(self._free, task)
             self._free_set.add(task)
             return
-        self._covered[task] = 0
-        self.uncovered[task] = None
+        self._constrained.add(task)
+        if task not in self._made:
+            self.uncovered[task] = None
         for node in nodes:
             self._wanting.setdefault(node, {})[task] = None
 
@@ -65,7 +69,7 @@ class Locality:
         if task in self._free_set:
             self._free_set.discard(task)
             return
-        del self._covered[task]
+        self._constrained.discard(task)
         self.uncovered.pop(task, None)
         for node in self.preferred[task]:
             wanting = self._wanting[node]
@@ -85,7 +89,7 @@ class Locality:
         if not self.free and node not in self._wanting:
             return None
         own = self._pop(node, queue, 0) if queue else FREE
-        if own != FREE and own in self._covered:
+        if own in self._constrained:
             task: int | None = own
         elif own == FREE and self.free:
             task = self._next_free()
@@ -111,9 +115,11 @@ class Locality:
             del self.made_for[node]
         if task == FREE:
             self.free_live -= 1
-        elif task in self._covered:
-            self._covered[task] -= 1
-            if not self._covered[task]:
+            return task
+        self._made[task] -= 1
+        if not self._made[task]:
+            del self._made[task]
+            if task in self._constrained:
                 self.uncovered[task] = None
         return task
 
@@ -166,7 +172,7 @@ class Locality:
         if task == FREE:
             self.free_live += 1
         else:
-            self._covered[task] += 1
+            self._made[task] = self._made.get(task, 0) + 1
             self.uncovered.pop(task, None)
 
     def problem(self, live: dict[str, int], unplaced: set[int]) -> str | None:
@@ -174,10 +180,14 @@ class Locality:
         counts = {node: len(queue) for node, queue in self.made_for.items()}
         if counts != live:
             return f"reservations by node are {live}, made for tasks {counts}"
-        if self._free_set | set(self._covered) != unplaced:
-            return f"unplaced are {sorted(unplaced)}, known as {sorted(self._free_set)} and {sorted(self._covered)}"
-        for task, covered in self._covered.items():
-            made = sum(queue.count(task) for queue in self.made_for.values())
-            if made != covered or (task in self.uncovered) != (not made):
-                return f"task {task} has {made} reservations, counted as {covered}"
+        if self._free_set | self._constrained != unplaced:
+            return f"unplaced are {sorted(unplaced)}, known as {sorted(self._free_set)} and {sorted(self._constrained)}"
+        made: dict[int, int] = {}
+        for queue in self.made_for.values():
+            for task in queue:
+                made[task] = made.get(task, 0) + 1
+        if made.pop(FREE, 0) != self.free_live or made != self._made:
+            return f"reservations by task are {made}, counted as {self._made} and {self.free_live}"
+        if self._constrained - set(made) != set(self.uncovered):
+            return f"without a reservation are {sorted(self._constrained - set(made))}, not {list(self.uncovered)}"
         return None

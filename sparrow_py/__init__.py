@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.speculation import Speculation
 
 _HOMES = {
     "async_client": ("AsyncClient", "AsyncJob"),
@@ -45,14 +46,15 @@ _HOMES = {
     ),
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "speculation": ("Speculation",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsyncClient", "AsyncJob", "BlobRef", "CallOptions", "CallStage", "Client", "ClusterError", "InvalidOption",
     "InvalidRequest", "Job", "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused",
-    "RemoteTraceback", "ResultLost", "ResultOf", "SchedulerHere", "SparrowError", "SparrowExecutor", "StageSpec",
-    "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
+    "RemoteTraceback", "ResultLost", "ResultOf", "SchedulerHere", "SparrowError", "SparrowExecutor", "Speculation",
+    "StageSpec", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
 ]  # fmt: skip
 
 

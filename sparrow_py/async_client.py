@@ -25,6 +25,7 @@ from sparrow_py.client import (
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
@@ -214,9 +215,14 @@ class AsyncClient:
         if self._own_cluster is not None:
             await asyncio.to_thread(self._own_cluster.stop)
 
-    def submit_job(self, spec: JobSpec) -> AsyncJob:
-        """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken."""
+    def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
+        """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
+
+        With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
+        """
         spec.validate()
+        if speculate is not None:
+            check_speculation(speculate, spec)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
         if self._closed:
             raise RuntimeError("the client is closed")
@@ -225,7 +231,7 @@ class AsyncClient:
         job = AsyncJob(self, spec)
         self._jobs[spec.job_id] = job
         try:
-            self._session.submit(spec, _Sink(job))
+            self._session.submit(spec, _Sink(job), speculate)
         except BaseException:
             self._jobs.pop(spec.job_id, None)
             raise
@@ -243,13 +249,15 @@ class AsyncClient:
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output)
         payloads = [calls.encode_arguments(args, {}) for args in arguments]
-        return self.submit_job(options.job(name or function_name(function), common, payloads))
+        spec = options.job(name or function_name(function), common, payloads)
+        return self.submit_job(spec, speculate=options.speculate)
 
     def submit_stages(
         self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None
     ) -> AsyncJob:
         """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
-        return self.submit_job((options or self.options).stages_job(name, list(stages)))
+        options = options or self.options
+        return self.submit_job(options.stages_job(name, list(stages)), speculate=options.speculate)
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
@@ -263,7 +271,8 @@ class AsyncClient:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
         common = calls.encode_function(function, capture_output=self.options.capture_output)
         payload = calls.encode_arguments(args, kwargs)
-        return self.submit_job(self.options.job(function_name(function), common, [payload])).futures[0]
+        spec = self.options.job(function_name(function), common, [payload])
+        return self.submit_job(spec, speculate=self.options.speculate).futures[0]
 
     async def map(
         self,
@@ -288,7 +297,8 @@ class AsyncClient:
                     payloads = list(itertools.islice(chunks, size))
                     if not payloads:
                         break
-                    job = self.submit_job(options.job(function_name(function), common, payloads))
+                    spec = options.job(function_name(function), common, payloads)
+                    job = self.submit_job(spec, speculate=options.speculate)
                     pending.extend((future, job) for future in job.futures)
                 if not pending:
                     return

@@ -15,6 +15,7 @@ from sparrow_py.job import (
     StageSpec,
     TaskSpec,
 )
+from sparrow_py.speculation import Speculation
 
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
@@ -27,6 +28,9 @@ class CallOptions:
     """How calls of Python functions are run; the fields are those of `StageSpec` and `JobSpec`.
 
     capture_output: return what the calls print, in `Future.report`.
+    speculate: submit calls that take too long again, and take the outcome that comes first (§3.4). Only for calls
+        that may run twice, even at the same time, and jobs of one stage. Of `submit`, calls that travel as one job
+        are compared with each other.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT
@@ -44,6 +48,7 @@ class CallOptions:
     on_client_lost: str = "cancel"
     capture_output: bool = False
     report_placed: bool = False
+    speculate: Speculation | None = None
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""

@@ -24,6 +24,7 @@ from sparrow_py.cluster import SchedulerHere
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
 from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskStatus, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -125,9 +126,10 @@ class TaskFuture(Future[Any]):
 class Job:
     """A job in flight: its tasks' futures, as a sequence, as they complete, or as a whole."""
 
-    def __init__(self, client: Client, spec: JobSpec, tasks: int) -> None:
+    def __init__(self, client: Client, spec: JobSpec, tasks: int, speculate: Speculation | None = None) -> None:
         self._client = client
         self.spec = spec
+        self.speculate = speculate
         self.job_id = spec.job_id
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(tasks)]
@@ -375,7 +377,7 @@ class Client:
             return
         self._jobs[job.job_id] = job
         try:
-            self._session.submit(job.spec, _Sink(job))
+            self._session.submit(job.spec, _Sink(job), job.speculate)
         except SparrowError as error:
             job.on_refused(error)
         except Exception as error:  # Something in it that messages cannot hold.
@@ -384,11 +386,16 @@ class Client:
             if not job.futures:
                 job.on_accepted()
 
-    def submit_job(self, spec: JobSpec, *, progress: bool = False) -> Job:
-        """Submit a job and return at once; `InvalidRequest` if it cannot be."""
+    def submit_job(self, spec: JobSpec, *, progress: bool = False, speculate: Speculation | None = None) -> Job:
+        """Submit a job and return at once; `InvalidRequest` if it cannot be.
+
+        With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
+        """
         spec.validate()
+        if speculate is not None:
+            check_speculation(speculate, spec)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
-        job = Job(self, spec, sum(len(stage.tasks) for stage in spec.as_stages()))
+        job = Job(self, spec, sum(len(stage.tasks) for stage in spec.as_stages()), speculate)
         with self._lock:
             self._check_open()
         self._call_soon(lambda: self._start(job))
@@ -409,14 +416,16 @@ class Client:
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output)
         payloads = [calls.encode_arguments(args, {}) for args in arguments]
-        return self.submit_job(options.job(name or function_name(function), common, payloads), progress=progress)
+        spec = options.job(name or function_name(function), common, payloads)
+        return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
     def submit_stages(self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None) -> Job:
         """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished.
 
         Pickling errors are raised here, `InvalidRequest` if stages refer to ones that do not exist or to themselves.
         """
-        return self.submit_job((options or self.options).stages_job(name, list(stages)))
+        options = options or self.options
+        return self.submit_job(options.stages_job(name, list(stages)), speculate=options.speculate)
 
     def map(
         self,
@@ -448,7 +457,8 @@ class Client:
                 payloads = list(itertools.islice(chunks, size))
                 if not payloads:
                     return
-                pending.extend(self.submit_job(options.job(name, common, payloads)).futures)
+                job = self.submit_job(options.job(name, common, payloads), speculate=options.speculate)
+                pending.extend(job.futures)
 
         deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         tasks = -(-min(map(operator.length_hint, iterables), default=0) // chunksize)
@@ -601,7 +611,7 @@ class _Batch:
         self.payloads: list[bytes] = []
         spec = options.job(function_name(function), common, [])
         spec.job_id = new_job_id()
-        self.job = Job(client, spec, 0)
+        self.job = Job(client, spec, 0, options.speculate)
 
     def takes(self, common: bytes, options: CallOptions) -> bool:
         """Whether a call of the function with these common bytes may join."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import getpass
 import random
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
@@ -23,12 +23,14 @@ from sparrow_py.addresses import check_source
 from sparrow_py.client_core import ClientCore, ClientJob, Sink
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import SchedulerHere
+from sparrow_py.copies import SpeculatedJob
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.options import check_token, read_token
+from sparrow_py.speculation import Speculation, check_speculation
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -78,6 +80,8 @@ class Session:
         """Jobs whose large inputs are being uploaded."""
         self._uploads: dict[str, dict[str, bytes]] = {}
         """Job id to its uploaded inputs by hash: a node that has one may be lost."""
+        self._speculated: dict[str, SpeculatedJob] = {}
+        """Jobs whose slow tasks are submitted again, until all their outcomes have been told."""
         self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -123,6 +127,8 @@ class Session:
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
         self._timer.cancel()
+        for speculated in self._speculated.values():
+            speculated.close()
         for task in self._tasks:
             task.cancel()
         if self._dialling is not None:
@@ -134,39 +140,73 @@ class Session:
 
     # ---- the user ----------------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, sink: JobSink) -> None:
+    def submit(self, spec: JobSpec, sink: JobSink, speculate: Speculation | None = None) -> None:
         """Submit a job, whose `job_id` must be set; its sink is told what becomes of it.
 
         `InvalidRequest` if it cannot be. Large inputs are uploaded first; what goes wrong with that
-        is told to the sink.
+        is told to the sink. With `speculate` slow tasks are submitted again.
         """
+        if speculate is not None:
+            check_speculation(speculate, spec)
         fetching = _FetchingSink(self, spec, sink)
         if not any(_is_large(data) for stage in spec.as_stages() for data in _inputs(stage)):
-            self._submit(spec, fetching)
+            self._submit(spec, fetching, speculate)
             return
         spec.validate()
-        task = self._start(self._upload_and_submit(spec, fetching))
+        task = self._start(self._upload_and_submit(spec, fetching, speculate))
         self._preparing[spec.job_id] = task
 
-    def _submit(self, spec: JobSpec, sink: _FetchingSink) -> None:
-        job = self.core.submit(spec, sink, self._clock())
-        sink.job = job
+    def _submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
+        if speculate is None:
+            sink.job = self.core.submit(spec, sink, self._clock())
+        else:
+            self._submit_speculated(spec, sink, speculate)
         self._timer.update()
+
+    def _submit_speculated(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation) -> None:
+        speculated = SpeculatedJob(spec, speculate, sink, self)
+        sink.job = self.core.submit(replace(spec, report_placed=True), speculated, self._clock())
+        if not speculated.over:  # Else it was refused at once.
+            self._speculated[spec.job_id] = speculated
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
         preparing = self._preparing.get(job_id)
         if preparing is not None:
             preparing.cancel()
+        speculated = self._speculated.get(job_id)
+        if speculated is not None:
+            speculated.cancel_job()
         self.core.cancel_job(job_id, self._clock(), running=running)
 
     def cancel_tasks(self, job_id: str, tasks: list[int], *, running: bool = False) -> None:
         """Cancel tasks that have not started; with `running`, those that have, too."""
+        speculated = self._speculated.get(job_id)
+        if speculated is not None:
+            speculated.cancel_tasks(tasks)
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
 
     def now_s(self) -> float:
         """The session's clock."""
         return self._clock()
+
+    # ---- copies of slow tasks ----------------------------------------------------------------
+
+    def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> DeadlineTimer:
+        """A timer that calls `tick` when the deadline is due."""
+        return DeadlineTimer(self._clock, next_deadline_s, tick)
+
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
+        """Submit a copy of tasks of this job, whose large inputs are not uploaded again unless their node is lost."""
+        uploads = self._uploads.get(original)
+        if uploads is not None:
+            self._uploads[spec.job_id] = uploads
+        self.core.submit(spec, sink, self._clock())
+        self._timer.update()
+
+    def speculated(self, job_id: str) -> None:
+        """All outcomes of the job have been told."""
+        self._speculated.pop(job_id, None)
 
     # ---- the core's outbox -------------------------------------------------------------------
 
@@ -205,19 +245,19 @@ class Session:
 
     # ---- large data --------------------------------------------------------------------------
 
-    async def _upload_and_submit(self, spec: JobSpec, sink: _FetchingSink) -> None:
+    async def _upload_and_submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
         """Replace what is large in the job by references to where it was uploaded, then submit it."""
         uploads = self._uploads[spec.job_id] = {}
-        known: dict[int, BlobRef] = {}
+        known: dict[str, BlobRef] = {}
 
         async def reference(data: bytes | BlobRef) -> bytes | BlobRef:
             if not isinstance(data, bytes) or not _is_large(data):
                 return data
-            ref = known.get(id(data))  # One object given to many tasks is uploaded, and hashed, once.
-            if ref is None:
-                ref = known[id(data)] = await self.upload(data)
-                uploads[ref.hash] = data
-            return ref
+            hash_ = await asyncio.to_thread(blobs.sha256_hex, data)
+            if hash_ not in known:  # What many tasks are given is uploaded once.
+                known[hash_] = await self._upload(data, hash_)
+                uploads[hash_] = data
+            return known[hash_]
 
         try:
             stages = []
@@ -230,7 +270,7 @@ class Session:
                     for task in stage.tasks
                 ]
                 stages.append(replace(stage, common=common, tasks=tasks))
-            self._submit(replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0]), sink)
+            self._submit(replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0]), sink, speculate)
         except asyncio.CancelledError:
             sink.refused(Refused("it was cancelled before its inputs were uploaded"))
             raise
@@ -243,8 +283,10 @@ class Session:
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it."""
+        return await self._upload(data, await asyncio.to_thread(blobs.sha256_hex, data))
+
+    async def _upload(self, data: bytes, hash_: str) -> BlobRef:
         assert self._session is not None
-        hash_ = await asyncio.to_thread(blobs.sha256_hex, data)
         refusal: SparrowError = Refused("no node monitor is there to take a large input")
         for address in await self._some_nodes():
             try:
@@ -272,7 +314,7 @@ class Session:
         ref = BlobRef(hash_, 0, ())
         if data is not None:
             with contextlib.suppress(SparrowError):
-                ref = await self.upload(data)
+                ref = await self._upload(data, hash_)
         self.core.uploaded(job_id, ref)
 
     async def download(self, ref: BlobRef) -> bytearray:

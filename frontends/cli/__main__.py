@@ -20,7 +20,7 @@ USAGE_EXIT = 2
 ERROR_EXIT = 1
 INTERRUPTED_EXIT = 128 + 2
 BROKEN_PIPE_EXIT = 128 + 13
-COMMANDS = ("cluster", "run", "jobs", "nodes", "cancel")
+COMMANDS = ("cluster", "run", "submit", "results", "jobs", "cancel", "nodes", "cordon", "uncordon", "drain")
 """Each a module of this package that has a click command of the same name."""
 
 

@@ -22,7 +22,9 @@ from sparrow_py.resolution import resolve
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0
-"""How long a scheduler may take to answer."""
+"""How long a scheduler may take to answer what is asked in passing."""
+SUBMIT_TIMEOUT_S = 60.0
+"""How long a scheduler may take to read a job, and how long is tried if it has too much to do."""
 ASKED_AT_ONCE = 16
 NOT_THERE = frozenset({http.HTTPStatus.NOT_FOUND})
 """An answer that says so is one; others that refuse are errors."""
@@ -59,6 +61,10 @@ def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> str:
     return read_token(path)
+
+
+class NotReached(NoScheduler):
+    """Nobody listens there: nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +109,7 @@ def ask_all(
     return [answer for answer in answers if isinstance(answer, Answer)]
 
 
-def _ask_or_error(
-    address: str, token: str, method: str, path: str, allowed: Container[int]
-) -> Answer | NoScheduler:
+def _ask_or_error(address: str, token: str, method: str, path: str, allowed: Container[int]) -> Answer | NoScheduler:
     try:
         return ask(address, token, method, path, allowed=allowed)
     except NoScheduler as error:
@@ -134,44 +138,56 @@ def ask(
 
 @contextlib.contextmanager
 def opened(
-    address: str, token: str, method: str, path: str, body: bytes | None = None, whom: str = "scheduler"
+    address: str,
+    token: str,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    whom: str = "scheduler",
+    *,
+    patient: bool = False,
 ) -> Iterator[http.client.HTTPResponse]:
-    """An answer that is yet to be read; `NoScheduler` if there is none."""
+    """An answer that is yet to be read, which may take for ever with `patient`.
+
+    `NotReached` if nobody is there, `NoScheduler` if whoever is there does not answer.
+    """
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
+        with _no_answer(address, whom, NotReached):
+            connection.connect()
+        sock = connection.sock
+        if body is not None:
+            sock.settimeout(SUBMIT_TIMEOUT_S)
         with _no_answer(address, whom):
             # Whoever does not want all of a body has answered already when the pipe breaks.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers)
             response = connection.getresponse()
+        if patient:
+            sock.settimeout(None)
         yield response
     finally:
         connection.close()
 
 
-def follow(address: str, token: str, path: str) -> Iterator[bytes] | None:
+@contextlib.contextmanager
+def following(address: str, token: str, path: str) -> Iterator[Iterator[bytes] | None]:
     """The lines of an answer as they come, however long that takes; None if there is nothing (404).
 
-    Raises `NoScheduler` if nobody answers, `SparrowError` if the answer is a refusal, `LinkError` if it breaks off.
+    `NoScheduler` if nobody answers, `SparrowError` if the answer is a refusal; the lines raise `LinkError` if they
+    break off.
     """
-    lines = _lines(address, token, path)
-    return lines if next(lines) == FOUND else None
-
-
-def _lines(address: str, token: str, path: str) -> Iterator[bytes]:
-    """First whether there is an answer, then its lines."""
-    with opened(address, token, "GET", path) as response:
-        if response.status != http.HTTPStatus.OK:
-            with _no_answer(address, "scheduler"):
-                data = response.read()
-            _body(address, response.status, data, NOT_THERE, "scheduler")
-            yield b""
+    with opened(address, token, "GET", path, patient=True) as response:
+        if response.status == http.HTTPStatus.OK:
+            yield _read_lines(address, response)
             return
-        yield FOUND
-        yield from _read_lines(address, response)
+        with _no_answer(address, "scheduler"):
+            data = response.read()
+        _body(address, response.status, data, NOT_THERE, "scheduler")
+        yield None
 
 
 def _read_lines(address: str, response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -186,12 +202,12 @@ def _read_lines(address: str, response: http.client.HTTPResponse) -> Iterator[by
 
 
 @contextlib.contextmanager
-def _no_answer(address: str, whom: str) -> Iterator[None]:
+def _no_answer(address: str, whom: str, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NoScheduler(f"no {whom} answers at {address}: {reason}") from None
+        raise kind(f"no {whom} answers at {address}: {reason}") from None
 
 
 def _body(address: str, status: int, data: bytes, allowed: Container[int], whom: str) -> dict[str, Any]:
@@ -213,12 +229,12 @@ def message(body: dict[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def listed(answers: Iterable[Answer], key: str) -> list[tuple[str, dict[str, Any]]]:
+def listed(answers: Iterable[Answer], key: str, whom: str = "scheduler") -> list[tuple[str, dict[str, Any]]]:
     """The entries under `key` in all answers, each with the address of the scheduler that it is from."""
     entries = []
     for answer in answers:
         listing = answer.body.get(key)
         if not isinstance(listing, list):
-            raise LinkError(f"what answers at {answer.address} is not a scheduler: its answer has no {key}")
+            raise LinkError(f"what answers at {answer.address} is not a {whom}: its answer has no {key}")
         entries += [(answer.address, entry) for entry in listing]
     return entries

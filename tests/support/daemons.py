@@ -86,6 +86,17 @@ def http(address: str, path: str, method: str = "GET", **headers: str) -> tuple[
         connection.close()
 
 
+def post(address: str, path: str, body: Any) -> tuple[int, str]:
+    """(status, body) of a daemon's answer to this JSON."""
+    connection = HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
 def get_json(address: str, path: str) -> Any:
     """A daemon's JSON."""
     status, body = http(address, path)

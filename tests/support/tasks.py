@@ -1,6 +1,7 @@
 """Functions that tests run as tasks. Imports little: every worker imports it."""
 
 import contextlib
+import hashlib
 import os
 import signal
 import sys
@@ -86,6 +87,27 @@ def record_start(starts: Path, task: int, duration_s: float = 0.0, gate: Path | 
         hold(gate)
     time.sleep(duration_s)
     return task
+
+
+def record_start_after(starts: Path, task: int, before: Any) -> Any:
+    """As `record_start`; returns the results of the stage before."""
+    record_start(starts, task, 0.005)
+    return before
+
+
+def record_start_pattern(starts: Path, task: int, size: int) -> bytes:
+    """As `record_start`; returns `pattern(size)`."""
+    record_start(starts, task)
+    return pattern(size)
+
+
+def pattern(size: int) -> bytes:
+    """So many bytes, in which a piece that is missing or twice there shows."""
+    return (b"".join(number.to_bytes(4, "big") for number in range(250_000)) * (size // 1_000_000 + 1))[:size]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_starts(starts: Path) -> list[tuple[int, int]]:

@@ -1,0 +1,46 @@
+"""What `sparrow cordon`, `uncordon` and `drain` have in common: find nodes, and tell them what to be."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from frontends.cli.connection import ask, ask_all, listed
+from sparrow_py.addresses import check_address
+from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
+from sparrow_py.job import check_name
+
+PATH = "/v1/nodes/state"
+READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
+
+
+def change_states(schedulers: list[str], token: str, node_ids: tuple[str, ...], state: str) -> int:
+    """Have these nodes enter the state, and say so; 1 if one of them did not."""
+    for node_id in node_ids:
+        check_name("node", node_id, empty=False)
+    found = {entry["id"]: entry for _, entry in listed(ask_all(schedulers, token, "GET", "/v1/nodes"), "nodes")}
+    failed = False
+    for node_id in node_ids:
+        try:
+            click.echo(f"{node_id} is {_change(found.get(node_id), token, node_id, state)}")
+        except SparrowError as error:  # One node must not keep the others as they are.
+            click.echo(f"sparrow: {node_id}: {error}", err=True)
+            failed = True
+    return int(failed)
+
+
+def _change(entry: dict[str, object] | None, token: str, node_id: str, state: str) -> str:
+    """The state that the node is in then."""
+    if entry is None:
+        raise NoScheduler("no such node is connected")
+    try:
+        address = check_address(str(entry.get("address", "")))
+    except InvalidRequest:
+        raise LinkError("its scheduler does not know where its HTTP listens") from None
+    body = json.dumps({"state": state, "node": node_id}).encode()
+    answer = ask(address, token, "POST", PATH, body, whom="node monitor")
+    states = [node["state"] for _, node in listed([answer], "nodes", "node monitor") if node["id"] == node_id]
+    if not states:
+        raise LinkError(f"it is not at {address} any more")
+    return str(states[0])

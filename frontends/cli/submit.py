@@ -1,0 +1,124 @@
+"""`sparrow submit`: a job that is described in JSON."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import random
+import time
+from http import HTTPStatus
+from typing import Any, BinaryIO
+
+import click
+
+from frontends.cli.connection import (
+    SUBMIT_TIMEOUT_S,
+    Answer,
+    NotReached,
+    addresses_of,
+    ask,
+    connection_options,
+    following,
+    message,
+    nobody_answers,
+)
+from frontends.cli.lines import print_lines, results_path
+from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, Refused
+from sparrow_py.job import new_job_id
+
+PATH = "/v1/jobs"
+WRONG = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    }
+)
+"""What is answered to a job that cannot be."""
+LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""What is answered to a job that can be tried again."""
+
+
+@click.command(short_help="Submit a job described in JSON.")
+@connection_options
+@click.option("--detach", is_flag=True, help="Print the job's id and do not follow it.")
+@click.argument("file", type=click.File("rb"))
+def submit(schedulers: list[str], token: str, detach: bool, file: BinaryIO) -> int:
+    """Submit the job that FILE describes in JSON (- for standard input), and print its results as they come.
+
+    docs/http.md says what a job looks like. Each task's result is a line of JSON. Exits with 1 if a task did not
+    finish. After Ctrl-C the job goes on.
+
+    \b
+    Examples:
+      sparrow submit job.json
+      echo '{"app": "command", "tasks": [{"payload": {"argv": ["uname", "-a"]}}]}' | sparrow submit -
+      id=$(sparrow submit --detach job.json); sparrow results $id
+    """
+    job = read_job(file.read())
+    address = submit_anywhere(schedulers, token, job)
+    if detach:
+        click.echo(job["job_id"])
+        return 0
+    try:
+        with following(address, token, results_path(job["job_id"])) as lines:
+            if lines is None:
+                raise LinkError(f"scheduler {address} has no results of job {job['job_id']}")
+            return print_lines(lines)
+    except KeyboardInterrupt:
+        job_id = job["job_id"]
+        click.echo(f"sparrow: job {job_id} goes on; see sparrow results {job_id}, sparrow cancel {job_id}", err=True)
+        raise
+
+
+def read_job(data: bytes) -> dict[str, Any]:
+    """The job, with an id and a user if it had none."""
+    try:
+        job = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("job", data[:80].decode("utf-8", "replace"), f"JSON ({error})") from None
+    if not isinstance(job, dict):
+        raise InvalidRequest("job", job, "an object with the fields of docs/http.md")
+    # An id of ours makes it safe to ask a scheduler again.
+    job["job_id"] = job.get("job_id") or new_job_id()
+    job.setdefault("user", getpass.getuser())
+    return job
+
+
+def submit_anywhere(schedulers: list[str], token: str, job: dict[str, Any]) -> str:
+    """Submit the job to a scheduler that takes it; returns its address.
+
+    `InvalidRequest` if the job cannot be, `Refused` if there is no room for it in time.
+    """
+    body = json.dumps(job, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    addresses = addresses_of(schedulers)
+    random.shuffle(addresses)
+    give_up_at_s = time.monotonic() + SUBMIT_TIMEOUT_S
+    while True:
+        refusals, silent = [], []
+        for address in addresses:
+            try:
+                answer = ask(address, token, "POST", PATH, body, allowed=WRONG | LATER)
+            except NotReached as error:
+                silent.append(error)
+                continue
+            except NoScheduler as error:
+                # It may have taken the job: another must not have it, too.
+                raise NoScheduler(f"{error}; it may have taken job {job['job_id']}") from None
+            if answer.status in WRONG:
+                raise InvalidRequest.told("job", f"scheduler {address}: {message(answer.body)}")
+            if answer.status not in LATER:
+                return address
+            refusals.append(answer)
+        if not refusals:
+            raise nobody_answers(schedulers, silent)
+        _wait(refusals, give_up_at_s)
+
+
+def _wait(refusals: list[Answer], give_up_at_s: float) -> None:
+    """Until one of those that had no room may have some; `Refused` if that is too late."""
+    soonest = min(refusals, key=lambda answer: answer.retry_after_s or 1)
+    wait_s = soonest.retry_after_s or 1
+    if time.monotonic() + wait_s > give_up_at_s:
+        raise Refused(f"scheduler {soonest.address}: {message(soonest.body)}", wait_s)
+    time.sleep(wait_s)

@@ -1,0 +1,580 @@
+"""Jobs that came over HTTP: what is kept of them, for how long, and what they are refused for."""
+
+import itertools
+import json
+import random
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler import http_jobs, views
+from scheduler.core import SchedulerCore
+from scheduler.http_jobs import LINE_OVERHEAD_BYTES, HttpJob, HttpJobs, encode_line, json_value
+from scheduler.job_requests import JobRequest, StageRequest, TaskRequest, client_job, job_of
+from scheduler.openapi import scheduler_document
+from scheduler.options import SchedulerOptions
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.http_api import ApiError
+from sparrow_py.job import INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
+
+PAYLOAD_BYTES_MAX = 1000
+
+
+def body(**job: Any) -> bytes:
+    return json.dumps(job).encode()
+
+
+class Scheduler:
+    """A core with one node that does as it is told, its HTTP jobs, and the time."""
+
+    def __init__(self, **options: Any) -> None:
+        self.now_s = 1000.0
+        self.options = SchedulerOptions(**options)
+        self.core = SchedulerCore(self.options, random.Random(0), self)
+        self.jobs = HttpJobs(self.core, self.options, lambda: self.now_s, itertools.count(1))
+        self.launched: list[m.Launch] = []
+        self.cancelled: list[m.CancelAttempt] = []
+        self.asks = itertools.count(1)
+        self.core.node_up("n", m.NodeInfo(100, {}, {}, {"app": ""}), self.now_s)
+        self._reserved: list[m.Reserve] = []
+
+    def to_node(self, node_id: str, message: m.Message) -> None:
+        if isinstance(message, m.Launch):
+            self.launched.append(message)
+        elif isinstance(message, m.Reserve):
+            self._reserved.append(message)
+        elif isinstance(message, m.CancelAttempt):
+            self.cancelled.append(message)
+
+    def to_client(self, client: str, message: m.Message) -> None:
+        self.jobs.told(client, message)
+
+    def post(self, user: str = "u", **job: Any) -> HttpJob:
+        """Submit a job, as a request does."""
+        user, spec, messages = client_job(body(user=user, **job), PAYLOAD_BYTES_MAX)
+        before = self.jobs.find_same(user, messages.id)
+        if before is not None:
+            return before
+        http_job = self.jobs.begin(user, spec, messages)
+        for message in messages.messages(PAYLOAD_BYTES_MAX):
+            self.jobs.add(http_job, message)
+        self.core.check_invariants()
+        return http_job
+
+    def launch(self) -> None:
+        """The node asks for all that it has reservations for."""
+        reserved, self._reserved = self._reserved, []
+        for reserve in reserved:
+            ask = m.GetTasks(next(self.asks), reserve.ticket, reserve.count)
+            self.core.receive_from_node("n", ask, self.now_s)
+
+    def report(self, result: m.Data = b"", status: TaskStatus = TaskStatus.FINISHED, **more: Any) -> None:
+        """The first task launched ends."""
+        task = self.launched.pop(0)
+        report = m.Report(task.job, task.task, task.attempt, status, result, "", 5.0, 0.25, **more)
+        self.core.receive_from_node("n", report, self.now_s)
+        self.core.check_invariants()
+
+    def finish(self, result: m.Data = b"") -> None:
+        """All tasks there are run and end."""
+        self.launch()
+        while self.launched:
+            self.report(result)
+            self.launch()
+
+    def at(self, now_s: float) -> None:
+        """The time comes to `now_s`: the timer fires when it is due."""
+        while (due_s := self.jobs.next_deadline_s()) is not None and due_s <= now_s:
+            self.now_s = max(due_s, self.now_s)
+            self.jobs.tick(self.now_s)
+        self.now_s = now_s
+
+
+def lines(job: HttpJob, position: int = 0) -> list[dict[str, Any]]:
+    """All results so far, from a position."""
+    read = []
+    while True:
+        batch, position = job.lines_from(position)
+        if not batch:
+            return read
+        read += [json.loads(line) for line in batch.splitlines()]
+
+
+class TestResults:
+    def test_a_job(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{"payload": {"x": [1, 2.50]}, "id": "a"}, {"payload_base64": "AP8="}])
+        scheduler.launch()
+        assert [task.payload for task in scheduler.launched] == [b'{"x": [1, 2.5]}', b"\0\xff"]
+        scheduler.report(b'{"y":\n1}', stdout="out", stderr="err")
+        assert job.ended_at_s is None
+        scheduler.report(b"\0\xff", TaskStatus.FAILED)
+        assert job.ended_at_s == scheduler.now_s
+        common = {"stage": "", "error": "", "attempts": 1, "node": "n", "started_at_s": 5.0, "service_s": 0.25}
+        assert lines(job) == [
+            {
+                **common,
+                "task": 0,
+                "id": "a",
+                "status": "finished",
+                "result": {"y": 1},
+                "stdout": "out",
+                "stderr": "err",
+            },
+            {**common, "task": 1, "status": "failed", "result_base64": "AP8=", "stdout": "", "stderr": ""},
+        ]
+        assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in job.lines)
+        assert views.detail(job).finished == views.detail(job).failed == 1
+        assert views.summary(job).state == "ended"
+
+    def test_order_of_arrival(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}, {}, {}])
+        scheduler.launch()
+        scheduler.launched.reverse()
+        scheduler.report()
+        assert [line["task"] for line in lines(job)] == [2]
+        scheduler.report()
+        scheduler.report()
+        assert [line["task"] for line in lines(job)] == [2, 1, 0]
+        assert [line["task"] for line in lines(job, 1)] == [1, 0]
+
+    def test_batches_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_jobs, "BATCH_BYTES", 100)
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}] * 10)
+        scheduler.finish()
+        batch, position = job.lines_from(0)
+        assert (batch, position) == (job.lines[0], 1)
+        assert len(lines(job)) == 10
+
+    def test_stages(self) -> None:
+        scheduler = Scheduler()
+        stages = [
+            {"name": "empty", "app": "app"},
+            {"name": "one", "app": "app", "tasks": [{}, {}], "common": {"c": 1}},
+            {"name": "two", "app": "app", "after": ["one", "empty"], "tasks": [{"inputs": ["empty", ["one", 1]]}]},
+        ]
+        job = scheduler.post(stages=stages)
+        running = views.detail(scheduler.core.jobs[job.id])
+        assert [(s.name, s.tasks, s.unplaced, s.settled) for s in running.stages] == [
+            ("empty", 0, 0, 0), ("one", 2, 2, 0), ("two", 1, 1, 0),
+        ]  # fmt: skip
+        scheduler.finish()
+        assert [(line["task"], line["stage"]) for line in lines(job)] == [(0, "one"), (1, "one"), (2, "two")]
+        assert [(s.name, s.after, s.settled) for s in views.detail(job).stages] == [
+            ("empty", [], 0), ("one", [], 2), ("two", ["one", "empty"], 1),
+        ]  # fmt: skip
+
+    def test_no_tasks(self) -> None:
+        job = Scheduler().post(app="app")
+        assert job.ended_at_s is not None
+        assert lines(job) == []
+
+    def test_large_result(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+        scheduler.finish(BlobRef("ab" * 32, 123, ("h:1", "[::1]:2")))
+        (line,) = lines(job)
+        urls = [f"http://{address}/v1/blobs/{'ab' * 32}" for address in ("h:1", "[::1]:2")]
+        assert line["blob"] == {"hash": "ab" * 32, "size": 123, "urls": urls}
+        assert "result" not in line
+
+    def test_watchers_are_told_of_each_change(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}, {}])
+        told: list[int] = []
+        job.watchers.add(lambda: told.append(len(job.lines)))
+        scheduler.finish()
+        assert told == [1, 2, 2]
+
+    def test_a_watcher_may_go_when_it_is_told(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+
+        def watcher() -> None:
+            job.watchers.discard(watcher)
+
+        job.watchers.add(watcher)
+        scheduler.finish()
+        assert not job.watchers
+
+    @pytest.mark.parametrize(
+        ("data", "value"),
+        [
+            (b"", b"null"),
+            (b"null", b"null"),
+            (b' {"a": 1.00,\n"b": [12345678901234567890123]} ', b'{"a":1.00,"b":[12345678901234567890123]}'),
+            ('"ü"'.encode(), '"ü"'.encode()),
+            (b"nope", None),
+            (b'"\xff"', None),
+            (b'"\\ud800"', None),
+            (b"NaN", None),
+            (b"1e999", None),
+            (b"1 2", None),
+            (b"[" * 100_000 + b"]" * 100_000, None),
+        ],
+    )
+    def test_results_that_are_json(self, data: bytes, value: bytes | None) -> None:
+        assert json_value(data) == value
+
+    def test_lines_are_as_the_document_says(self) -> None:
+        schema = scheduler_document()["components"]["schemas"]["ResultLine"]
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+        scheduler.finish()
+        assert set(schema["required"]) <= set(lines(job)[0]) <= set(schema["properties"])
+
+
+class TestIdempotence:
+    def test_the_same_id_is_the_same_job(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(job_id="j", app="app", tasks=[{}])
+        assert scheduler.post(job_id="j", app="other", tasks=[{}, {}]) is job
+        scheduler.finish()
+        assert scheduler.post(job_id="j", app="app", tasks=[{}]) is job
+        assert scheduler.core.counters.jobs_accepted == 1
+
+    def test_it_is_another_job_once_the_first_is_not_kept(self) -> None:
+        scheduler = Scheduler(http_retention_s=10)
+        job = scheduler.post(job_id="j", app="app")
+        scheduler.at(scheduler.now_s + 10)
+        assert scheduler.post(job_id="j", app="app") is not job
+
+    def test_the_id_of_another_user(self) -> None:
+        scheduler = Scheduler()
+        scheduler.post(job_id="j", app="app", tasks=[{}])
+        with pytest.raises(ApiError, match="another client") as caught:
+            scheduler.post("v", job_id="j", app="app", tasks=[{}])
+        assert (caught.value.status, caught.value.field) == (409, "job_id")
+
+    def test_the_id_of_a_job_that_did_not_come_over_http(self) -> None:
+        scheduler = Scheduler()
+        stage = m.Stage("app", 1, b"", "", 2.0, 0, None)
+        submission = m.SubmitJob("j", 0, "", [stage], 1, False, None, False)
+        scheduler.core.receive_from_client("client", "u", submission, 0.0)
+        with pytest.raises(ApiError) as caught:
+            scheduler.post(job_id="j", app="app", tasks=[{}])
+        assert caught.value.status == 409
+
+
+class TestRefusals:
+    def test_too_many_tasks_now(self) -> None:
+        scheduler = Scheduler(unplaced_tasks_max=3)
+        scheduler.post(app="app", tasks=[{}, {}])
+        with pytest.raises(ApiError, match="unplaced_tasks_max = 3") as caught:
+            scheduler.post(job_id="j", app="app", tasks=[{}, {}])
+        assert caught.value.status == 429
+        assert caught.value.retry_after_s
+        assert scheduler.jobs.get("j") is None
+
+    def test_too_many_tasks_for_ever(self) -> None:
+        with pytest.raises(ApiError, match="the job has 2 tasks") as caught:
+            Scheduler(unplaced_tasks_max=1).post(app="app", tasks=[{}, {}])
+        assert (caught.value.status, caught.value.retry_after_s) == (400, None)
+
+    def test_draining(self) -> None:
+        scheduler = Scheduler()
+        scheduler.core.drain(0.0)
+        with pytest.raises(ApiError, match="shutting down") as caught:
+            scheduler.post(app="app", tasks=[{}])
+        assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
+
+    def test_no_node_has_the_app(self) -> None:
+        with pytest.raises(ApiError, match="nope") as caught:
+            Scheduler().post(app="nope", tasks=[{}])
+        assert (caught.value.status, caught.value.field) == (400, "app")
+
+    def test_what_the_core_does_not_take_cancels_the_job(self) -> None:
+        scheduler = Scheduler()
+        _, spec, messages = client_job(body(app="app", tasks=[{}, {}]), PAYLOAD_BYTES_MAX)
+        job = scheduler.jobs.begin("u", spec, messages)
+        with pytest.raises(ApiError, match="do not follow") as caught:
+            scheduler.jobs.add(job, m.AddTasks(job.id, 1, [b""]))
+        assert caught.value.status == 400
+        assert [line["status"] for line in lines(job)] == ["cancelled", "cancelled"]
+        assert not scheduler.core.jobs
+
+
+class TestCancelling:
+    def test_tells_of_all_tasks(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}, {}])
+        assert scheduler.core.cancel_job(job.id, scheduler.now_s)
+        assert [line["status"] for line in lines(job)] == ["cancelled"] * 2
+        assert [line["result"] for line in lines(job)] == [None] * 2
+        assert job.ended_at_s is not None
+
+    def test_what_runs_too(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+        scheduler.launch()
+        scheduler.core.cancel_job(job.id, scheduler.now_s, running=True)
+        assert [message.running for message in scheduler.cancelled] == [True]
+        scheduler.report(b"", TaskStatus.CANCELLED)
+        assert [line["status"] for line in lines(job)] == ["cancelled"]
+
+
+class TestRetention:
+    def test_ended_jobs_go_after_a_time(self) -> None:
+        scheduler = Scheduler(http_retention_s=10)
+        ended, running = scheduler.post(app="app", tasks=[{}]), None
+        scheduler.finish()
+        end_s = scheduler.now_s
+        running = scheduler.post(app="app", tasks=[{}])
+        scheduler.at(end_s + 9.9)
+        assert scheduler.jobs.get(ended.id) is ended
+        scheduler.at(end_s + 10)
+        assert scheduler.jobs.get(ended.id) is None
+        assert (ended.lines, ended.bytes, ended.gone) == ([], 0, "http_retention_s = 10 s are over")
+        assert scheduler.jobs.get(running.id) is running
+        scheduler.finish()
+        scheduler.at(scheduler.now_s + 10)
+        assert scheduler.jobs.bytes == 0
+        assert scheduler.jobs.next_deadline_s() is None
+
+    def test_no_timer_without_jobs(self) -> None:
+        assert Scheduler().jobs.next_deadline_s() is None
+
+    def test_newer_results_drive_out_the_oldest_ended_jobs(self) -> None:
+        scheduler = Scheduler(http_results_bytes_max=5000)
+        posted = []
+        for _ in range(3):
+            posted.append(scheduler.post(app="app", tasks=[{}]))
+            scheduler.finish(b"x" * 1200)  # In base64 1600 bytes.
+        told: list[str] = []
+        for number, job in enumerate(posted):
+            job.watchers.add(lambda number=number: told.append(number))  # type: ignore[misc]
+        assert scheduler.jobs.get(posted[0].id) is None
+        assert "http_results_bytes_max = 5000" in posted[0].gone
+        assert [scheduler.jobs.get(job.id) for job in posted[1:]] == posted[1:]
+        assert scheduler.jobs.bytes == posted[1].bytes + posted[2].bytes <= 5000
+        scheduler.post(app="app", tasks=[{}])
+        scheduler.finish(b"x" * 1200)
+        assert told == [1]
+
+    def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for(self) -> None:
+        scheduler = Scheduler(http_results_bytes_max=5000)
+        job = scheduler.post(app="app", tasks=[{}] * 4)
+        scheduler.finish(b"x" * 1200)
+        assert ["result_base64" in line for line in lines(job)] == [True, True, False, False]
+        assert "http_results_bytes_max = 5000" in lines(job)[2]["dropped"]
+        assert {line["status"] for line in lines(job)} == {"finished"}
+
+    def test_no_job_is_taken_while_running_ones_fill_the_room(self) -> None:
+        scheduler = Scheduler(http_results_bytes_max=2000)
+        job = scheduler.post(app="app", tasks=[{}] * 9)
+        scheduler.launch()
+        for _ in range(8):
+            scheduler.report(b"x" * 900)
+        assert scheduler.jobs.bytes > 2000
+        with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
+            scheduler.post(app="app", tasks=[{}])
+        assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
+        scheduler.report()
+        assert job.ended_at_s is not None
+        scheduler.post(app="app", tasks=[{}])
+        assert scheduler.jobs.get(job.id) is None
+
+    def test_jobs_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_jobs, "JOBS_MAX", 2)
+        scheduler = Scheduler()
+        first = scheduler.post(app="app")
+        scheduler.post(app="app", tasks=[{}])
+        scheduler.post(app="app", tasks=[{}])
+        assert scheduler.jobs.get(first.id) is None
+        with pytest.raises(ApiError, match="JOBS_MAX = 2") as caught:
+            scheduler.post(app="app", tasks=[{}])
+        assert caught.value.status == 503
+
+    def test_bytes_are_those_of_the_lines(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}] * 5)
+        scheduler.finish(b"result")
+        assert scheduler.jobs.bytes == job.bytes == sum(len(line) + LINE_OVERHEAD_BYTES for line in job.lines)
+
+    def test_closing_tells_readers(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+        told: list[str] = []
+        job.watchers.add(lambda: told.append(job.gone))
+        scheduler.jobs.close()
+        assert told == ["the scheduler is shutting down"]
+        assert scheduler.jobs.next_deadline_s() is None
+        scheduler.finish()
+        assert job.lines == []
+
+
+class TestWhatTheCoreDoesNotSay:
+    def test_a_job_that_is_taken_over_ends(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(job_id="j", app="app", tasks=[{}, {}])
+        scheduler.launch()
+        scheduler.report(b"1")
+        stage = m.Stage("app", 2, b"", "", 2.0, 0, None)
+        again = m.SubmitJob("j", 1, "", [stage], 3, False, None, False)
+        scheduler.core.receive_from_client("client", "u", again, scheduler.now_s)
+        scheduler.at(scheduler.now_s + http_jobs.CHECK_S)
+        assert [line["status"] for line in lines(job)] == ["finished", "lost"]
+        assert "taken over" in lines(job)[1]["error"]
+        assert job.ended_at_s is not None
+
+    def test_an_input_that_nobody_can_upload_again(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}])
+        asked: list[Any] = []
+        scheduler.core._from_client[m.BlobAt] = lambda job, message, now_s: asked.append(message)
+        scheduler.jobs.told(job.client, m.BlobLost(job.id, "ab" * 32))
+        assert asked == []  # The core is in the middle of an event.
+        scheduler.at(scheduler.now_s)
+        assert asked == [m.BlobAt(job.id, BlobRef("ab" * 32, 0, ()))]
+
+    def test_outcomes_that_come_twice(self) -> None:
+        scheduler = Scheduler()
+        job = scheduler.post(app="app", tasks=[{}, {}])
+        outcome = m.Outcome(job.id, 0, TaskStatus.FINISHED, b"", "", 1, "n", None, None, None)
+        scheduler.jobs.told(job.client, outcome)
+        scheduler.jobs.told(job.client, outcome)
+        scheduler.jobs.told("nobody", outcome)
+        assert len(job.lines) == 1
+
+
+# ---- requests --------------------------------------------------------------------------------
+
+
+def of(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind) if field.name != "_"}
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("request_kind", "spec", "more"),
+        [
+            (TaskRequest, TaskSpec, {"payload_base64"}),
+            (StageRequest, StageSpec, {"common_base64"}),
+            (JobRequest, JobSpec, {"common_base64", "user"}),
+        ],
+    )
+    def test_they_have_the_fields_of_the_library(self, request_kind: Any, spec: Any, more: set[str]) -> None:
+        assert set(request_kind.__struct_fields__) == of(spec) | more
+
+    @pytest.mark.parametrize(("request_kind", "spec"), [(StageRequest, StageSpec), (JobRequest, JobSpec)])
+    def test_they_have_its_defaults(self, request_kind: Any, spec: Any) -> None:
+        ours = {field.name: field.default for field in msgspec.structs.fields(request_kind)}
+        for field in fields(spec):
+            if field.name not in ("app", "common", "_"):
+                assert ours[field.name] == field.default, field.name
+
+    def test_every_field(self) -> None:
+        given: dict[str, Any] = {
+            "job_id": "j", "name": "job", "app": "app", "after": [], "common_base64": "AAE=", "probe_ratio": 3,
+            "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
+            "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
+            "wait_for_nodes_s": 8, "avoid": ["k"], "on_client_lost": "finish", "report_placed": True,
+        }  # fmt: skip
+        task = {"payload": "p", "id": "i", "preferred": ["n"]}
+        user, spec = job_of(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
+        assert user == "me"
+        assert spec.common == b"\0\1"
+        assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",)), b""]
+        for name, value in given.items():
+            if name != "common_base64":
+                assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
+
+    def test_a_payload_is_the_text_that_stands_there(self) -> None:
+        text = (
+            b'{"app":"a","tasks":[{"payload": {"b" : 1.00, "a":[]} },{"payload":null}],"common":12345678901234567890}'
+        )
+        _, spec = job_of(text, PAYLOAD_BYTES_MAX)
+        assert list(spec.tasks) == [b'{"b" : 1.00, "a":[]}', b"null"]
+        assert spec.common == b"12345678901234567890"
+
+    @pytest.mark.parametrize(
+        ("text", "field", "part"),
+        [
+            (b"", "body", "JSON"),
+            (b"[]", "body", "an object"),
+            (b"null", "body", "an object"),
+            (b'{"app":"a"', "body", "JSON"),
+            (b'{"app":"a"} x', "body", "JSON"),
+            (b'{"app":"\xff"}', "body", "UTF-8"),
+            (b'{"app":"a","tasks":[{"payload":"\xff"}]}', "body", "UTF-8"),
+            (b'{"app":"a","tasks":[{"payload":' + b"[" * 9000 + b"]" * 9000 + b"}]}", "body", "nested"),
+            (b"{}", "app", "''"),
+            (b'{"app":1}', "app", "1 is not valid; allowed: text"),
+            (b'{"app":"a","bogus":1}', "bogus", "on_client_lost"),
+            (b'{"app":"a","tasks":[{},{"payloads":1}]}', "tasks[1].payloads", "payload_base64"),
+            (b'{"app":"a","tasks":{}}', "tasks", "{} is not valid; allowed: a list"),
+            (b'{"app":"a","tasks":[1]}', "tasks[0]", "an object"),
+            (b'{"app":"a","tasks":[{"payload":1,"payload_base64":""}]}', "tasks[0].payload_base64", "none beside payload"),
+            (b'{"app":"a","tasks":[{"payload_base64":"?"}]}', "tasks[0].payload_base64", "'?' is not valid; allowed: base64"),
+            (b'{"app":"a","tasks":[{"id":"x"},{"id":"x"}]}', "tasks[1].id", "no other task"),
+            (b'{"app":"a","tasks":[{"inputs":["s"]}]}', "stages[0].tasks[0].inputs", "after"),
+            (b'{"app":"a","tasks":[{"inputs":[["s",1,2]]}]}', "tasks[0].inputs[0]", "length 2"),
+            (b'{"app":"a","common":1,"common_base64":""}', "common_base64", "none beside common"),
+            (b'{"app":"a","max_attempts":0}', "max_attempts", "0 is not valid; allowed: a whole number from 1"),
+            (b'{"app":"a","max_attempts":1.5}', "max_attempts", "1.5 is not valid; allowed: a whole number"),
+            (b'{"app":"a","retry_failed":"yes"}', "retry_failed", "true or false"),
+            (b'{"app":"a","probe_ratio":1e999}', "probe_ratio", "number"),
+            (b'{"app":"a","demand":{"cpu":"x"}}', "demand[...]", "a number"),
+            (b'{"app":"a","demand":{"cpu":-1}}', "demand['cpu']", "-1"),
+            (b'{"app":"a","where":["zone"]}', "where[0]", "NAME == VALUE"),
+            (b'{"app":"a","on_client_lost":"x"}', "on_client_lost", "cancel or finish"),
+            (b'{"app":"a","user":""}', "user", "non-empty"),
+            (b'{"app":"a","name":"\\u0000"}', "name", "printable"),
+            (b'{"app":"a","stages":[{"name":"s","app":"a"}]}', "app", "none beside stages"),
+            (b'{"common":1,"stages":[{"name":"s","app":"a"}]}', "common", "none beside stages"),
+            (b'{"tasks":[{}],"stages":[{"name":"s","app":"a"}]}', "tasks", "none beside stages"),
+            (b'{"stages":[{"name":"s"}]}', "stages[0].app", "missing"),
+            (b'{"stages":[{"name":"s","app":""}]}', "stages[0].app", "non-empty"),
+            (b'{"stages":[{"name":"s","app":"a","job_id":"x"}]}', "stages[0].job_id", "there is no such field"),
+            (b'{"stages":[{"name":"s","app":"a","after":["s"]}]}', "stages", "come after themselves"),
+        ],
+    )  # fmt: skip
+    def test_mistakes_are_named(self, text: bytes, field: str, part: str) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            job_of(text, PAYLOAD_BYTES_MAX)
+        assert caught.value.field == field
+        assert part in str(caught.value)
+        assert str(caught.value).startswith(f"{field}")
+
+    @pytest.mark.parametrize(
+        ("job", "field"),
+        [
+            ({"app": "a", "tasks": [{}, {"payload": "x" * 1000}]}, "tasks[1].payload"),
+            ({"app": "a", "common": "x" * 1000}, "common"),
+            ({"stages": [{"name": "s", "app": "a", "tasks": [{"payload": "x" * 1000}]}]}, "stages[0].tasks[0].payload"),
+        ],
+    )
+    def test_payloads_that_fit_no_frame(self, job: dict[str, Any], field: str) -> None:
+        with pytest.raises(InvalidRequest, match="at most 1000 bytes") as caught:
+            job_of(body(**job), PAYLOAD_BYTES_MAX)
+        assert caught.value.field == field
+
+    def test_more_inputs_than_a_task_may_have(self) -> None:
+        stages = [
+            {"name": "a", "app": "app", "tasks": [{}] * (INPUTS_MAX // 2 + 1)},
+            {"name": "b", "app": "app", "after": ["a"], "tasks": [{}, {"inputs": ["a", "a"]}]},
+        ]
+        with pytest.raises(InvalidRequest, match=f"at most {INPUTS_MAX}") as caught:
+            client_job(body(stages=stages), PAYLOAD_BYTES_MAX)
+        assert caught.value.field == "stages[1].tasks[1].inputs"
+
+    def test_values_of_large_bodies_are_not_looked_up(self) -> None:
+        text = b'{"app":"a","common":"' + b"x" * (1 << 20) + b'","retry_failed":1}'
+        with pytest.raises(InvalidRequest) as caught:
+            job_of(text, PAYLOAD_BYTES_MAX)
+        assert str(caught.value) == "retry_failed: allowed: true or false"
+
+
+def test_an_outcome_encodes_whatever_it_has() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", name="the job's", tasks=[{}])
+    outcome = m.Outcome(job.id, 0, TaskStatus.LOST, b"", 'a "reason"\n', 0, "", None, None, None, "\0", "\u2028")
+    line = json.loads(encode_line(job, outcome))
+    assert (line["error"], line["stdout"], line["stderr"], line["stage"]) == ('a "reason"\n', "\0", "\u2028", "")
+    assert (line["started_at_s"], line["service_s"], line["result"]) == (None, None, None)
+    assert "id" not in line
