@@ -41,6 +41,8 @@ SERVICE_MAX_S = MAX_DURATION_S
 DEMAND_MAX = 1e18
 KILL_GRACE_S = 5.0
 """An executor of several places that has not ended a run so long after it was told to is ended itself."""
+ROUNDING = 1e-9
+"""What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
 CANCELLED_RUNNING = "it was cancelled while it ran"
 SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
@@ -139,6 +141,8 @@ class NodeMonitorCore:
         self._resources = dict(self.free)
         self._fetching: dict[str, list[Held]] = {}
         """Hash of large data under way to the attempts that wait for it."""
+        self._tried: dict[str, set[tuple[str, ...]]] = {}
+        """Hash of large data under way to the nodes where it was sought."""
         self._executors: dict[str, ExecutorState] = {}
         self._jobs: dict[tuple[str, str], JobHere] = {}
         self._held: dict[tuple[str, str, int], Held] = {}
@@ -186,6 +190,8 @@ class NodeMonitorCore:
             for held in [held for held in app.ready if held.job.scheduler == scheduler]:
                 app.ready.remove(held)
                 self._drop_ready(held)
+        for held in [held for held in self._held.values() if held.missing and held.job.scheduler == scheduler]:
+            self._withdraw(held, now_s)
         for job in [job for job in self._jobs.values() if job.scheduler == scheduler]:
             self._forget(job)
         self._note(now_s, "scheduler %s down", scheduler)
@@ -367,6 +373,8 @@ class NodeMonitorCore:
         for app in self.apps.values():
             while app.ready:
                 self._hand_back_ready(app, "the node is draining")
+        for held in [held for held in self._held.values() if held.missing]:
+            self._hand_back_waiting(held, "the node is draining", now_s)
 
     def cordon(self, now_s: float) -> None:
         """Want no further reservations; those queued are served. A draining node goes on draining."""
@@ -376,6 +384,9 @@ class NodeMonitorCore:
     def uncordon(self, now_s: float) -> None:
         """Take part again."""
         self._enter(m.READY, now_s)
+        for app in self.apps.values():
+            if app.wanted:  # Executors that ended while it was draining were not restarted.
+                self._want_executors(app)
 
     def _enter(self, state: str, now_s: float) -> None:
         self.state = state
@@ -464,14 +475,19 @@ class NodeMonitorCore:
         if self.apps[ticket.app].lacking:
             return False
         demand = ticket.demand
-        return not demand or all(self.free.get(name, 0.0) >= amount for name, amount in demand.items())
+        return not demand or all(
+            self.free.get(name, 0.0) >= amount - ROUNDING * self._resources.get(name, 0.0)
+            for name, amount in demand.items()
+        )
 
     def _take_resources(self, charge: Charge) -> None:
-        for name, amount in (charge.ticket.demand or {}).items():
+        demand = charge.ticket.demand
+        for name, amount in demand.items() if demand else ():
             self.free[name] = self.free.get(name, 0.0) - amount
 
     def _return_resources(self, charge: Charge) -> None:
-        for name, amount in (charge.ticket.demand or {}).items():
+        demand = charge.ticket.demand
+        for name, amount in demand.items() if demand else ():
             self.free[name] += amount
 
     def _prefetch(self, now_s: float) -> None:
@@ -600,7 +616,7 @@ class NodeMonitorCore:
         app, charge = ask.app, ask.charges.pop()
         if not ask.charges:
             del self._asks[ask.id]
-        if self._fenced(scheduler, message, charge.ticket.user):
+        if self._memory.fences and self._fenced(scheduler, message, charge.ticket.user):
             self._return_resources(charge)
             self.queue.refund(charge)
             self._answered(ask, 1)
@@ -659,13 +675,15 @@ class NodeMonitorCore:
         self._next_run += 1
         executor.running[held.run] = held
         held.given_at_s = now_s
-        if held.inputs or type(held.payload) is BlobRef or (held.common and type(held.common.data) is BlobRef):
+        common = held.common
+        if held.inputs or type(held.payload) is BlobRef or (common is not None and common.large):
             for ref in self._large(held):
                 if self._blobs.file(ref.hash) is None:
-                    held.missing.add(ref.hash)
+                    held.missing = held.missing | {ref.hash}
                     waiting = self._fetching.setdefault(ref.hash, [])
                     waiting.append(held)
                     if len(waiting) == 1:
+                        self._tried[ref.hash] = {ref.at}
                         self._fetch(ref)
                 else:
                     self._blobs.pin(ref.hash, held.job.number)
@@ -684,20 +702,27 @@ class NodeMonitorCore:
 
     def fetched(self, hash_: str, reason: str, now_s: float) -> None:
         """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
+        if reason and (other := self._elsewhere(hash_)) is not None:
+            self._tried[hash_].add(other.at)
+            self._fetch(other)
+            return
+        self._tried.pop(hash_, None)
         for held in self._fetching.pop(hash_, ()):
             executor = held.executor
             assert executor is not None
             if reason:
-                executor.end(held.run)
-                self.queue.refund(held.charge)
-                held.missing.discard(hash_)
-                self._hand_back(held, reason, (hash_,))
-                self._place_freed(executor, now_s)
+                held.missing = held.missing - {hash_}
+                self._hand_back_waiting(held, reason, now_s, (hash_,))
                 continue
             self._blobs.pin(hash_, held.job.number)
-            held.missing.discard(hash_)
+            held.missing = held.missing - {hash_}
             if not held.missing:
                 self._run(executor, held, now_s)
+
+    def _elsewhere(self, hash_: str) -> BlobRef | None:
+        """Where else the data is, by what has been said since it was sought for; None if that was all."""
+        refs = (ref for held in self._fetching.get(hash_, ()) for ref in self._large(held))
+        return next((ref for ref in refs if ref.hash == hash_ and ref.at not in self._tried[hash_]), None)
 
     def _run(self, executor: ExecutorState, held: Held, now_s: float) -> None:
         """Everything that the attempt needs is here: it starts."""
@@ -708,7 +733,9 @@ class NodeMonitorCore:
             self._to_executor(executor.id, x.Common(number, self._local(common.data)))
         self.counters.started += 1
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
-        self._to_executor(executor.id, x.Run(held.run, number, self._local(held.payload), inputs))
+        payload = held.payload
+        local = payload if type(payload) is bytes else self._local(payload)
+        self._to_executor(executor.id, x.Run(held.run, number, local, inputs))
         held.payload = b""
         held.given_at_s = now_s
         timeout_s = common.task_timeout_s if common is not None else None
@@ -786,6 +813,15 @@ class NodeMonitorCore:
         self._to_scheduler(held.job.scheduler, m.HandBack(held.job.id, held.attempt, reason, missing))
         self._drop(held)
 
+    def _hand_back_waiting(self, held: Held, reason: str, now_s: float, missing: tuple[str, ...] = ()) -> None:
+        """Hand an attempt back that has a place and waits for its inputs: it was not started."""
+        executor = held.executor
+        assert executor is not None
+        executor.end(held.run)
+        self.queue.refund(held.charge)
+        self._hand_back(held, reason, missing)
+        self._place_freed(executor, now_s)
+
     def _drop_ready(self, held: Held) -> None:
         held.app.prefetched -= 1
         self.queue.refund(held.charge)
@@ -799,14 +835,14 @@ class NodeMonitorCore:
 
     def _drop(self, held: Held) -> None:
         """The attempt is here no more."""
-        del self._held[held.key]
+        job = held.job
+        del self._held[job.scheduler, job.id, held.attempt]
         self._return_resources(held.charge)
         for hash_ in held.missing:
             waiting = self._fetching[hash_]
             waiting.remove(held)
             if not waiting:
                 del self._fetching[hash_]
-        job = held.job
         job.held -= 1
         if job.forgotten and not job.held:
             self._forget(job)

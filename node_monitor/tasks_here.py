@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.messages import Data
 
 if TYPE_CHECKING:
@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from node_monitor.queues import Charge
 
 
+NOTHING: frozenset[str] = frozenset()
+
+
 class CommonHere:
     """What a stage's tasks have in common. `number` names its bytes to executors."""
 
-    __slots__ = ("data", "number", "task_timeout_s")
+    __slots__ = ("data", "large", "number", "task_timeout_s")
 
     def __init__(self, number: int, data: Data, task_timeout_s: float | None) -> None:
         self.number = number
         self.data = data
+        self.large = isinstance(data, BlobRef)
         self.task_timeout_s = task_timeout_s
 
 
@@ -78,7 +82,7 @@ class Held:
         self.executor: ExecutorState | None = None
         self.run = 0
         self.given_at_s = 0.0
-        self.missing: set[str] = set()
+        self.missing: frozenset[str] = NOTHING
         """Hashes of inputs that are being fetched; it has a place, and does not run yet."""
         self.kill_if_runs = False
         """It was asked back; if it runs already it is to be stopped."""

@@ -45,8 +45,7 @@ class Claims:
             known = job.known.pop(stage.first + task, None)
             if known is None or stage.states[task] != UNPLACED:
                 continue
-            stage.withdraw(task, SETTLED)
-            core.admission.withdrawn(job.user, 1)
+            self._withdraw(stage, task)
             stage.settled += 1
             job.counts[known.status] += 1
             core.progress.keep_result(stage, task, known.status, known.result, now_s)
@@ -125,7 +124,7 @@ class Claims:
             core.probing.none_unplaced(stage, now_s)
         if job.cancelled:
             attempt.cancelled = True
-            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id))
+            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, job.cancel_running))
 
     def report(self, job: JobState, node: Node, message: m.Report, now_s: float) -> bool:
         """A report of an attempt that we do not know: if an earlier epoch's, it is as good as one of ours."""
@@ -137,8 +136,11 @@ class Claims:
             return False
         starts = stage.starts.get(task, 0) + 1
         state = stage.states[task]
-        if state == UNPLACED and message.status is TaskStatus.FAILED and job.retry_failed and starts < job.max_attempts:
-            stage.starts[task] = starts
+        if message.status is TaskStatus.FAILED and job.retry_failed and state in (UNPLACED, PLACED):
+            # The other scheduler may have started it again since: that attempt counts, if there is one.
+            if state == UNPLACED and job.claiming:
+                stage.starts[task] = min(starts, job.max_attempts - 1)
+                job.failed_before[message.task] = node, message
             return True
         if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
             attempt = job.attempts[stage.attempts[task]]
@@ -146,8 +148,7 @@ class Claims:
             del stage.attempts[task]
             self._core.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
         elif state == UNPLACED:
-            stage.withdraw(task, SETTLED)
-            self._core.admission.withdrawn(job.user, 1)
+            self._withdraw(stage, task)
             if not stage.unplaced:
                 self._core.probing.none_unplaced(stage, now_s)
         else:
@@ -155,6 +156,11 @@ class Claims:
         self._core.counters.adopted += 1
         self._core.progress.settle_reported(stage, task, node, message, starts, now_s)
         return True
+
+    def _withdraw(self, stage: StageState, task: int) -> None:
+        """The unplaced task is settled."""
+        stage.withdraw(task, SETTLED)
+        self._core.admission.withdrawn(stage.job.user, 1)
 
     def _time_out(self, job: JobState, now_s: float) -> None:
         for node_id in sorted(job.claiming):
@@ -166,6 +172,9 @@ class Claims:
         job.claiming.discard(node_id)
         if not job.claiming:
             self._core.note(now_s, job.id, "claimed with epoch %d", job.epoch)
+            for running in (False, True):
+                if tasks := [task for task, too in sorted(job.cancel_later.items()) if too is running]:
+                    self._core.cancel_tasks(job, tasks, now_s, running=running)
             for stage in job.stages:
                 if self._core.jobs.get(job.id) is not job:
                     return
@@ -176,17 +185,24 @@ class Claims:
 
     def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
         """What no node accounts for may have been started and lost with the scheduler, if its stage was open."""
-        if stage.waits_for or stage.doomed:
+        if stage.waits_for or stage.doomed or not stage.spec.task_count:
             return
+        job, progress = stage.job, self._core.progress
         lost = []
         for task in stage.unplaced_tasks():
             starts = stage.starts[task] = stage.starts.get(task, 0) + 1
-            if starts >= stage.job.max_attempts:
+            failed = job.failed_before.get(stage.first + task)
+            if starts < job.max_attempts:
+                continue
+            if failed is None:
                 lost.append(task)
+            else:
+                self._withdraw(stage, task)
+                progress.settle_reported(stage, task, *failed, starts, now_s)
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
-            self._core.progress.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
-        self._core.progress.open_stage(stage, now_s)
+            progress.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
+        progress.open_stage(stage, now_s)
 
     # ---- being superseded --------------------------------------------------------------------
 
@@ -195,3 +211,6 @@ class Claims:
         job = self._core.jobs.get(message.job)
         if job is not None and job.epoch < message.epoch:
             self._core.abandon(job, now_s)
+            # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
+            reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
+            self._core.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     import random
 
 
+ROUNDING = 1e-6
+"""What is free is a sum of many fractions: so much of a task's demand may seem to be missing and is not."""
+
+
 class Outbox(Protocol):
     """Where effects go. Messages to peers that are gone may be dropped."""
 
@@ -158,6 +162,7 @@ class SchedulerCore:
         for job in list(self._jobs_of.pop(client, {}).values()):
             job.client = ""
             if job.on_client_lost == "finish":
+                self.progress.client_gone(job, now_s)
                 continue
             if said_goodbye:
                 self.cancel(job, "its client went away", now_s)
@@ -252,9 +257,8 @@ class SchedulerCore:
             job.claiming.add(SETTLING)
         if not job.task_count and job.epoch:
             self.claims.start(job, now_s)
-        for stage in job.stages:
-            if not stage.spec.task_count and not stage.waits_for:
-                self.progress.stage_over(stage, now_s)
+        for stage in [stage for stage in job.stages if not stage.spec.task_count and not stage.waits_for]:
+            self.progress.stage_over(stage, now_s)
 
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
         """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
@@ -312,17 +316,20 @@ class SchedulerCore:
         details = message.details or {}
         check_task_details(job, message.first, given, details)
         job.received += given
-        size = sum(len(p) for p in message.payloads if isinstance(p, bytes))
+        payloads = message.payloads
+        size = sum(len(p) for p in payloads if isinstance(p, bytes))
         if not self.admission.holds(job.user, size):
             reason = self.admission.over_bytes(job.user)
             self.admission.holds(job.user, -size)
             self.cancel(job, reason, now_s)
-            return
+            if not job.claiming:
+                return
+            payloads = [b""] * given  # They may run elsewhere, but not from here.
         taken = 0
         while taken < given:
             stage = job.stage_of(message.first + taken)
             count = min(given - taken, stage.first + stage.spec.task_count - message.first - taken)
-            self._add_to_stage(stage, message.first + taken, message.payloads[taken : taken + count], details, now_s)
+            self._add_to_stage(stage, message.first + taken, payloads[taken : taken + count], details, now_s)
             taken += count
         if job.epoch and job.received == job.task_count and self.jobs.get(job.id) is job:
             self.claims.start(job, now_s)
@@ -501,12 +508,14 @@ class SchedulerCore:
             if job is None or not job.epoch or not self.claims.report(job, node, message, now_s):
                 self.counters.stale_reports += 1
             return
+        stage = attempt.stage
+        unplaced = stage.unplaced
         if message.status is TaskStatus.LOST:
             self.progress.lost(attempt, message.error, now_s)
         else:
             self.progress.ended(attempt, node, message, now_s)
-        if attempt.stage.unplaced:
-            self._ensure_all({attempt.stage: None}, now_s)
+        if stage.unplaced > unplaced:  # It is to start again.
+            self.probing.ensure(stage, now_s)
 
     def _handed_back(self, node: Node, message: m.HandBack, now_s: float) -> None:
         """The task was not started there: it is unplaced again, and this was no start."""
@@ -582,6 +591,7 @@ class SchedulerCore:
         if job.cancelled and not running:
             return
         job.cancelled = True
+        job.cancel_running = job.cancel_running or running
         if job.claiming:
             job.cancel_reason = reason  # Some of it may run or have ended: wait for what the nodes say.
         for attempt_id, attempt in job.attempts.items():
@@ -597,6 +607,14 @@ class SchedulerCore:
         for number in message.tasks:
             if not 0 <= number < job.received:
                 raise LinkError(f"job {job.id}: there is no task {number}; it has {job.received}")
+        self.cancel_tasks(job, message.tasks, now_s, running=message.running)
+
+    def cancel_tasks(self, job: JobState, tasks: Iterable[int], now_s: float, *, running: bool) -> None:
+        """As `cancel`, for some of the job's tasks."""
+        for number in tasks:
+            if job.claiming:  # It may run or have ended: wait for what the nodes say.
+                job.cancel_later[number] = job.cancel_later.get(number, False) or running
+                continue
             stage = job.stage_of(number)
             task = number - stage.first
             if task in stage.rerun:
@@ -607,9 +625,9 @@ class SchedulerCore:
                 self.progress.settle_blocked(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
                 attempt = job.attempts[stage.attempts[task]]
-                if not attempt.cancelled or message.running:  # Else the answer is on its way.
+                if not attempt.cancelled or running:  # Else the answer is on its way.
                     attempt.cancelled = True
-                    self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, message.running))
+                    self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running))
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -627,6 +645,9 @@ class SchedulerCore:
         self.nodes.changed()
         self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
         if message.state == m.DRAINING:
+            # What was on the way to it may have found it ready again.
+            for ticket in sorted(node.tickets):
+                self.to_node(node.id, m.CancelReservations(ticket))
             self._ensure_all(self.probing.drop_node(node), now_s)
         elif message.state == m.READY:
             self.probing.node_came(node.id, now_s)
@@ -677,4 +698,5 @@ class SchedulerCore:
 
 def _fitting(demand: Iterable[tuple[str, float]], free: dict[str, float]) -> int:
     """How many tasks of this demand fit what is free."""
-    return min((int(free.get(name, 0.0) / amount) for name, amount in demand if amount > 0), default=1 << 30)
+    fits = (int(free.get(name, 0.0) / amount + ROUNDING) for name, amount in demand if amount > 0)
+    return min(fits, default=1 << 30)

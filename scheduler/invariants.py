@@ -75,8 +75,9 @@ def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
         problem = stage.locality.problem(by_node, set(stage.unplaced_tasks()))
         if problem:
             return problem
-        lacking = bool(stage.locality.uncovered) or stage.locality.free > stage.locality.free_live
-    if lacking and stage.open and stage.probe_at_s is None and stage.no_node_since_s is None:
+        lacking = stage.locality.lacking
+    waits = stage.no_node_since_s is not None or (stage.locality is not None and bool(stage.locality.hopeless))
+    if lacking and stage.open and stage.probe_at_s is None and not waits:
         return (
             f"{stage.unplaced} unplaced tasks, {stage.live} live reservations, no re-probe pending, no wait for nodes"
         )

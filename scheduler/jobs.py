@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator
 
 from scheduler.locality import Locality
-from scheduler.nodes import Kind
+from scheduler.nodes import Kind, Node
 from sparrow_py.job import TaskStatus
-from sparrow_py.messages import EPOCH_SHIFT, Data, KnownOutcome, Stage, SubmitJob, TaskDetail
+from sparrow_py.messages import EPOCH_SHIFT, Data, KnownOutcome, Report, Stage, SubmitJob, TaskDetail
 
 UNPLACED, PLACED, SETTLED, BLOCKED = 0, 1, 2, 3
 """BLOCKED: an input of the task got lost and is to come back."""
@@ -63,10 +63,10 @@ class StageState:
     """
 
     __slots__ = (
-        "attempts", "backoff_s", "blocked", "common", "details", "doomed", "first", "fresh", "index", "input_losses",
-        "job", "kind", "live", "locality", "no_node_since_s", "own_ticket", "payloads", "place_by_s", "predecessors",
-        "probe_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts",
-        "states", "successors", "tickets", "unplaced", "waits_for",
+        "attempts", "backoff_s", "blocked", "closed", "common", "details", "doomed", "first", "fresh", "index",
+        "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "own_ticket", "payloads",
+        "place_by_s", "predecessors", "probe_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled",
+        "share_key", "spec", "starts", "states", "successors", "tickets", "unplaced", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -83,6 +83,10 @@ class StageState:
         """Indices of the stages that must finish first."""
         self.predecessors: list[StageState] = []
         self.successors: list[StageState] = []
+        self.large = False
+        """Whether one of its results lies at a node, and so may get lost."""
+        self.closed = False
+        """Whether it is over, and none of its tasks will have to run again for its result."""
         self.doomed = ""
         """Why its tasks will never run; empty if they may."""
         self.payloads: list[Data | None] = []
@@ -204,10 +208,10 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "attempts", "avoids", "awaited", "cancel_reason", "cancelled", "claiming", "client", "counts",
-        "epoch", "id", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received",
-        "report_placed", "results", "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count",
-        "user", "wait_for_nodes_s",
+        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
+        "claiming", "client", "counts", "epoch", "failed_before", "id", "known", "max_attempts", "name",
+        "on_client_lost", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
+        "sent_to", "stages", "submitted_at_s", "task_count", "user", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
@@ -227,6 +231,10 @@ class JobState:
         self.cancelled = False
         self.cancel_reason = ""
         """Why it is to be cancelled as soon as it is claimed."""
+        self.cancel_running = False
+        """Whether what runs is to be cancelled with it."""
+        self.cancel_later: dict[int, bool] = {}
+        """Tasks to cancel as soon as it is claimed, and whether even if they run."""
         self.received = 0
         """Tasks that have arrived, by the job's count."""
         self.counts = dict.fromkeys(TaskStatus, 0)
@@ -246,6 +254,8 @@ class JobState:
         """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
         self.known: dict[int, KnownOutcome] = {}
         """What the client knows of tasks that have not arrived yet (epoch above 0)."""
+        self.failed_before: dict[int, tuple[Node, Report]] = {}
+        """Failures of tasks under earlier epochs; those may have been started again since (`retry_failed`)."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))

@@ -34,6 +34,8 @@ class Locality:
         """Live reservations made for tasks without a constraint."""
         self.uncovered: dict[int, None] = {}
         """Unplaced constrained tasks without a live reservation, in order."""
+        self.hopeless: dict[int, float] = {}
+        """Of `uncovered`, and `FREE` for all without a constraint: those that no connected node may run, since when."""
         self._made: dict[int, int] = {}
         """Live reservations by the task that they were made for, which may be placed meanwhile, and come back."""
         self._constrained: set[int] = set()
@@ -46,6 +48,15 @@ class Locality:
     def free(self) -> int:
         """Unplaced tasks that may run on any eligible node."""
         return len(self._free_set)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether some unplaced task has no live reservation."""
+        return bool(self.uncovered) or self.free > self.free_live
+
+    def free_tasks(self) -> list[int]:
+        """The unplaced tasks without a constraint, in order."""
+        return sorted(self._free_set)
 
     def constrain(self, task: int, preferred: tuple[str, ...]) -> None:
         """From now on the task wants one of these nodes."""
@@ -71,6 +82,7 @@ class Locality:
             return
         self._constrained.discard(task)
         self.uncovered.pop(task, None)
+        self.hopeless.pop(task, None)
         for node in self.preferred[task]:
             wanting = self._wanting[node]
             del wanting[task]

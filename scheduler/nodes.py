@@ -65,7 +65,8 @@ class Node:
             return "runtime", f"its {kind.app} is {info.apps[kind.app]}"
         for constraint in kind.where:
             if not constraints.holds(constraint, self.attributes):
-                return "where", f"not {constraint}"
+                value = self.attributes.get(constraint.attribute)
+                return "where", f"{constraint.attribute} {'unset' if value is None else value}"
         for name, amount in kind.demand:
             if info.resources.get(name, 0.0) < amount:
                 return "demand", f"{info.resources.get(name, 0.0):g} {name}"

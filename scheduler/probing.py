@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.jobs import ShareKey, StageState, Ticket
+from scheduler.locality import FREE
 from scheduler.nodes import Node
 from scheduler.sampling import reservations_wanted, spread
 from sparrow_py import messages as m
@@ -72,12 +73,39 @@ class Probing:
         chosen = locality.choose(stage.spec.probe_ratio, allowed.__contains__, spread_free, self._rng)
         if chosen:
             self._probe(stage, chosen, now_s)
-        if not locality.uncovered and locality.free <= locality.free_live:
-            stage.no_node_since_s = None
+        self._wait_local(stage, now_s)
+
+    def _wait_local(self, stage: StageState, now_s: float) -> None:
+        """As `_wait`, for each task that got no reservation: one may wait for nodes that another does not want."""
+        locality = stage.locality
+        assert locality is not None
+        before, locality.hopeless = locality.hopeless, {}
+        if not locality.lacking:
             return
         may_come = frozenset(self._nodes.eligible(stage.kind))
-        wanted = {node for task in locality.uncovered for node in locality.preferred[task]}
-        self._wait(stage, now_s, sorted(may_come & wanted) or (sorted(may_come) if locality.free else []))
+        hopeless = [task for task in locality.uncovered if may_come.isdisjoint(locality.preferred[task])]
+        hopeful = len(hopeless) < len(locality.uncovered)
+        if locality.free > locality.free_live:
+            hopeful = hopeful or bool(may_come)
+            hopeless += [] if may_come else [FREE]
+        if hopeful and stage.probe_at_s is None:
+            self._back_off(stage, now_s)
+        locality.hopeless = {task: before.get(task, now_s) for task in hopeless}
+        limit_s = self._core.wait_for_nodes_s(stage.job)
+        if limit_s is not None and any(task not in before for task in hopeless):
+            self._core.at(now_s + limit_s, lambda at_s: self._no_node_came_for(stage, limit_s, at_s))
+
+    def _no_node_came_for(self, stage: StageState, limit_s: float, now_s: float) -> None:
+        locality = stage.locality
+        assert locality is not None
+        if self._core.jobs.get(stage.job.id) is not stage.job or not stage.open:
+            return
+        late = [task for task, since_s in locality.hopeless.items() if since_s + limit_s <= now_s]
+        if FREE in late:
+            late.remove(FREE)
+            del locality.hopeless[FREE]
+            late = sorted([*late, *locality.free_tasks()])
+        self._lost(stage, late, limit_s, now_s)
 
     def _candidates(self, stage: StageState) -> list[str]:
         """Nodes to probe now: eligible, have not refused lately, run no job that is to be avoided (§8)."""
@@ -113,8 +141,9 @@ class Probing:
             self._core.at(since_s + limit_s, lambda at_s: self._no_node_came(stage, limit_s, at_s))
             return
         stage.no_node_since_s = None
-        locality = stage.locality
-        tasks = list(locality.uncovered) if locality and not locality.free else stage.unplaced_tasks()
+        self._lost(stage, stage.unplaced_tasks(), limit_s, now_s)
+
+    def _lost(self, stage: StageState, tasks: list[int], limit_s: float, now_s: float) -> None:
         reason = f"no node that may run it was connected for {limit_s:g} s"
         self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
 
@@ -151,7 +180,7 @@ class Probing:
         waiting = [*(stage for heirs in self.heirs.values() for stage in heirs), *self.local]
         for stage in waiting:
             locality = stage.locality
-            lacking = bool(locality.uncovered) if locality is not None else stage.live < stage.unplaced
+            lacking = locality.lacking if locality is not None else stage.live < stage.unplaced
             if lacking and stage.probe_at_s is None:
                 self.ensure(stage, now_s)
             if locality is None:

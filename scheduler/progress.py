@@ -135,52 +135,72 @@ class Progress:
             job.counts[outcome.status] += 1
             core.counters.settled[outcome.status] += 1
             core.to_client(job.client, outcome)
-            self.keep_result(stage, task, outcome.status, outcome.result, now_s)
+            if not stage.successors:
+                self._drop_payload(stage, task)
+            else:
+                self.keep_result(stage, task, outcome.status, outcome.result, now_s)
             if outcome.status is not TaskStatus.FINISHED and stage.successors:
                 self.doom(stage, f"task {outcome.task} before it was {outcome.status.value}: {outcome.error}", now_s)
-        if stage.over:
+        # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
+        if stage.settled == stage.spec.task_count and core.jobs.get(job.id) is job:
             self.stage_over(stage, now_s)
 
     def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
         """Keep of a settled task what others may need, and no more."""
         core, job = self._core, stage.job
-        needed = status is TaskStatus.FINISHED and any(not successor.over for successor in stage.successors)
+        needed = status is TaskStatus.FINISHED and any(not successor.closed for successor in stage.successors)
         if needed:
             job.results[stage.first + task] = result
-            if isinstance(result, bytes) and not core.admission.holds(job.user, len(result)):
-                core.cancel(job, core.admission.over_bytes(job.user), now_s)
-        if not (needed and isinstance(result, BlobRef)):  # Its task may have to produce that again.
+        if needed and isinstance(result, BlobRef):
+            stage.large = True  # Its task may have to produce that again.
+        else:
             self._drop_payload(stage, task)
+        if needed and isinstance(result, bytes) and not core.admission.holds(job.user, len(result)):
+            core.cancel(job, core.admission.over_bytes(job.user), now_s)
 
     def _drop_payload(self, stage: StageState, task: int) -> None:
         payload = stage.payloads[task]
         stage.payloads[task] = None
-        if isinstance(payload, bytes) and payload:
+        if payload and type(payload) is bytes:
             self._core.admission.holds(stage.job.user, -len(payload))
 
     # ---- stages ------------------------------------------------------------------------------
 
     def stage_over(self, stage: StageState, now_s: float) -> None:
         """All tasks of the stage are settled: stages that waited for it open, and what only it needed goes."""
-        for predecessor in stage.predecessors:
-            if all(successor.over for successor in predecessor.successors):
-                self._drop_results(predecessor)
-        for successor in stage.successors:
-            if stage.index in successor.waits_for and not successor.doomed:
-                successor.waits_for.discard(stage.index)
-                if not successor.waits_for:
-                    self.open_stage(successor, now_s)
+        over = [stage]  # With the empty ones after it, which are over as soon as it is their turn; they may be many.
+        for ended in over:
+            self._close(ended)
+            for successor in ended.successors:
+                if ended.index in successor.waits_for and not successor.doomed:
+                    successor.waits_for.discard(ended.index)
+                    if successor.waits_for:
+                        continue
+                    if successor.spec.task_count:
+                        self.open_stage(successor, now_s)
+                    else:
+                        over.append(successor)
         if stage.job.over:
             self._core.job_over(stage.job, now_s)
+
+    def _close(self, stage: StageState) -> None:
+        """What the stage's tasks were given goes, unless one of them may have to run again for its result."""
+        ended = [stage]
+        for one in ended:
+            wanted = one.large and not all(successor.closed for successor in one.successors)
+            if one.closed or not one.over or wanted:
+                continue
+            one.closed = True
+            for predecessor in one.predecessors:
+                if all(successor.closed for successor in predecessor.successors):
+                    self._drop_results(predecessor)
+                    ended.append(predecessor)
 
     def open_stage(self, stage: StageState, now_s: float) -> None:
         """The stage's predecessors have finished."""
         if not stage.open:
             return  # The job is being claimed; the end of that opens what may be.
         self._core.note(now_s, stage.job.id, "stage %d opens", stage.index)
-        if not stage.spec.task_count:
-            self.stage_over(stage, now_s)
-            return
         self._core.became_unplaced(stage, stage.unplaced_tasks(), now_s)
         self._core.probing.ensure(stage, now_s)
 
@@ -195,11 +215,14 @@ class Progress:
 
     def doom(self, stage: StageState, reason: str, now_s: float) -> None:
         """A task of the stage did not finish: what comes after it will not run."""
-        for successor in stage.successors:
-            if not successor.doomed:
-                successor.doomed = reason
-                self.settle_rest(successor, reason, now_s)
-                self.doom(successor, reason, now_s)
+        doomed = [stage]  # And all that comes after it, which may be many.
+        for one in doomed:
+            for successor in one.successors:
+                if not successor.doomed:
+                    successor.doomed = reason
+                    doomed.append(successor)
+        for one in doomed[1:]:
+            self.settle_rest(one, reason, now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""
@@ -212,6 +235,10 @@ class Progress:
     def inputs_missing(self, attempt: Attempt, hashes: tuple[str, ...], reason: str, now_s: float) -> None:
         """A node could not fetch inputs of the attempt, which it handed back: have them produced or uploaded again."""
         stage, task, job = attempt.stage, attempt.task, attempt.stage.job
+        hashes = self._still_missing(attempt, hashes)
+        if not hashes:
+            self._unplaced_again(stage, task, now_s)
+            return
         del stage.attempts[task]
         losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
         if losses >= INPUT_LOSSES_MAX:
@@ -232,6 +259,19 @@ class Progress:
         for hash_ in coming:
             job.awaited.setdefault(hash_, set()).add((stage.index, task))
         self._core.note(now_s, job.id, "task %d waits for inputs %s", stage.first + task, sorted(coming))
+
+    def _still_missing(self, attempt: Attempt, hashes: tuple[str, ...]) -> tuple[str, ...]:
+        """Of these the inputs that have not been replaced since the attempt's node was told of them."""
+        stage, job = attempt.stage, attempt.stage.job
+        sent = self._core.nodes[attempt.node_id].sent.get(job.id, set())
+        detail = stage.details.get(attempt.task)
+        told: list[m.Data | None] = [stage.payloads[attempt.task]]
+        if -1 - stage.index in sent:
+            told.append(stage.common)
+        for first, count in detail.inputs if detail is not None else ():
+            told += [job.results[number] for number in range(first, first + count) if number in sent]
+        current = {data.hash for data in told if isinstance(data, BlobRef)}
+        return tuple(hash_ for hash_ in hashes if hash_ in current)
 
     def _recover(self, job: JobState, hash_: str, now_s: float) -> str | None:
         """See that the input comes back; why that cannot be, or None."""
@@ -254,6 +294,7 @@ class Progress:
         if starts >= stage.job.max_attempts or stage.job.cancelled:
             return f"and task {number}, which produced it, has been started {starts} times"
         stage.starts[task] = starts
+        self._core.to_client(stage.job.client, m.Retried(stage.job.id, number, starts))
         stage.settled -= 1
         stage.rerun.add(task)
         self._unplaced_again(stage, task, now_s)
@@ -272,8 +313,16 @@ class Progress:
         self._give_up_on(job, before.hash, reason, now_s)
 
     def _give_up_on(self, job: JobState, hash_: str, reason: str, now_s: float) -> None:
+        status = TaskStatus.CANCELLED if job.cancelled else TaskStatus.LOST
         for index, waiting in sorted(job.awaited.get(hash_, ())):
-            self.settle_blocked(job.stages[index], [waiting], TaskStatus.LOST, reason, now_s)
+            if waiting in job.stages[index].blocked:  # Else it was settled with one before it.
+                self.settle_blocked(job.stages[index], [waiting], status, reason, now_s)
+
+    def client_gone(self, job: JobState, now_s: float) -> None:
+        """Inputs that only the client has will not come back."""
+        produced = {result.hash for result in job.results.values() if isinstance(result, BlobRef)}
+        for hash_ in [hash_ for hash_ in job.awaited if hash_ not in produced]:
+            self._give_up_on(job, hash_, "an input is gone, and the client that has it went away", now_s)
 
     def blob_at(self, job: JobState, blob: BlobRef, now_s: float) -> None:
         """The client has uploaded an input again, or has not got it (`blob.at` is empty)."""

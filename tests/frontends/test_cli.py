@@ -26,6 +26,7 @@ from frontends.command.process import exit_error
 from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
 from sparrow_py.errors import NoScheduler, TaskCancelled, TaskFailed, TaskLost
 from sparrow_py.job import JobSpec
+from tests.support.waiting import wait_until
 
 NODE = {
     "id": "n1",
@@ -90,12 +91,15 @@ class FakeScheduler(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: dict[tuple[str, str], tuple[int, Any]] = {
+        self.answers: dict[tuple[str, str], Any] = {
             ("GET", "/v1/nodes"): (200, {"nodes": [NODE]}),
             ("GET", "/v1/jobs"): (200, {"jobs": [JOB]}),
             ("DELETE", f"/v1/jobs/{JOB_ID}"): (202, {}),
         }
         self.asked: list[tuple[str, str, str | None]] = []
+        self.bodies: list[Any] = []
+        self.lacking = 0
+        """Bytes that answers lack at their end."""
 
     @property
     def address(self) -> str:
@@ -107,15 +111,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        if self.command == "POST":
+            assert self.headers["Content-Type"] == "application/json"
+            self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         missing = (404, {"error": {"message": "no such thing"}})
-        status, body = self.server.answers.get((self.command, self.path), missing)
+        given = self.server.answers.get((self.command, self.path), missing)
+        status, body = given.pop(0) if isinstance(given, list) else given
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(data) + self.server.lacking))
+        if status == 429:
+            self.send_header("Retry-After", "7")
         self.end_headers()
         self.wfile.write(data)
 
-    do_GET = do_DELETE = _answer
+    do_GET = do_DELETE = do_POST = _answer
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -183,6 +193,13 @@ class TestMistakes:
             (["nodes", "--token-file", "/no/such/file"], ["token_file", "/no/such/file"]),
             (["cancel"], ["JOB_ID"]),
             (["cancel", "a\nb"], ["job id"]),
+            (["results"], ["JOB_ID"]),
+            (["results", ""], ["job id"]),
+            (["submit"], ["FILE"]),
+            (["submit", "/no/such/file"], ["/no/such/file"]),
+            (["submit", "-"], ["job", "JSON"]),
+            (["cordon"], ["NODE"]),
+            (["drain", "a\tb"], ["node", "printable"]),
             (["run"], ["COMMAND", "sparrow run --help"]),
             (["run", "--array", "-1", "true"], ["--array"]),
             (["run", "--array", "x", "true"], ["--array"]),
@@ -284,6 +301,160 @@ class TestCancel:
         assert_one_line(result, 1, "no job 'a/../b c'")
         assert result.stdout == f"cancelled {JOB_ID}\n"
         assert scheduler.asked[0][1] == "/v1/jobs/a%2F..%2Fb%20c"
+
+    def test_running_tasks_too(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["DELETE", f"/v1/jobs/{JOB_ID}?running=true"] = (202, {})
+        assert sparrow("cancel", "--running", "-s", scheduler.address, JOB_ID).stdout == f"cancelled {JOB_ID}\n"
+
+    def test_a_job_that_has_ended(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["DELETE", f"/v1/jobs/{JOB_ID}"] = (409, {"error": {"message": "it has ended"}})
+        assert_one_line(sparrow("cancel", "-s", scheduler.address, JOB_ID), 1, f"no job '{JOB_ID}'")
+
+
+RESULTS = f"/v1/jobs/{JOB_ID}/results"
+LINES = [
+    json.dumps({"task": task, "status": status, "error": error}).encode() + b"\n"
+    for task, status, error in ((1, "finished", ""), (0, "finished", ""))
+]
+LOST = json.dumps({"task": 2, "status": "lost", "error": "its node\nwent away"}).encode() + b"\n"
+
+
+class TestResults:
+    def test_lines(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", RESULTS] = (200, b"".join(LINES))
+        result = sparrow("results", "-s", scheduler.address, JOB_ID)
+        assert (result.exit_code, result.stdout_bytes, result.stderr) == (0, b"".join(LINES), "")
+
+    def test_tasks_that_did_not_finish(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", RESULTS] = (200, b"".join([*LINES, LOST]))
+        result = sparrow("results", "-s", scheduler.address, JOB_ID)
+        assert_one_line(result, 1, "1 of 3 tasks did not finish (first: task 2 lost: its node went away)")
+
+    def test_wherever_they_are(self, schedulers: Callable[[], FakeScheduler], nobody: str) -> None:
+        first, second = schedulers(), schedulers()
+        second.answers["GET", RESULTS] = (200, b"".join(LINES))
+        result = sparrow("results", "-s", f"{nobody},{first.address},{second.address}", JOB_ID)
+        assert (result.exit_code, result.stdout_bytes) == (0, b"".join(LINES))
+
+    def test_nowhere(self, scheduler: FakeScheduler) -> None:
+        assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, f"no results of a job '{JOB_ID}'")
+
+    def test_nobody_answers(self, nobody: str) -> None:
+        assert_one_line(sparrow("results", "-s", nobody, JOB_ID), 1, f"no scheduler answers at {nobody}")
+
+    def test_refused(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", RESULTS] = (503, {"error": {"message": "too many readers"}})
+        assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "too many readers")
+
+    def test_that_break_off(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", RESULTS] = (200, b"".join(LINES) + b'{"task"')
+        scheduler.lacking = 5
+        result = sparrow("results", "-s", scheduler.address, JOB_ID)
+        assert_one_line(result, 1, "no result of a scheduler")
+        assert result.stdout_bytes.startswith(b"".join(LINES))
+
+    def test_that_are_none(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", RESULTS] = (200, b"<html>\n")
+        assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "no result of a scheduler")
+
+
+class TestSubmit:
+    @pytest.fixture
+    def accepting(self, scheduler: FakeScheduler) -> FakeScheduler:
+        scheduler.answers["POST", "/v1/jobs"] = (202, {"id": JOB_ID})
+        scheduler.answers["GET", RESULTS] = (200, b"".join(LINES))
+        return scheduler
+
+    def test_follows(self, accepting: FakeScheduler, tmp_path: Path) -> None:
+        job = {"job_id": JOB_ID, "user": "ada", "app": "noop", "tasks": [{"payload": "ü"}]}
+        (tmp_path / "job.json").write_text(json.dumps(job), "utf-8")
+        result = sparrow("submit", "-s", accepting.address, str(tmp_path / "job.json"))
+        assert (result.exit_code, result.stdout_bytes, result.stderr) == (0, b"".join(LINES), "")
+        assert accepting.bodies == [job]
+
+    def test_mints_an_id_and_says_whose_it_is(self, accepting: FakeScheduler) -> None:
+        result = sparrow("submit", "--detach", "-s", accepting.address, "-", stdin='{"app": "noop"}')
+        (job,) = accepting.bodies
+        assert (result.exit_code, result.stdout) == (0, job["job_id"] + "\n")
+        assert (len(job["job_id"]), job["app"], bool(job["user"])) == (32, "noop", True)
+
+    @pytest.mark.parametrize("text", ["", "[]", "1", "{", "\udcff"])
+    def test_no_job(self, accepting: FakeScheduler, text: str) -> None:
+        data = text.encode("utf-8", "surrogateescape")
+        assert_one_line(sparrow("submit", "-s", accepting.address, "-", stdin=data), 2, "job: ")
+        assert not accepting.bodies
+
+    @pytest.mark.parametrize("status", [400, 409, 413])
+    def test_wrong(self, accepting: FakeScheduler, status: int) -> None:
+        error = {"message": "tasks[0].bogus: there is no such field", "field": "tasks[0].bogus"}
+        accepting.answers["POST", "/v1/jobs"] = (status, {"error": error})
+        result = sparrow("submit", "-s", accepting.address, "-", stdin="{}")
+        assert_one_line(result, 2, accepting.address, "tasks[0].bogus: there is no such field")
+
+    def test_another_scheduler_where_nobody_is_at_one(self, accepting: FakeScheduler, nobody: str) -> None:
+        for _ in range(8):  # The first is chosen at random.
+            assert sparrow("submit", "--detach", "-s", f"{nobody},{accepting.address}", "-", stdin="{}").exit_code == 0
+        assert len(accepting.bodies) == 8
+
+    def test_nobody(self, nobody: str) -> None:
+        assert_one_line(sparrow("submit", "-s", nobody, "-", stdin="{}"), 1, f"no scheduler answers at {nobody}")
+
+    def test_no_other_scheduler_where_one_may_have_it(self, accepting: FakeScheduler) -> None:
+        accepting.lacking = 1
+        result = sparrow("submit", "-s", f"{accepting.address},{accepting.address}", "-", stdin="{}")
+        assert_one_line(result, 1, f"it may have taken job {accepting.bodies[0]['job_id']}")
+        assert len(accepting.bodies) == 1
+
+    def test_no_room_yet(self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+        waits: list[float] = []
+        monkeypatch.setattr("time.sleep", waits.append)
+        full = (429, {"error": {"message": "ada has as much as she may"}})
+        accepting.answers["POST", "/v1/jobs"] = [full, full, (202, {})]
+        assert sparrow("submit", "--detach", "-s", accepting.address, "-", stdin="{}").exit_code == 0
+        assert waits == [7, 7]
+        assert len({job["job_id"] for job in accepting.bodies}) == 1
+
+    def test_no_room_in_time(self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("frontends.cli.submit.SUBMIT_TIMEOUT_S", 5.0)
+        accepting.answers["POST", "/v1/jobs"] = (429, {"error": {"message": "ada has as much as she may"}})
+        result = sparrow("submit", "-s", accepting.address, "-", stdin="{}")
+        assert_one_line(result, 1, "ada has as much as she may (try again in 7.0 s)")
+
+
+class TestNodeStates:
+    @pytest.fixture
+    def node(self, schedulers: Callable[[], FakeScheduler], scheduler: FakeScheduler) -> FakeScheduler:
+        """A node monitor with the node n1, which the scheduler knows."""
+        monitor = schedulers()
+        scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"address": monitor.address}]})
+        return monitor
+
+    @pytest.mark.parametrize(
+        ("command", "state"), [("cordon", "cordoned"), ("uncordon", "ready"), ("drain", "draining")]
+    )
+    def test_tells_the_node(self, scheduler: FakeScheduler, node: FakeScheduler, command: str, state: str) -> None:
+        node.answers["POST", "/v1/nodes/state"] = (200, {"nodes": [NODE | {"state": state}]})
+        result = sparrow(command, "-s", scheduler.address, "n1")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, f"n1 is {state}\n", "")
+        assert node.bodies == [{"state": state, "node": "n1"}]
+
+    def test_one_that_is_not_there_keeps_no_other_as_it_is(self, scheduler: FakeScheduler, node: FakeScheduler) -> None:
+        node.answers["POST", "/v1/nodes/state"] = (200, {"nodes": [NODE | {"state": "cordoned"}]})
+        result = sparrow("cordon", "-s", scheduler.address, "n/2", "n1")
+        assert_one_line(result, 1, "n/2: no such node is connected")
+        assert result.stdout == "n1 is cordoned\n"
+
+    def test_one_whose_address_is_not_known(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"address": ""}]})
+        assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: its scheduler does not know")
+
+    def test_one_that_does_not_answer(self, scheduler: FakeScheduler, nobody: str) -> None:
+        scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"address": nobody}]})
+        result = sparrow("drain", "-s", scheduler.address, "n1")
+        assert_one_line(result, 1, f"n1: no node monitor answers at {nobody}")
+
+    def test_one_that_another_process_has_now(self, scheduler: FakeScheduler, node: FakeScheduler) -> None:
+        assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: what answers at", "has no nodes")
 
 
 class TestAsking:
@@ -616,6 +787,46 @@ class TestOnACluster:
         example = textwrap.dedent(running[0].partition("In Python:\n")[2])
         ended = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
         assert ended.stdout == "[5, 4, 3, 2, 1, 0, 1, 2, 3, 4]\n", ended.stderr
+
+    def test_submit(self, running: tuple[str, str]) -> None:
+        tasks = [{"payload": {"argv": ["sh", "-c", f"echo {number}; exit {number}"]}} for number in range(2)]
+        ended = real("submit", "-s", running[1], "-", stdin=json.dumps({"app": "command", "tasks": tasks}))
+        lines = sorted(map(json.loads, ended.stdout.splitlines()), key=lambda line: line["task"])
+        assert [line["result"]["stdout"] for line in lines] == ["0\n", "1\n"]
+        assert ended.stderr == "sparrow: 1 of 2 tasks did not finish (first: task 1 failed: exit code 1)\n"
+        assert ended.returncode == 1
+
+    def test_submit_detached_results_and_cancel(self, running: tuple[str, str], tmp_path: Path) -> None:
+        (tmp_path / "job.json").write_text('{"app": "command", "tasks": [{"payload": {"argv": ["sleep", "100"]}}]}')
+        job_id = real("submit", "-s", running[1], "--detach", str(tmp_path / "job.json")).stdout.strip()
+        arguments = [*SPARROW, "results", "-s", running[1], job_id]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert real("cancel", "-s", running[1], "--running", job_id).stdout == f"cancelled {job_id}\n"
+            output, errors = process.communicate()
+        assert json.loads(output)["status"] == "cancelled"
+        assert errors.startswith("sparrow: 1 of 1 tasks did not finish")
+        assert process.returncode == 1
+
+    def test_ctrl_c_leaves_a_submitted_job_alone(self, running: tuple[str, str], gate: Path) -> None:
+        script = f"echo; while [ ! -e {gate} ]; do sleep 0.02; done"
+        tasks = [{"payload": {"argv": ["true"]}}, {"payload": {"argv": ["sh", "-c", script]}}]
+        (gate.with_name("job.json")).write_text(json.dumps({"job_id": str(gate), "app": "command", "tasks": tasks}))
+        arguments = [*SPARROW, "submit", "-s", running[1], str(gate.with_name("job.json"))]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["task"] == 0
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate()[1]
+        assert f"job {gate} goes on" in errors
+        assert process.returncode == 130
+        gate.touch()
+        ended = real("results", "-s", running[1], str(gate))
+        assert (ended.returncode, ended.stdout.count("\n"), ended.stderr) == (0, 2, "")
+
+    def test_cordon_and_uncordon(self, running: tuple[str, str]) -> None:
+        for command, state in (("cordon", "cordoned"), ("drain", "draining"), ("uncordon", "ready")):
+            assert real(command, "-s", running[1], "node-1").stdout == f"node-1 is {state}\n"
+            wait_until(lambda state=state: listing("nodes", "-s", running[1])[1]["state"] == state)
 
 
 class TestOnAClusterOfItsOwn:

@@ -3,22 +3,19 @@
 import itertools
 import json
 import random
-from dataclasses import fields
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler import http_jobs, views
 from scheduler.core import SchedulerCore
 from scheduler.http_jobs import LINE_OVERHEAD_BYTES, HttpJob, HttpJobs, encode_line, json_value
-from scheduler.job_requests import JobRequest, StageRequest, TaskRequest, client_job, job_of
+from scheduler.job_requests import client_job
 from scheduler.openapi import scheduler_document
 from scheduler.options import SchedulerOptions
 from sparrow_py import messages as m
-from sparrow_py.errors import InvalidRequest
 from sparrow_py.http_api import ApiError
-from sparrow_py.job import INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 
 PAYLOAD_BYTES_MAX = 1000
 
@@ -440,134 +437,6 @@ class TestWhatTheCoreDoesNotSay:
         scheduler.jobs.told(job.client, outcome)
         scheduler.jobs.told("nobody", outcome)
         assert len(job.lines) == 1
-
-
-# ---- requests --------------------------------------------------------------------------------
-
-
-def of(kind: Any) -> set[str]:
-    return {field.name for field in fields(kind) if field.name != "_"}
-
-
-class TestRequests:
-    @pytest.mark.parametrize(
-        ("request_kind", "spec", "more"),
-        [
-            (TaskRequest, TaskSpec, {"payload_base64"}),
-            (StageRequest, StageSpec, {"common_base64"}),
-            (JobRequest, JobSpec, {"common_base64", "user"}),
-        ],
-    )
-    def test_they_have_the_fields_of_the_library(self, request_kind: Any, spec: Any, more: set[str]) -> None:
-        assert set(request_kind.__struct_fields__) == of(spec) | more
-
-    @pytest.mark.parametrize(("request_kind", "spec"), [(StageRequest, StageSpec), (JobRequest, JobSpec)])
-    def test_they_have_its_defaults(self, request_kind: Any, spec: Any) -> None:
-        ours = {field.name: field.default for field in msgspec.structs.fields(request_kind)}
-        for field in fields(spec):
-            if field.name not in ("app", "common", "_"):
-                assert ours[field.name] == field.default, field.name
-
-    def test_every_field(self) -> None:
-        given: dict[str, Any] = {
-            "job_id": "j", "name": "job", "app": "app", "after": [], "common_base64": "AAE=", "probe_ratio": 3,
-            "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
-            "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
-            "wait_for_nodes_s": 8, "avoid": ["k"], "on_client_lost": "finish", "report_placed": True,
-        }  # fmt: skip
-        task = {"payload": "p", "id": "i", "preferred": ["n"]}
-        user, spec = job_of(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
-        assert user == "me"
-        assert spec.common == b"\0\1"
-        assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",)), b""]
-        for name, value in given.items():
-            if name != "common_base64":
-                assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
-
-    def test_a_payload_is_the_text_that_stands_there(self) -> None:
-        text = (
-            b'{"app":"a","tasks":[{"payload": {"b" : 1.00, "a":[]} },{"payload":null}],"common":12345678901234567890}'
-        )
-        _, spec = job_of(text, PAYLOAD_BYTES_MAX)
-        assert list(spec.tasks) == [b'{"b" : 1.00, "a":[]}', b"null"]
-        assert spec.common == b"12345678901234567890"
-
-    @pytest.mark.parametrize(
-        ("text", "field", "part"),
-        [
-            (b"", "body", "JSON"),
-            (b"[]", "body", "an object"),
-            (b"null", "body", "an object"),
-            (b'{"app":"a"', "body", "JSON"),
-            (b'{"app":"a"} x', "body", "JSON"),
-            (b'{"app":"\xff"}', "body", "UTF-8"),
-            (b'{"app":"a","tasks":[{"payload":"\xff"}]}', "body", "UTF-8"),
-            (b'{"app":"a","tasks":[{"payload":' + b"[" * 9000 + b"]" * 9000 + b"}]}", "body", "nested"),
-            (b"{}", "app", "''"),
-            (b'{"app":1}', "app", "1 is not valid; allowed: text"),
-            (b'{"app":"a","bogus":1}', "bogus", "on_client_lost"),
-            (b'{"app":"a","tasks":[{},{"payloads":1}]}', "tasks[1].payloads", "payload_base64"),
-            (b'{"app":"a","tasks":{}}', "tasks", "{} is not valid; allowed: a list"),
-            (b'{"app":"a","tasks":[1]}', "tasks[0]", "an object"),
-            (b'{"app":"a","tasks":[{"payload":1,"payload_base64":""}]}', "tasks[0].payload_base64", "none beside payload"),
-            (b'{"app":"a","tasks":[{"payload_base64":"?"}]}', "tasks[0].payload_base64", "'?' is not valid; allowed: base64"),
-            (b'{"app":"a","tasks":[{"id":"x"},{"id":"x"}]}', "tasks[1].id", "no other task"),
-            (b'{"app":"a","tasks":[{"inputs":["s"]}]}', "stages[0].tasks[0].inputs", "after"),
-            (b'{"app":"a","tasks":[{"inputs":[["s",1,2]]}]}', "tasks[0].inputs[0]", "length 2"),
-            (b'{"app":"a","common":1,"common_base64":""}', "common_base64", "none beside common"),
-            (b'{"app":"a","max_attempts":0}', "max_attempts", "0 is not valid; allowed: a whole number from 1"),
-            (b'{"app":"a","max_attempts":1.5}', "max_attempts", "1.5 is not valid; allowed: a whole number"),
-            (b'{"app":"a","retry_failed":"yes"}', "retry_failed", "true or false"),
-            (b'{"app":"a","probe_ratio":1e999}', "probe_ratio", "number"),
-            (b'{"app":"a","demand":{"cpu":"x"}}', "demand[...]", "a number"),
-            (b'{"app":"a","demand":{"cpu":-1}}', "demand['cpu']", "-1"),
-            (b'{"app":"a","where":["zone"]}', "where[0]", "NAME == VALUE"),
-            (b'{"app":"a","on_client_lost":"x"}', "on_client_lost", "cancel or finish"),
-            (b'{"app":"a","user":""}', "user", "non-empty"),
-            (b'{"app":"a","name":"\\u0000"}', "name", "printable"),
-            (b'{"app":"a","stages":[{"name":"s","app":"a"}]}', "app", "none beside stages"),
-            (b'{"common":1,"stages":[{"name":"s","app":"a"}]}', "common", "none beside stages"),
-            (b'{"tasks":[{}],"stages":[{"name":"s","app":"a"}]}', "tasks", "none beside stages"),
-            (b'{"stages":[{"name":"s"}]}', "stages[0].app", "missing"),
-            (b'{"stages":[{"name":"s","app":""}]}', "stages[0].app", "non-empty"),
-            (b'{"stages":[{"name":"s","app":"a","job_id":"x"}]}', "stages[0].job_id", "there is no such field"),
-            (b'{"stages":[{"name":"s","app":"a","after":["s"]}]}', "stages", "come after themselves"),
-        ],
-    )  # fmt: skip
-    def test_mistakes_are_named(self, text: bytes, field: str, part: str) -> None:
-        with pytest.raises(InvalidRequest) as caught:
-            job_of(text, PAYLOAD_BYTES_MAX)
-        assert caught.value.field == field
-        assert part in str(caught.value)
-        assert str(caught.value).startswith(f"{field}")
-
-    @pytest.mark.parametrize(
-        ("job", "field"),
-        [
-            ({"app": "a", "tasks": [{}, {"payload": "x" * 1000}]}, "tasks[1].payload"),
-            ({"app": "a", "common": "x" * 1000}, "common"),
-            ({"stages": [{"name": "s", "app": "a", "tasks": [{"payload": "x" * 1000}]}]}, "stages[0].tasks[0].payload"),
-        ],
-    )
-    def test_payloads_that_fit_no_frame(self, job: dict[str, Any], field: str) -> None:
-        with pytest.raises(InvalidRequest, match="at most 1000 bytes") as caught:
-            job_of(body(**job), PAYLOAD_BYTES_MAX)
-        assert caught.value.field == field
-
-    def test_more_inputs_than_a_task_may_have(self) -> None:
-        stages = [
-            {"name": "a", "app": "app", "tasks": [{}] * (INPUTS_MAX // 2 + 1)},
-            {"name": "b", "app": "app", "after": ["a"], "tasks": [{}, {"inputs": ["a", "a"]}]},
-        ]
-        with pytest.raises(InvalidRequest, match=f"at most {INPUTS_MAX}") as caught:
-            client_job(body(stages=stages), PAYLOAD_BYTES_MAX)
-        assert caught.value.field == "stages[1].tasks[1].inputs"
-
-    def test_values_of_large_bodies_are_not_looked_up(self) -> None:
-        text = b'{"app":"a","common":"' + b"x" * (1 << 20) + b'","retry_failed":1}'
-        with pytest.raises(InvalidRequest) as caught:
-            job_of(text, PAYLOAD_BYTES_MAX)
-        assert str(caught.value) == "retry_failed: allowed: true or false"
 
 
 def test_an_outcome_encodes_whatever_it_has() -> None:

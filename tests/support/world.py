@@ -23,6 +23,7 @@ from node_monitor.options import NodeMonitorOptions
 from node_monitor.queues import FairQueue
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from sparrow_py import constraints
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.client_core import ClientCore, ClientJob
@@ -58,6 +59,10 @@ class JobLog:
         """When the client took the job to another scheduler."""
         self.running_too = False
         """Whether cancellation was to stop what runs."""
+        self.submitted_to: list[str] = []
+        """The schedulers that were sent the job, refusals included."""
+        self.avoids: list[JobLog] = []
+        """Jobs that were at the scheduler when this one came, and that it avoids."""
         self.payloads: list[Any] = []
         self.stage_of: list[int] = []
         for index, stage in enumerate(spec.as_stages()):
@@ -99,6 +104,10 @@ class JobLog:
         by_task = {outcome.task: outcome.status for outcome in self.outcomes}
         return [by_task[task] for task in range(len(self.payloads))]
 
+    def stage(self, task: int) -> StageSpec:
+        """The stage that the task is of."""
+        return self.spec.as_stages()[self.stage_of[task]]
+
     def inputs(self, wanted: Sequence[Any]) -> list[bytes]:
         """The results that a task with these `inputs` is to be given."""
         names = [stage.name for stage in self.spec.as_stages()]
@@ -134,6 +143,19 @@ class Start:
         self.failed = False
         self.executor_died = False
         self.killed = False
+
+    @property
+    def demand(self) -> dict[str, float]:
+        return dict(self.log.stage(self.task).demand or {})
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has begun, and neither it nor its executor has ended."""
+        return self.started_at_s is not None and not self.over
+
+    @property
+    def over(self) -> bool:
+        return self.ended_at_s is not None or self.killed or self.executor_died or self.returned
 
     @property
     def may_be_repeated(self) -> bool:
@@ -290,7 +312,7 @@ class VirtualExecutor:
         assert isinstance(run.payload, bytes)
         job_id, task = run.payload.decode().split()[:2]
         log = world.logs[job_id]
-        stage = log.spec.as_stages()[log.stage_of[int(task)]]
+        stage = log.stage(int(task))
         assert (self.commons[run.common] if run.common else b"") == stage.common, "not the stage's common bytes"
         assert all(log.finished(name) for name in stage.after), "a stage began before those that it comes after"
         wanted = log.details[int(task)].inputs if int(task) in log.details else ()
@@ -299,7 +321,11 @@ class VirtualExecutor:
         start = Start(log, int(task), held.attempt, self.node, held.job.scheduler)
         log.starts.append(start)
         world.starts.append(start)
+        _check_place(start)
         self.waiting.append((run, start))
+        for name, amount in world.resources.items():
+            taken = sum(other.demand.get(name, 0.0) for other in self.node.given())
+            assert taken <= amount + 1e-6, f"{taken} {name} of {amount} are taken"
         if self.places > 1:
             assert len(self.running) + len(self.waiting) <= self.places, "a slot is to run two tasks"
         self._start_next()
@@ -311,6 +337,7 @@ class VirtualExecutor:
             self.running[run.run] = start
             start.started_at_s = world.now
             assert self.node.running <= self.node.slots, "a slot runs two tasks"
+            _check_neighbours(start)
             assert isinstance(run.payload, bytes)
             duration_s, failures = run.payload.decode().split()[2:4]
             earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
@@ -333,7 +360,8 @@ class VirtualExecutor:
         assert isinstance(payload, bytes)
         result: x.Data = payload
         if payload.endswith(b"large") and not fails:
-            hash_ = payload.hex().ljust(64, "0")
+            other = f"{world.number()}" if world.results_differ else ""
+            hash_ = payload.hex() + other.rjust(64 - 2 * len(payload), "0")
             result = x.File(f"/results/{hash_}", len(payload), hash_)
         self.node.core.done(self.id, x.Done(run.run, status, result, "", start.started_at_s, service_s), world.now)
         self._start_next()
@@ -363,6 +391,29 @@ class VirtualExecutor:
             start.executor_died = True
 
 
+def _check_place(start: Start) -> None:
+    """The task may run on this node: what its constraints say."""
+    log, node, stage = start.log, start.node, start.log.stage(start.task)
+    attributes = {**world_attributes(node.name), "node": node.name}
+    for text in stage.where:
+        assert constraints.holds(constraints.parse("where", text), attributes), f"{node.name} is not {text}"
+    preferred = log.details[start.task].preferred if start.task in log.details else ()
+    if preferred and node.name not in preferred:
+        assert stage.delay_s is not None, f"task {start.task} runs on {node.name}, which is none of {preferred}"
+        assert log.world.now >= log.submitted_at_s + stage.delay_s, "before its preferred nodes had their time"
+
+
+def _check_neighbours(start: Start) -> None:
+    """No job that its own avoids runs on the node, as far as one scheduler knew of both all the time (§8)."""
+    log = start.log
+    for other in start.node.given():
+        related = other.log in log.avoids or log in other.log.avoids
+        if not related or not other.runs or other.scheduler != start.scheduler:
+            continue
+        known = all(len(one.submitted_to) == 1 for one in (log, other.log)) and not start.lost and not other.lost
+        assert not known, f"{log.spec.job_id} and {other.log.spec.job_id} avoid each other, and run on one node"
+
+
 def _content(data: x.Data) -> bytes:
     """What an input holds: the payload of the task that produced it."""
     return data if isinstance(data, bytes) else bytes.fromhex(data.hash[: 2 * data.size])
@@ -388,6 +439,13 @@ class NodeHost:
     @property
     def running(self) -> int:
         return sum(len(executor.running) for executor in self.executors.values())
+
+    def given(self) -> list[Start]:
+        """What its executors have been given and have not ended."""
+        executors = self.executors.values()
+        return [start for executor in executors for start in executor.running.values()] + [
+            start for executor in executors for _, start in executor.waiting
+        ]
 
     def turn(self) -> None:
         """The core is to be pumped at the end of this turn, as the daemon does."""
@@ -473,8 +531,11 @@ class ClientHost:
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:
         link = self.links.get(scheduler)
-        if isinstance(message, m.SubmitJob) and message.epoch:
-            self.world.logs[message.job].moved_at_s.append(self.world.now)
+        if isinstance(message, m.SubmitJob):
+            log = self.world.logs[message.job]
+            log.submitted_to.append(scheduler)
+            if message.epoch:
+                log.moved_at_s.append(self.world.now)
         if link is not None:
             link.to_scheduler.send(message)
 
@@ -520,11 +581,30 @@ def world_attributes(name: str) -> dict[str, str]:
     return {"number": str(number), "parity": "odd" if number % 2 else "even"}
 
 
+def _tasks(
+    job_id: str,
+    first: int,
+    durations_s: Sequence[float],
+    failures: int,
+    preferred: Sequence[Sequence[str]],
+    inputs: Sequence[str],
+    *,
+    large: bool,
+) -> list[bytes | TaskSpec]:
+    tasks: list[bytes | TaskSpec] = []
+    for position, seconds in enumerate(durations_s):
+        payload = f"{job_id} {first + position} {seconds:.6f} {failures}{' large' if large else ''}".encode()
+        wanted = preferred[position % len(preferred)]
+        tasks.append(TaskSpec(payload, preferred=wanted, inputs=inputs) if wanted or inputs else payload)
+    return tasks
+
+
 class World:
     """See the module's docstring.
 
     nodes: slots of each node. users: of each client. latency: range of a frame's time on the way, in seconds.
     split: each message goes in a frame of its own. checks: whether `check` runs after each event.
+    results_differ: a task that runs again returns another large result than before.
     """
 
     def __init__(
@@ -537,6 +617,7 @@ class World:
         latency: tuple[float, float] = (0.0005, 0.0005),
         split: bool = False,
         checks: bool = True,
+        results_differ: bool = False,
         executor_start_s: float = 0.0,
         executor_start_fails: float = 0.0,
         warm: Iterable[str] = ("many", "pool"),
@@ -551,6 +632,7 @@ class World:
         self.now = 1000.0
         self.split = split
         self.checks = checks
+        self.results_differ = results_differ
         self.executor_start_s = executor_start_s
         self.executor_start_fails = executor_start_fails
         self.warm = list(warm)
@@ -648,44 +730,58 @@ class World:
     # ---- users -------------------------------------------------------------------------------
 
     def submit(
-        self, durations_s: Sequence[float], *, client: int = 0, failures: int = 0, job_id: str = "", **fields: Any
+        self,
+        durations_s: Sequence[float],
+        *,
+        client: int = 0,
+        failures: int = 0,
+        job_id: str = "",
+        preferred: Sequence[Sequence[str]] = ((),),
+        **fields: Any,
     ) -> JobLog:
-        """Submit a job whose tasks last so long; each fails `failures` times before it finishes."""
+        """Submit a job whose tasks last so long; each fails `failures` times before it finishes.
+
+        preferred: of the tasks, in turn.
+        """
         job_id = job_id or f"j{self.number()}"
-        tasks = [f"{job_id} {task} {seconds:.6f} {failures}".encode() for task, seconds in enumerate(durations_s)]
+        tasks = _tasks(job_id, 0, durations_s, failures, preferred, (), large=False)
         fields = {"app": "many", "common": job_id.encode(), **fields}
+        return self._submit(JobSpec(tasks, job_id=job_id, **fields), client)
+
+    def _submit(self, spec: JobSpec, client: int) -> JobLog:
         host = self.clients[client]
-        log = self.logs[job_id] = JobLog(self, JobSpec(tasks, job_id=job_id, **fields), host)
+        log = self.logs[spec.job_id] = JobLog(self, spec, host)
+        for other_id in spec.avoid:
+            other = self.logs[other_id]
+            if other.accepted_count and other.client is host:
+                log.avoids.append(other)
         if host.alive:
-            host.core.submit(log.spec, log, self.now)
+            host.core.submit(spec, log, self.now)
         return log
 
     def submit_stages(
         self,
-        *stages: tuple[str, Sequence[str], Sequence[float]],
+        *stages: tuple[Any, ...],
         large: bool = False,
         client: int = 0,
         ask: bool = True,
         job_id: str = "",
         **fields: Any,
     ) -> JobLog:
-        """Submit a job of stages (name, after, durations); each task asks for the results of all before it, and
-        returns a large one if `large`."""
+        """Submit a job of stages (name, after, durations, and perhaps fields of `StageSpec`); each task asks for the
+        results of all before it if `ask`, and returns a large one if `large`. A stage's fields may say `large`, `ask`,
+        `failures` and `preferred`, too."""
         job_id = job_id or f"j{self.number()}"
-        specs, number = [], 0
-        for name, after, durations_s in stages:
-            tasks = []
-            for seconds in durations_s:
-                payload = f"{job_id} {number} {seconds:.6f} 0{' large' if large else ''}".encode()
-                tasks.append(TaskSpec(payload, inputs=list(after) if ask else []))
-                number += 1
-            common = f"{job_id} {name}".encode()
-            specs.append(StageSpec(tasks, name=name, after=list(after), app="many", common=common))
-        host = self.clients[client]
-        log = self.logs[job_id] = JobLog(self, JobSpec(stages=specs, job_id=job_id, **fields), host)
-        if host.alive:
-            host.core.submit(log.spec, log, self.now)
-        return log
+        specs: list[StageSpec] = []
+        number = 0
+        for name, after, durations_s, *rest in stages:
+            own = {"app": "many", "common": f"{job_id} {name}".encode(), **(rest[0] if rest else {})}
+            inputs = list(after) if own.pop("ask", ask) else []
+            failures, preferred = own.pop("failures", 0), own.pop("preferred", ((),))
+            tasks = _tasks(job_id, number, durations_s, failures, preferred, inputs, large=own.pop("large", large))
+            number += len(tasks)
+            specs.append(StageSpec(tasks, name=name, after=list(after), **own))
+        return self._submit(JobSpec(stages=specs, job_id=job_id, **fields), client)
 
     def cancel(self, log: JobLog, *, running: bool = False) -> None:
         if log.client.alive:
@@ -693,10 +789,11 @@ class World:
             log.running_too = log.running_too or running
             log.client.core.cancel_job(log.spec.job_id, self.now, running=running)
 
-    def cancel_tasks(self, log: JobLog, tasks: Sequence[int]) -> None:
+    def cancel_tasks(self, log: JobLog, tasks: Sequence[int], *, running: bool = False) -> None:
         if log.client.alive and log.spec.job_id in log.client.core.jobs:
             log.asked_to_cancel += tasks
-            log.client.core.cancel_tasks(log.spec.job_id, list(tasks), self.now)
+            log.running_too = log.running_too or running
+            log.client.core.cancel_tasks(log.spec.job_id, list(tasks), self.now, running=running)
 
     # ---- faults ------------------------------------------------------------------------------
 
@@ -743,6 +840,11 @@ class World:
         self.nodes.append(node)
         for scheduler in self.schedulers:
             self.connect(scheduler, node)
+
+    def set_state(self, node: NodeHost, state: str) -> None:
+        """As `sparrow cordon`, `uncordon` and `drain`."""
+        node.turn()
+        {m.READY: node.core.uncordon, m.CORDONED: node.core.cordon, m.DRAINING: node.core.drain}[state](self.now)
 
     def drain_node(self, node: NodeHost, back_after_s: float = 0.5) -> None:
         """As SIGTERM: drain, end when idle, and come back as another process."""
@@ -830,7 +932,8 @@ class World:
             core_ = node.core
             assert len(core_.queue) == 0, f"{list(core_.queue.tickets())} are left at {node.name}"
             assert not core_._asks and not core_._held and not core_._jobs, node.name
-            assert core_.free_slots == core_.slots and not core_._fetching and not node.blobs.pins
+            assert core_.free_slots == core_.slots and not core_._fetching and not core_._tried and not node.blobs.pins
+            assert all(abs(core_.free[name] - amount) < 1e-9 for name, amount in self.resources.items())
             assert all(not (app.asking or app.prefetched or app.ready) for app in core_.apps.values())
             assert not isinstance(core_.queue, FairQueue) or core_.queue.flow_count == 0
             assert all(not executor.commons for executor in core_._executors.values())
@@ -846,6 +949,10 @@ class World:
             starts.sort(key=lambda start: start.attempt)
             # Guarantee 3.
             assert len(starts) <= spec.max_attempts, f"task {task} of {spec.job_id} started {len(starts)} times"
+            for start in starts:
+                limit_s = log.stage(task).task_timeout_s
+                if limit_s is not None and start.started_at_s is not None and start.ended_at_s is not None:
+                    assert start.ended_at_s <= start.started_at_s + limit_s + 1e-6, "it ran for too long"
             for start in starts[:-1]:
                 assert start.may_be_repeated, f"task {task} of {spec.job_id} was started again for no reason"
         if not log.client.alive:
@@ -868,7 +975,7 @@ class World:
             elif outcome.status is TaskStatus.LOST:
                 assert outcome.error
             else:
-                doomed = "before it was" in outcome.error
+                doomed = "before it was" in outcome.error or "held_bytes_max" in outcome.error
                 assert log.cancelled_at_s is not None or outcome.task in log.asked_to_cancel or doomed
                 ran = [start for start in log.starts if start.task == outcome.task and not start.returned]
                 stopped = log.running_too or log.moved_at_s

@@ -1,0 +1,130 @@
+"""A client of `world.World` that submits slow tasks again: `copies.SpeculatedJob` under virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sparrow_py.client_core import Sink
+from sparrow_py.copies import SpeculatedJob
+from sparrow_py.job import JobSpec
+from sparrow_py.speculation import Speculation
+from tests.support.world import ClientHost, JobLog, NodeHost, World
+
+
+class VirtualTimer:
+    """As `clock.DeadlineTimer`, in the world's time."""
+
+    def __init__(
+        self, world: World, client: ClientHost, deadline_s: Callable[[], float | None], tick: Callable[[], None]
+    ) -> None:
+        self._world = world
+        self._client = client
+        self._next_deadline_s = deadline_s
+        self._tick = tick
+        self._due_s: float | None = None
+        self._cancelled = False
+
+    def update(self) -> None:
+        due_s = self._next_deadline_s()
+        if due_s is None or (self._due_s is not None and self._due_s <= due_s):
+            return
+        self._due_s = due_s
+        self._world.at(due_s, lambda: self._fire(due_s))
+
+    def _fire(self, due_s: float) -> None:
+        if self._due_s != due_s or self._cancelled or not self._client.alive:
+            return
+        self._due_s = None
+        self._tick()
+        self.update()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+class SpeculatingClient:
+    """The `copies.Host` of a client of the world."""
+
+    def __init__(self, world: World, client: int = 0) -> None:
+        self.world = world
+        self.client = world.clients[client]
+        self.core = self.client.core
+        self.jobs: dict[str, SpeculatedJob] = {}
+        self.copies: dict[str, list[JobSpec]] = {}
+        """Job id to the copies that were submitted of it."""
+        self.open_copies: set[str] = set()
+
+    def submit(self, durations_s: Sequence[float], speculate: Speculation, **fields: Any) -> JobLog:
+        """Submit a job whose tasks last so long."""
+        job_id = f"j{self.world.number()}"
+        tasks = [f"{job_id} {task} {seconds:.6f} 0".encode() for task, seconds in enumerate(durations_s)]
+        fields = {"app": "many", "common": job_id.encode(), **fields}
+        log = self.world.logs[job_id] = JobLog(self.world, JobSpec(tasks, job_id=job_id, **fields), self.client)
+        job = self.jobs[job_id] = SpeculatedJob(log.spec, speculate, log, self)
+        self.copies[job_id] = []
+        self.core.submit(replace(log.spec, report_placed=True), job, self.world.now)
+        return log
+
+    def cancel(self, log: JobLog, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
+        """As `Session.cancel_job` and `Session.cancel_tasks`."""
+        job_id, now_s = log.spec.job_id, self.world.now
+        job = self.jobs.get(job_id)
+        if tasks is None:
+            if job is not None:
+                job.cancel_job()
+            self.core.cancel_job(job_id, now_s, running=running)
+        else:
+            if job is not None:
+                job.cancel_tasks(list(tasks))
+            self.core.cancel_tasks(job_id, list(tasks), now_s, running=running)
+
+    def check_end(self) -> None:
+        """What must hold when nothing more happens; the world's own check knows nothing of copies."""
+        for job_id, copies in self.copies.items():
+            self._check_job(self.world.logs.pop(job_id))
+            for copy in copies:
+                del self.world.logs[copy.job_id]
+        assert not self.jobs, "a job is over, and its driver was not told"
+        assert not self.open_copies, "a copy is over, and its inputs are kept"
+        self.world.check_end()
+
+    def _check_job(self, log: JobLog) -> None:
+        tasks = list(range(len(log.payloads)))
+        assert log.error is None and log.accepted_count == 1 and log.ended_count == 1
+        assert sorted(outcome.task for outcome in log.outcomes) == tasks
+        assert all(outcome.job == log.spec.job_id for outcome in log.outcomes)
+        for outcome in log.outcomes:
+            assert not outcome.result or outcome.result == log.payloads[outcome.task], "the result of another task"
+
+    # ---- the driver's host
+
+    def now_s(self) -> float:
+        return self.world.now
+
+    def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> VirtualTimer:
+        return VirtualTimer(self.world, self.client, next_deadline_s, tick)
+
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
+        self.copies[original].append(spec)
+        self.open_copies.add(spec.job_id)
+        self.world.logs[spec.job_id] = JobLog(self.world, spec, self.client)  # Its moves are noted there.
+        self.core.submit(spec, sink, self.world.now)
+
+    def forget(self, job_id: str) -> None:
+        self.open_copies.discard(job_id)
+
+    def speculated(self, job_id: str) -> None:
+        del self.jobs[job_id]
+
+
+def slow_down(node: NodeHost, factor: float) -> None:
+    """What runs on this node's executors from now on lasts so many times longer."""
+    for executor in node.executors.values():
+        later = executor._later
+
+        def stretched(delay_s: float, action: Callable[[], None], later: Any = later) -> None:
+            later(delay_s * factor, action)
+
+        executor._later = stretched  # type: ignore[method-assign]

@@ -1,0 +1,27 @@
+"""Tasks that straggle once: functions that tests run as tasks. Imports little: every worker imports it."""
+
+import os
+from pathlib import Path
+
+from tests.support.tasks import hold
+
+
+def hold_first_start(gate: Path, mark: Path, payload: bytes = b"") -> int:
+    """The first to start writes its process id to the mark, and is held at the gate; others end at once.
+
+    Returns the size of what it was given.
+    """
+    try:
+        descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return len(payload)
+    os.write(descriptor, str(os.getpid()).encode())
+    os.close(descriptor)
+    hold(gate)
+    return len(payload)
+
+
+def hold_every_start(gate: Path, marks: Path) -> None:
+    """Leave a file with this process's id as name in the directory, and be held at the gate."""
+    (marks / str(os.getpid())).touch()
+    hold(gate)
