@@ -18,6 +18,7 @@ arrived, has no reservation; counts add up.
 from __future__ import annotations
 
 import heapq
+import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -221,7 +222,8 @@ class SchedulerCore:
 
     def wait_for_nodes_s(self, job: JobState) -> float | None:
         """How long tasks that no connected node may run wait for one; None: for ever."""
-        return self.options.wait_for_nodes_s if job.wait_for_nodes_s is None else job.wait_for_nodes_s
+        limit_s = self.options.wait_for_nodes_s if job.wait_for_nodes_s is None else job.wait_for_nodes_s
+        return None if limit_s == math.inf else limit_s
 
     # ---- submission --------------------------------------------------------------------------
 

@@ -224,7 +224,7 @@ class JobState:
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
         self.queue_timeout_s = _finite(message.queue_timeout_s)
-        self.wait_for_nodes_s = _finite(message.wait_for_nodes_s)
+        self.wait_for_nodes_s = message.wait_for_nodes_s
         self.on_client_lost = message.on_client_lost
         self.report_placed = message.report_placed
         self.submitted_at_s = now_s
