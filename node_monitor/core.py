@@ -126,6 +126,8 @@ class NodeMonitorCore:
         self.free = dict(resources or {})
         """Of the node's resources, what no task with a demand takes."""
         self.state = m.READY
+        self.leaving = False
+        """Whether the process ends as soon as it has drained."""
         self.counters = Counters()
         self.queue = make_queue(options.queue, slots)
         self.apps = {plan.app: AppState(plan) for plan in plans}
@@ -227,6 +229,8 @@ class NodeMonitorCore:
         executor = self._executors[executor_id]
         executor.app.retire(executor)
         self._note(now_s, "executor %s is leaving", executor_id)
+        for held in [held for held in executor.running.values() if held.missing]:
+            self._hand_back_waiting(held, f"executor {executor_id} is leaving", now_s)
 
     def executor_down(self, executor_id: str, reason: str, now_s: float) -> None:
         """An executor died: its slots come back, its tasks are reported lost (guarantee 4)."""
@@ -281,7 +285,7 @@ class NodeMonitorCore:
         self.queue.settle(held.charge, service_s)
         self.counters.ended += 1
         report = self._report_of(held, message)
-        if held.stop is None:
+        if report.status is not TaskStatus.CANCELLED:
             self._memory.remember(job.user, report)
         self._to_scheduler(job.scheduler, report)
         self._drop(held)
@@ -382,7 +386,9 @@ class NodeMonitorCore:
             self._enter(m.CORDONED, now_s)
 
     def uncordon(self, now_s: float) -> None:
-        """Take part again."""
+        """Take part again, unless the process is about to end."""
+        if self.leaving:
+            return
         self._enter(m.READY, now_s)
         for app in self.apps.values():
             if app.wanted:  # Executors that ended while it was draining were not restarted.
@@ -830,7 +836,10 @@ class NodeMonitorCore:
     def _report(self, held: Held, status: TaskStatus, error: str) -> None:
         """Report an attempt that has no result."""
         job = held.job
-        self._to_scheduler(job.scheduler, m.Report(job.id, held.task, held.attempt, status, b"", error, None, None))
+        report = m.Report(job.id, held.task, held.attempt, status, b"", error, None, None)
+        if status is not TaskStatus.CANCELLED:
+            self._memory.remember(job.user, report)
+        self._to_scheduler(job.scheduler, report)
         self._drop(held)
 
     def _drop(self, held: Held) -> None:

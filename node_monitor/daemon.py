@@ -140,7 +140,8 @@ class NodeMonitor:
         self._dialling.start()
 
     async def drain(self) -> None:
-        """Hand back what has not started, and wait for what runs."""
+        """Hand back what has not started, and wait for what runs; there is no way back."""
+        self.core.leaving = True
         self.change_state(m.DRAINING)
         await daemon.until(lambda: self.core.idle)
 

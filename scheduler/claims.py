@@ -132,16 +132,17 @@ class Claims:
             return False
         stage = job.stage_of(message.task)
         task = message.task - stage.first
-        if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
+        if message.status is TaskStatus.CANCELLED:
             return False
+        if message.status is TaskStatus.LOST or (message.status is TaskStatus.FAILED and job.retry_failed):
+            # The other scheduler may have started it again since: that attempt counts, if there is one.
+            if job.claiming:
+                job.in_vain[message.task] = job.in_vain.get(message.task, 0) + 1
+                if message.status is TaskStatus.FAILED:
+                    job.failed_before[message.task] = node, message
+            return True
         starts = stage.starts.get(task, 0) + 1
         state = stage.states[task]
-        if message.status is TaskStatus.FAILED and job.retry_failed and state in (UNPLACED, PLACED):
-            # The other scheduler may have started it again since: that attempt counts, if there is one.
-            if state == UNPLACED and job.claiming:
-                stage.starts[task] = min(starts, job.max_attempts - 1)
-                job.failed_before[message.task] = node, message
-            return True
         if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
             attempt = job.attempts[stage.attempts[task]]
             self._core.end(attempt)
@@ -172,6 +173,7 @@ class Claims:
         job.claiming.discard(node_id)
         if not job.claiming:
             self._core.note(now_s, job.id, "claimed with epoch %d", job.epoch)
+            self._count_in_vain(job)
             for running in (False, True):
                 if tasks := [task for task, too in sorted(job.cancel_later.items()) if too is running]:
                     self._core.cancel_tasks(job, tasks, now_s, running=running)
@@ -182,6 +184,14 @@ class Claims:
                     self._core.progress.settle_rest(stage, job.cancel_reason, now_s)
                 else:
                     self._start_unaccounted(stage, now_s)
+
+    def _count_in_vain(self, job: JobState) -> None:
+        """Of starts in vain the client knows some, and nodes some, which may be the same ones."""
+        for number, count in job.in_vain.items():
+            stage = job.stage_of(number)
+            task = number - stage.first
+            if stage.states[task] in (UNPLACED, PLACED):
+                stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - 1)
 
     def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
         """What no node accounts for may have been started and lost with the scheduler, if its stage was open."""

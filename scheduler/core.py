@@ -162,18 +162,21 @@ class SchedulerCore:
         at once if the client said goodbye, after a grace time if it vanished and may yet move the job."""
         for job in list(self._jobs_of.pop(client, {}).values()):
             job.client = ""
-            if job.on_client_lost == "finish":
+            if job.on_client_lost == "finish" and job.received == job.task_count:
                 self.progress.client_gone(job, now_s)
                 continue
             if said_goodbye:
-                self.cancel(job, "its client went away", now_s)
+                self._client_gone(job, now_s, "its client went away")
                 continue
             lost = weakref.ref(job)
             self.at(now_s + self.options.client_grace_s, lambda at_s, lost=lost: self._client_gone(lost(), at_s))  # type: ignore[misc]
 
-    def _client_gone(self, job: JobState | None, now_s: float) -> None:
-        if job is not None and self.jobs.get(job.id) is job:
-            self.cancel(job, "its client vanished", now_s)
+    def _client_gone(self, job: JobState | None, now_s: float, reason: str = "its client vanished") -> None:
+        if job is None or self.jobs.get(job.id) is not job:
+            return
+        self.cancel(job, reason, now_s)
+        if job.claiming and job.received < job.task_count:  # What is still to come never will, and was not claimed.
+            self.abandon(job, now_s)
 
     def receive_from_node(self, node_id: str, message: m.Message, now_s: float) -> None:
         """A message from a connected node monitor; `LinkError` if it may not be sent."""
@@ -353,9 +356,26 @@ class SchedulerCore:
         stage.add_tasks(payloads, own)
         if job.known:
             self.claims.settle_known(stage, begin, len(payloads), now_s)
-        if stage.open:
+        if stage.locality is not None:
+            self._lose_homeless(stage, own, now_s)
+        if stage.open and self.jobs.get(job.id) is job:
             self.became_unplaced(stage, range(begin, begin + len(payloads)), now_s)
             self.probing.ensure(stage, now_s)
+
+    def _lose_homeless(self, stage: StageState, details: dict[int, m.TaskDetail], now_s: float) -> None:
+        """Tasks that none of their preferred nodes could run are lost at once, unless others will do or they wait.
+
+        It is a refusal for one task: tasks come when their job has been accepted already.
+        """
+        job = stage.job
+        if job.wait_for_nodes_s is not None or job.epoch or stage.spec.delay_s is not None or not len(self.nodes):
+            return
+        for task, detail in sorted(details.items()):
+            homeless = detail.preferred and not self.nodes.could_run(stage.kind, detail.preferred)
+            if homeless and stage.states[task] == UNPLACED:
+                names = ", ".join(detail.preferred[:5])
+                reason = f"preferred: none of {names} is a node that could run it, and the job has no wait_for_nodes_s"
+                self.progress.settle_unplaced(stage, [task], TaskStatus.LOST, reason, now_s)
 
     def became_unplaced(self, stage: StageState, tasks: Sequence[int], now_s: float) -> None:
         """Tasks wait for a place from now on: their time-outs begin."""
@@ -407,7 +427,7 @@ class SchedulerCore:
         self.counters.asks += 1
         left = message.count
         ticket = self.probing.tickets.get(message.ticket)
-        if ticket is not None:
+        if ticket is not None and ticket.id not in node.dropped:
             stage = ticket.stage
             self.probing.spend(ticket, node, left)
             if stage.unplaced:
@@ -607,7 +627,9 @@ class SchedulerCore:
         if len(message.tasks) > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {len(message.tasks)} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
         for number in message.tasks:
-            if not 0 <= number < job.received:
+            # Tasks that were on their way when the job was cancelled or doomed count as received.
+            here = 0 <= number < job.task_count and len((stage := job.stage_of(number)).states) > number - stage.first
+            if not here:
                 raise LinkError(f"job {job.id}: there is no task {number}; it has {job.received}")
         self.cancel_tasks(job, message.tasks, now_s, running=message.running)
 
@@ -647,10 +669,7 @@ class SchedulerCore:
         self.nodes.changed()
         self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
         if message.state == m.DRAINING:
-            # What was on the way to it may have found it ready again.
-            for ticket in sorted(node.tickets):
-                self.to_node(node.id, m.CancelReservations(ticket))
-            self._ensure_all(self.probing.drop_node(node), now_s)
+            self._ensure_all(self.probing.drained(node), now_s)
         elif message.state == m.READY:
             self.probing.node_came(node.id, now_s)
 

@@ -71,7 +71,10 @@ def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
         return "nothing is unplaced, but reservations are left"
     lacking = stage.unplaced > stage.live
     if stage.locality is not None:
-        by_node = dict(stage.own_ticket.live) if stage.own_ticket is not None else {}
+        by_node: dict[str, int] = {}
+        for ticket in stage.tickets.values():
+            for node_id, count in ticket.live.items():
+                by_node[node_id] = by_node.get(node_id, 0) + count
         problem = stage.locality.problem(by_node, set(stage.unplaced_tasks()))
         if problem:
             return problem

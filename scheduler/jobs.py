@@ -209,7 +209,7 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
-        "claiming", "client", "counts", "epoch", "failed_before", "id", "known", "max_attempts", "name",
+        "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain", "known", "max_attempts", "name",
         "on_client_lost", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
         "sent_to", "stages", "submitted_at_s", "task_count", "user", "wait_for_nodes_s",
     )  # fmt: skip
@@ -254,8 +254,10 @@ class JobState:
         """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
         self.known: dict[int, KnownOutcome] = {}
         """What the client knows of tasks that have not arrived yet (epoch above 0)."""
+        self.in_vain: dict[int, int] = {}
+        """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[Node, Report]] = {}
-        """Failures of tasks under earlier epochs; those may have been started again since (`retry_failed`)."""
+        """The latest failures among them (`retry_failed`)."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))

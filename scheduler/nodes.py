@@ -33,13 +33,15 @@ class Kind(NamedTuple):
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "attributes", "id", "info", "sent", "state", "tickets")
+    __slots__ = ("attempts", "attributes", "dropped", "id", "info", "sent", "state", "tickets")
 
     def __init__(self, node_id: str, info: NodeInfo) -> None:
         self.id = node_id
         self.state = READY
         self.tickets: set[int] = set()
         """Tickets with live reservations here."""
+        self.dropped: set[int] = set()
+        """Tickets that it had dropped when it began to drain."""
         self.attempts: set[Attempt] = set()
         """Attempts launched here whose outcome is not known."""
         self.sent: dict[str, set[int]] = {}

@@ -202,7 +202,7 @@ class Probing:
     def refused(self, node: Node, message: m.ReservationsRefused, now_s: float) -> None:
         """A node's queue is full for this user: sample others, or back off."""
         ticket = self.tickets.get(message.ticket)
-        if ticket is None:
+        if ticket is None or ticket.id in node.dropped:
             return
         stage = ticket.stage
         self._core.counters.reservations_refused += message.count
@@ -254,6 +254,19 @@ class Probing:
             stages[ticket.stage] = None
         node.tickets.clear()
         return stages
+
+    def drained(self, node: Node) -> dict[StageState, None]:
+        """The node has dropped what it had queued; it may be ready again by now, and have taken what was on its way.
+
+        Their tickets are used for it no more: what it says of them crossed this.
+        """
+        for ticket_id in sorted(node.tickets):
+            stage = self.tickets[ticket_id].stage
+            if stage.own_ticket is self.tickets[ticket_id]:
+                stage.own_ticket = None
+            node.dropped.add(ticket_id)
+            self._core.to_node(node.id, m.CancelReservations(ticket_id))
+        return self.drop_node(node)
 
     # ---- surplus -----------------------------------------------------------------------------
 

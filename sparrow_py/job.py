@@ -298,8 +298,7 @@ def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None
         if not isinstance(task, TaskSpec) or not isinstance(task.payload, bytes | BlobRef):
             raise InvalidRequest(field, task, "bytes, or a TaskSpec whose payload is bytes")
         _check_names(f"{field}.preferred", task.preferred, PREFERRED_MAX)
-        if len(sequence(f"{field}.inputs", task.inputs)) > INPUTS_MAX:
-            raise InvalidRequest(f"{field}.inputs", f"{len(task.inputs)} inputs", f"at most {INPUTS_MAX}")
+        sequence(f"{field}.inputs", task.inputs)
         if not task.id:
             continue
         check_name(f"{field}.id", task.id)
@@ -323,8 +322,13 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
     sizes = {stage.name: len(stage.tasks) for stage in stages}
     for number, stage in enumerate(stages):
         for index, task in enumerate(stage.tasks):
-            for name in task.inputs if isinstance(task, TaskSpec) else ():
-                field = f"stages[{number}].tasks[{index}].inputs"
+            if not isinstance(task, TaskSpec) or not task.inputs:
+                continue
+            field = f"{f'stages[{number}].' if len(stages) > 1 else ''}tasks[{index}].inputs"
+            results = sum(sizes.get(name, 0) if isinstance(name, str) else 1 for name in task.inputs)
+            if results > INPUTS_MAX:
+                raise InvalidRequest(field, f"{results} results", f"at most {INPUTS_MAX}")
+            for name in task.inputs:
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
                 if source not in stage.after:
                     raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'none'}")

@@ -7,6 +7,8 @@ import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.core import Metric
@@ -14,6 +16,8 @@ from prometheus_client.core import Metric
 import node_monitor.metrics
 import scheduler.metrics
 import sparrow_py
+from node_monitor.blob_store import Counters
+from node_monitor.blobs import BlobTable
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
@@ -91,7 +95,8 @@ def test_every_metric_is_documented(heading: str) -> None:
     if heading == "Scheduler":
         metrics = scheduler.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
     else:
-        metrics = node_monitor.metrics.collect([])
+        store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
+        metrics = node_monitor.metrics.collect([], store)
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
 
 

@@ -25,6 +25,7 @@ TIMEOUT_S = 5.0
 """How long a scheduler may take to answer what is asked in passing."""
 SUBMIT_TIMEOUT_S = 60.0
 """How long a scheduler may take to read a job, and how long is tried if it has too much to do."""
+READ_BYTES = 64 << 10
 ASKED_AT_ONCE = 16
 NOT_THERE = frozenset({http.HTTPStatus.NOT_FOUND})
 """An answer that says so is one; others that refuse are errors."""
@@ -191,14 +192,23 @@ def following(address: str, token: str, path: str) -> Iterator[Iterator[bytes] |
 
 
 def _read_lines(address: str, response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while True:
-        try:
-            line = response.readline()
-        except (OSError, http.client.HTTPException) as error:
-            raise LinkError(f"the results broke off, as scheduler {address} ended or keeps them no more") from error
-        if not line:
-            return
-        yield line
+    rest = b""
+    while data := _read_some(address, response):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _read_some(address: str, response: http.client.HTTPResponse) -> bytes:
+    """What has come; nothing at the end of the answer. Unlike `readline`, `read1` says if that is not the real end."""
+    try:
+        data = response.read1(READ_BYTES)
+        if not data and response.length:
+            raise http.client.IncompleteRead(b"")
+    except (OSError, http.client.HTTPException):
+        raise LinkError(f"the results broke off: scheduler {address} ended, or keeps them no more") from None
+    return data
 
 
 @contextlib.contextmanager

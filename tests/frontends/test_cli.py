@@ -100,6 +100,8 @@ class FakeScheduler(ThreadingHTTPServer):
         self.bodies: list[Any] = []
         self.lacking = 0
         """Bytes that answers lack at their end."""
+        self.chunked = False
+        """Answers are streamed, and break off after what there is."""
 
     @property
     def address(self) -> str:
@@ -119,7 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
         status, body = given.pop(0) if isinstance(given, list) else given
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(data) + self.server.lacking))
+        if self.server.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            data = f"{len(data):x}\r\n".encode() + data + b"\r\n"
+        else:
+            self.send_header("Content-Length", str(len(data) + self.server.lacking))
         if status == 429:
             self.send_header("Retry-After", "7")
         self.end_headers()
@@ -346,12 +352,13 @@ class TestResults:
         scheduler.answers["GET", RESULTS] = (503, {"error": {"message": "too many readers"}})
         assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "too many readers")
 
-    def test_that_break_off(self, scheduler: FakeScheduler) -> None:
-        scheduler.answers["GET", RESULTS] = (200, b"".join(LINES) + b'{"task"')
-        scheduler.lacking = 5
+    @pytest.mark.parametrize(("chunked", "lacking"), [(True, 0), (False, 5)])
+    def test_that_break_off(self, scheduler: FakeScheduler, chunked: bool, lacking: int) -> None:
+        scheduler.answers["GET", RESULTS] = (200, b"".join(LINES))
+        scheduler.chunked, scheduler.lacking = chunked, lacking
         result = sparrow("results", "-s", scheduler.address, JOB_ID)
-        assert_one_line(result, 1, "no result of a scheduler")
-        assert result.stdout_bytes.startswith(b"".join(LINES))
+        assert_one_line(result, 1, "the results broke off")
+        assert result.stdout_bytes == b"".join(LINES)
 
     def test_that_are_none(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", RESULTS] = (200, b"<html>\n")

@@ -278,8 +278,8 @@ async def test_a_map_keeps_only_the_jobs_that_are_in_flight(
     jobs: list[weakref.ref[Any]] = []
     submit_job = async_client.submit_job
 
-    def remembering(spec: JobSpec) -> Any:
-        job = submit_job(spec)
+    def remembering(spec: JobSpec, **how: Any) -> Any:
+        job = submit_job(spec, **how)
         jobs.append(weakref.ref(job))
         return job
 

@@ -141,9 +141,18 @@ def test_tasks_that_are_slow_at_the_same_time_are_one_job_the_longest_running_fi
 def test_a_task_that_was_placed_again_runs_from_then_on() -> None:
     rig = Rig(3)
     rig.place(0, 1, 2)
-    rig.place(1, now_s=5.0)
-    rig.ends(0, 2)
-    assert rig.tick(6.9) == [] and rig.tick(7.0) == [[1]]
+    rig.place(0, now_s=5.0)
+    rig.ends(1, service_s=1.0)
+    rig.ends(2, service_s=1.0)
+    assert rig.tick(6.9) == [] and rig.tick(7.0) == [[0]]
+
+
+def test_a_task_that_was_placed_again_waits_behind_those_that_run_for_longer() -> None:
+    rig = Rig(4)
+    rig.place(0, 1, 2, 3)
+    rig.place(0, now_s=5.0)
+    rig.ends(2, 3)
+    assert rig.core.next_deadline_s() == 2.0 and rig.tick(2.0) == [[1]]
 
 
 def test_one_copy_per_task() -> None:
@@ -307,7 +316,18 @@ def test_what_was_cancelled_gets_no_copy() -> None:
     rig.place(2, now_s=1.0)
     assert rig.tick(5.0) == [[1, 3]]
     rig.core.cancel_job()
-    assert rig.core.next_deadline_s() is None
+    rig.place(0, 1, 2, 3, now_s=6.0)
+    assert rig.core.next_deadline_s() is None and rig.tick(1000.0) == []
+
+
+def test_what_is_placed_after_its_job_was_cancelled_gets_no_copy() -> None:
+    """The cancellation may be too late for it."""
+    rig = Rig(3, replace(AT_ONCE, quantile=0.0))
+    rig.place(0, 1)
+    rig.ends(0)
+    rig.core.cancel_job()
+    rig.place(2, now_s=1.0)
+    assert rig.core.next_deadline_s() is None and rig.tick(1000.0) == []
 
 
 def test_placing_is_told_if_it_was_asked_for() -> None:
@@ -510,7 +530,7 @@ def test_jobs_that_cannot_be_speculated(speculate: Any, spec: JobSpec, field: st
 
 def test_a_copy_is_a_job_of_the_chosen_tasks() -> None:
     ref = BlobRef("ab" * 32, 5_000_000, ("node:1",))
-    tasks = [b"0", TaskSpec(b"1", "one", preferred=["n1"]), ref, b"3"]
+    tasks: list[Any] = [b"0", TaskSpec(b"1", "one", preferred=["n1"]), ref, b"3"]
     spec = JobSpec(
         tasks, app="many", common=ref, name="wash", job_id="j", max_attempts=7, report_placed=True,
         on_client_lost="finish", where=["arch == 'arm'"], demand={"cpu": 2},
@@ -520,7 +540,13 @@ def test_a_copy_is_a_job_of_the_chosen_tasks() -> None:
     assert copy.tasks == [tasks[1], ref] and copy.common is ref
     assert copy.name == "wash (again)" and copy.job_id not in ("", "j") and copy.max_attempts == 7
     assert not copy.report_placed and copy.on_client_lost == "cancel"
-    same = {"tasks": tasks, "job_id": "j", "name": "wash", "report_placed": True, "on_client_lost": "finish"}
+    same: dict[str, Any] = {
+        "tasks": tasks,
+        "job_id": "j",
+        "name": "wash",
+        "report_placed": True,
+        "on_client_lost": "finish",
+    }
     assert replace(copy, **same) == spec
 
 

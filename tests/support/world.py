@@ -161,7 +161,8 @@ class Start:
     def may_be_repeated(self) -> bool:
         """Whether guarantee 3 allows another start after this one."""
         moved = any(at_s >= self.given_at_s for at_s in self.log.moved_at_s)
-        return self.lost or moved or self.produced or (self.failed and self.log.spec.retry_failed)
+        failed = self.failed or self.killed  # The latter for its task_timeout_s.
+        return self.lost or moved or self.produced or (failed and self.log.spec.retry_failed)
 
     @property
     def produced(self) -> bool:
@@ -385,9 +386,13 @@ class VirtualExecutor:
 
         self.node.world.at(self.node.world.now + delay_s, act)
 
+    def held(self) -> list[Start]:
+        """What it has been given and has not ended."""
+        return [*self.running.values(), *(start for _, start in self.waiting)]
+
     def die(self) -> None:
         self.alive = False
-        for start in [*self.running.values(), *(start for _, start in self.waiting)]:
+        for start in self.held():
             start.executor_died = True
 
 
@@ -427,6 +432,8 @@ class NodeHost:
         self.name = name
         self.slots = slots
         self.alive = True
+        self.leaving = False
+        """Whether its process is about to end."""
         self.links: dict[str, Link] = {}
         self.executors: dict[str, VirtualExecutor] = {}
         self.blobs = FakeBlobs(name)
@@ -442,10 +449,7 @@ class NodeHost:
 
     def given(self) -> list[Start]:
         """What its executors have been given and have not ended."""
-        executors = self.executors.values()
-        return [start for executor in executors for start in executor.running.values()] + [
-            start for executor in executors for _, start in executor.waiting
-        ]
+        return [start for executor in self.executors.values() for start in executor.held()]
 
     def turn(self) -> None:
         """The core is to be pumped at the end of this turn, as the daemon does."""
@@ -468,6 +472,8 @@ class NodeHost:
     def kill_executor(self, executor: str) -> None:
         def kill() -> None:
             if self.alive and executor in self.executors:
+                for start in self.executors[executor].held():
+                    start.killed = True
                 self.world.kill_executor(self.executors[executor])
 
         self.world.at(self.world.now, kill)
@@ -848,8 +854,8 @@ class World:
 
     def drain_node(self, node: NodeHost, back_after_s: float = 0.5) -> None:
         """As SIGTERM: drain, end when idle, and come back as another process."""
-        node.turn()
-        node.core.drain(self.now)
+        node.leaving = True
+        self.set_state(node, m.DRAINING)
 
         def end_if_idle() -> None:
             if node.alive and node.core.idle:
@@ -923,7 +929,8 @@ class World:
             self._check_job(log)
         for scheduler in self.schedulers:
             core = scheduler.core
-            assert not core.jobs and not core.probing.tickets and not core.probing.heirs and not core.probing.local
+            assert not core.jobs, f"{list(core.jobs)} are left"
+            assert not core.probing.tickets and not core.probing.heirs and not core.probing.local
             assert not core.admission.held_bytes
             assert not core._jobs_of and not core.admission.unplaced and core.next_deadline_s() is None
             for node_ in core.nodes.all():
@@ -975,10 +982,11 @@ class World:
             elif outcome.status is TaskStatus.LOST:
                 assert outcome.error
             else:
-                doomed = "before it was" in outcome.error or "held_bytes_max" in outcome.error
-                assert log.cancelled_at_s is not None or outcome.task in log.asked_to_cancel or doomed
+                doomed = "before it was" in outcome.error or any("held_bytes_max" in end.error for end in outcomes)
+                assert log.cancelled_at_s is not None or outcome.task in log.asked_to_cancel or doomed, outcome
                 ran = [start for start in log.starts if start.task == outcome.task and not start.returned]
                 stopped = log.running_too or log.moved_at_s
-                assert stopped or all(start.lost or start.failed for start in ran), "cancelled, and yet it ran"
+                in_vain = all(start.lost or start.failed or start.killed for start in ran)
+                assert stopped or in_vain, f"cancelled, and yet it ran: {outcome}"
         answered = {outcome.task for outcome in outcomes} | set(log.not_cancelled_tasks)
         assert set(log.asked_to_cancel) <= answered

@@ -1,7 +1,11 @@
 """The HTTP API of real daemons: jobs submitted, followed and cancelled, nodes cordoned, and what is not taken."""
 
 import json
+import re
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse, IncompleteRead
@@ -11,7 +15,7 @@ from typing import Any
 import pytest
 
 from sparrow_py import Client, JobSpec
-from tests.support.daemons import Daemon, get_json, http, wait_for_nodes
+from tests.support.daemons import Daemon, clean_environment, get_json, http, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 LIMITS = {"http_body_bytes_max": 4096, "http_results_bytes_max": 20_000, "http_retention_s": 0.0}
@@ -437,3 +441,21 @@ def test_a_reader_of_a_scheduler_that_ends_does_not_take_what_it_has_for_all(tmp
             with pytest.raises((IncompleteRead, ConnectionResetError)):
                 response.read()
         assert daemon.wait() == 0
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the examples are for curl")
+def test_the_examples_of_the_document_run(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    start, *examples = re.findall(r"^```sh\n(.*?)^```", document, re.M | re.S)
+    assert "sparrow-scheduler" in start
+    assert len(examples) > 5
+    sparrow = f'sparrow() {{ "{sys.executable}" -m frontends.cli "$@"; }}\n'
+    with Daemon("scheduler", log=tmp_path / "log") as daemon, node_of(daemon, tmp_path / "node.log") as node:
+        environment = clean_environment(
+            SCHEDULER=f"http://{daemon.address}", NODE=f"http://{node.address}", SPARROW_SCHEDULER=daemon.address
+        )
+        for example in examples:
+            script = f"set -e\n{sparrow}{example}"
+            ended = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+            assert (ended.returncode, ended.stderr) == (0, ""), example
+            assert ended.stdout

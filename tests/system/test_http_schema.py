@@ -19,7 +19,7 @@ from tests.support import tasks
 from tests.support.daemons import Daemon, get_json, http, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-EXAMPLES = 40
+EXAMPLES = 25
 """For each operation, of right requests and of wrong ones. `derandomize`: the same in every run."""
 CHECKS: list[Any] = [
     schemathesis.checks.not_a_server_error,

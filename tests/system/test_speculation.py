@@ -60,7 +60,7 @@ def check_replaced(cluster: LocalCluster, held: Path) -> None:
 
 
 def nothing_left(cluster: LocalCluster) -> bool:
-    return get_json(cluster.addresses[0], "/v1/jobs")["jobs"] == []
+    return not get_json(cluster.addresses[0], "/v1/jobs")["jobs"]
 
 
 def count_outcomes(job: Job) -> Counter[int]:

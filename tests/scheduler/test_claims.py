@@ -1,0 +1,495 @@
+"""Failover message by message (DESIGN.md §5): what is claimed, adopted, settled, started again; fences at nodes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import AppPlan
+from node_monitor.options import NodeMonitorOptions
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import BlobRef, TaskStatus
+from tests.support.recorder import FakeBlobs, Recorder, reserve, submission
+from tests.support.world import World
+
+FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
+INFO = m.NodeInfo(4, {}, {}, {"many": ""})
+
+
+class Rig:
+    """A scheduler that has long been up, nodes, and a client that brings the job j with epoch 1."""
+
+    def __init__(self, *nodes: str, **options: Any) -> None:
+        self.outbox = Recorder()
+        options = {"settling_s": 0.0, "claim_timeout_s": 1.0, **options}
+        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
+        for node in nodes:
+            self.core.node_up(node, INFO, 0.0)
+
+    def client(self, *messages: Any, now_s: float = 0.0) -> None:
+        for message in messages:
+            self.core.receive_from_client("c", "anna", message, now_s)
+        self.core.check_invariants()
+
+    def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
+        for message in messages:
+            self.core.receive_from_node(node, message, now_s)
+        self.core.check_invariants()
+
+    def bring(self, tasks: int = 1, known: m.Known | None = None, **fields: Any) -> None:
+        self.client(submission("j", tasks, **{"epoch": 1, **fields}))
+        self.client(*([known] if known else []), m.AddTasks("j", 0, [b"p"] * tasks))
+
+    def tick(self, now_s: float) -> None:
+        self.core.tick(now_s)
+        self.core.check_invariants()
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        return [message for _, message in self.outbox.take(kind)]
+
+    def outcomes(self) -> list[tuple[int, TaskStatus, int]]:
+        return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
+
+
+def claimed(*running: tuple[int, int]) -> m.Claimed:
+    return m.Claimed("j", 1, list(running))
+
+
+def report(task: int, attempt: int, status: TaskStatus = FINISHED, result: m.Data = b"r") -> m.Report:
+    return m.Report("j", task, attempt, status, result, "", 0.0, 0.1)
+
+
+def test_all_nodes_are_asked_once_all_tasks_have_arrived_and_nothing_starts_before_they_have_answered() -> None:
+    rig = Rig("a", "b")
+    rig.client(submission("j", 2, epoch=1), m.AddTasks("j", 0, [b"p"]))
+    assert not rig.take(m.Claim)
+    rig.client(m.AddTasks("j", 1, [b"p"]))
+    assert rig.outbox.take(m.Claim) == [("a", m.Claim("j", "anna", 1)), ("b", m.Claim("j", "anna", 1))]
+    rig.node("a", claimed())
+    assert not rig.take(m.Reserve)
+    rig.node("b", claimed())
+    assert rig.take(m.Reserve)
+
+
+def test_what_runs_is_adopted_what_is_reported_is_settled_and_only_the_rest_is_started_again() -> None:
+    rig = Rig("a", "b")
+    rig.bring(3)
+    rig.node("a", report(0, 1), claimed())
+    rig.node("b", claimed((1, 2)))
+    assert rig.outcomes() == [(0, FINISHED, 1)]
+    (one, _) = rig.outbox.take(m.Reserve)
+    assert sum(message.count for _, message in [one, _]) == 2  # For task 2 alone.
+    rig.node(one[0], m.GetTasks(1, one[1].ticket, 1))
+    assert [launch.task for launch in rig.take(m.Launch)] == [2]
+    rig.node("b", report(1, 2))
+    assert rig.outcomes() == [(1, FINISHED, 1)]
+
+
+def test_attempts_carry_the_epoch_so_that_nodes_can_tell_them_apart() -> None:
+    rig = Rig("a")
+    rig.bring()
+    rig.node("a", claimed())
+    (reserve_,) = rig.take(m.Reserve)
+    rig.node("a", m.GetTasks(1, reserve_.ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    assert launch.attempt >> m.EPOCH_SHIFT == 1
+
+
+def test_what_the_client_has_is_not_run_again_and_its_results_go_to_later_stages() -> None:
+    rig = Rig("a")
+    stages = [
+        m.Stage("many", 2, b"", "", 2.0, 0, None, name="map"),
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="reduce", after=("map",)),
+    ]
+    rig.client(m.SubmitJob("j", 1, "", stages, 3, False, None, False))
+    known = [m.KnownOutcome(0, FINISHED, b"zero"), m.KnownOutcome(1, FINISHED, b"one")]
+    rig.client(m.Known("j", known, {}))
+    rig.client(m.AddTasks("j", 0, [b"p"] * 3, {2: m.TaskDetail((), ((0, 2),))}))
+    rig.node("a", claimed())
+    (reserve_,) = rig.take(m.Reserve)
+    rig.node("a", m.GetTasks(1, reserve_.ticket, 1))
+    assert [(put.task, put.data) for put in rig.take(m.Input)] == [(0, b"zero"), (1, b"one")]
+    assert [launch.task for launch in rig.take(m.Launch)] == [2]
+    assert not rig.take(m.Outcome)
+
+
+def test_a_failure_that_the_client_knows_dooms_what_comes_after() -> None:
+    rig = Rig("a")
+    stages = [
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="map"),
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="reduce", after=("map",)),
+    ]
+    rig.client(m.SubmitJob("j", 1, "", stages, 3, False, None, False))
+    rig.client(m.Known("j", [m.KnownOutcome(0, FAILED, b"")], {}), m.AddTasks("j", 0, [b"p"] * 2))
+    (outcome,) = rig.take(m.Outcome)
+    assert (outcome.task, outcome.status) == (1, CANCELLED) and "task 0 before it was failed" in outcome.error
+    assert len(rig.take(m.JobEnded)) == 1
+
+
+def test_known_outcomes_must_come_before_their_tasks_and_with_an_epoch() -> None:
+    rig = Rig("a")
+    rig.client(submission("j", 1), submission("k", 1, epoch=1))
+    for job in ("j", "k"):
+        with pytest.raises(LinkError, match="epoch above 0"):
+            rig.client(m.Known(job, [m.KnownOutcome(1, FINISHED, b"")], {}))
+
+
+@pytest.mark.parametrize(("starts", "ends"), [(0, []), (1, []), (2, [(0, LOST, 3)])])
+def test_starts_in_vain_that_the_client_knows_of_count(starts: int, ends: list[Any]) -> None:
+    """One more may have been lost with the scheduler: of three, one is left after one in vain, none after two."""
+    rig = Rig("a")
+    rig.bring(known=m.Known("j", [], {0: starts}), max_attempts=3)
+    rig.node("a", claimed())
+    assert rig.outcomes() == ends
+
+
+def test_at_most_once_is_kept() -> None:
+    rig = Rig("a")
+    rig.bring(2, max_attempts=1)
+    rig.node("a", report(0, 1), claimed())
+    (first, second) = rig.take(m.Outcome)
+    assert (first.task, first.status) == (0, FINISHED)
+    assert (second.task, second.status) == (1, LOST) and "may have been started" in second.error
+
+
+def test_nodes_that_do_not_answer_are_waited_for_so_long_and_no_longer() -> None:
+    rig = Rig("a", "b", claim_timeout_s=1.0)
+    rig.bring()
+    rig.node("a", claimed())
+    rig.tick(0.99)
+    assert not rig.take(m.Reserve)
+    rig.tick(1.0)
+    assert rig.take(m.Reserve)
+
+
+def test_a_node_that_dies_while_it_is_asked_is_not_waited_for() -> None:
+    rig = Rig("a", "b")
+    rig.bring()
+    rig.node("a", claimed())
+    rig.core.node_down("b", 0.1)
+    assert rig.take(m.Reserve)
+
+
+def test_a_scheduler_that_has_just_started_waits_for_nodes_to_dial() -> None:
+    rig = Rig("a", settling_s=2.0, claim_timeout_s=1.0)
+    rig.bring()
+    rig.node("a", claimed())
+    rig.core.node_up("b", INFO, 1.5)
+    assert [to for to, _ in rig.outbox.take(m.Claim)] == ["a", "b"]
+    rig.tick(2.0)
+    assert not rig.take(m.Reserve)
+    rig.node("b", claimed((0, 7)), now_s=2.1)
+    assert not rig.take(m.Reserve) and rig.core.counters.adopted == 1
+
+
+def test_a_late_node_fences_and_its_outcome_counts_but_what_it_runs_twice_is_stopped() -> None:
+    rig = Rig("a")
+    rig.bring(2)
+    rig.node("a", claimed())
+    (reserve_,) = rig.take(m.Reserve)
+    rig.node("a", m.GetTasks(1, reserve_.ticket, 2))
+    first, second = rig.take(m.Launch)
+    rig.core.node_up("b", INFO, 0.5)
+    rig.node("b", report(0, 3), claimed((1, 4)), now_s=0.6)
+    assert rig.outcomes() == [(0, FINISHED, 2)]
+    cancels = rig.outbox.take(m.CancelAttempt)
+    assert cancels == [
+        ("a", m.CancelAttempt("j", first.attempt, True)), ("b", m.CancelAttempt("j", 4, True)),
+    ]  # fmt: skip
+    rig.node("a", report(0, first.attempt, CANCELLED), report(1, second.attempt))
+    assert rig.outcomes() == [(1, FINISHED, 2)]
+    assert rig.core.counters.stale_reports == 1
+
+
+def test_what_a_late_node_runs_is_adopted_if_nobody_else_has_it_yet() -> None:
+    rig = Rig("a")
+    rig.bring()
+    rig.node("a", claimed())
+    rig.core.node_up("b", INFO, 0.5)
+    rig.node("b", claimed((0, 4)), now_s=0.6)
+    assert rig.core.live_reservations("a") == 0
+    rig.node("b", report(0, 4))
+    assert [(task, status) for task, status, _ in rig.outcomes()] == [(0, FINISHED)]
+
+
+def test_a_job_that_ended_while_it_was_claimed_is_forgotten_by_the_node_that_answers_late() -> None:
+    rig = Rig("a", "b")
+    rig.bring()
+    rig.node("a", report(0, 1), claimed())
+    assert rig.outcomes() == [(0, FINISHED, 1)] and not rig.core.jobs
+    rig.outbox.sent.clear()
+    rig.node("b", claimed((0, 9)))
+    assert rig.outbox.sent == [("b", m.ForgetJob("j"))]
+
+
+def test_of_a_failure_that_is_to_be_retried_the_retry_counts() -> None:
+    """The old scheduler had started the task again: that runs at b. What a remembers of it is no outcome."""
+    for order in ("ab", "ba"):
+        rig = Rig("a", "b")
+        rig.bring(known=m.Known("j", [], {0: 1}), max_attempts=2, retry_failed=True)
+        for node in order:
+            rig.node(node, *([report(0, 1, FAILED), claimed()] if node == "a" else [claimed((0, 2))]))
+        assert not rig.take(m.Outcome) and not rig.take(m.CancelAttempt)
+        rig.node("b", report(0, 2))
+        assert rig.outcomes() == [(0, FINISHED, 2)]
+
+
+def test_a_failure_at_the_last_start_that_may_be_is_the_outcome() -> None:
+    rig = Rig("a")
+    rig.bring(max_attempts=2, retry_failed=True)
+    rig.node("a", report(0, 1, FAILED), claimed())
+    assert rig.outcomes() == [(0, FAILED, 2)]
+
+
+def test_starts_in_vain_that_only_nodes_know_of_count() -> None:
+    """Its client had lost the old scheduler long before that was fenced."""
+    rig = Rig("a")
+    rig.bring(max_attempts=3)
+    rig.node("a", report(0, 1, LOST), report(0, 2, LOST), claimed())
+    assert rig.outcomes() == [(0, LOST, 3)]
+
+
+def test_a_report_of_an_attempt_that_no_earlier_epoch_can_have_made_is_ignored() -> None:
+    rig = Rig("a")
+    rig.bring()
+    rig.node("a", report(0, 1 << m.EPOCH_SHIFT | 5), claimed())
+    assert not rig.take(m.Outcome) and rig.core.counters.stale_reports == 1
+
+
+# ---- cancelled meanwhile -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_job_that_is_cancelled_while_it_is_claimed_waits_for_what_nodes_say(running: bool) -> None:
+    rig = Rig("a", "b")
+    rig.bring(3)
+    rig.client(m.CancelJob("j", running))
+    assert not rig.take(m.Outcome)
+    rig.node("a", report(0, 1), claimed((1, 2)))
+    assert rig.outbox.take(m.CancelAttempt) == [("a", m.CancelAttempt("j", 2, running))]
+    rig.node("b", claimed())
+    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 0)]
+    rig.node("a", report(1, 2, CANCELLED))
+    assert [status for _, status, _ in rig.outcomes()] == [CANCELLED] and not rig.core.jobs
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_tasks_that_are_cancelled_while_their_job_is_claimed_wait_for_what_nodes_say(running: bool) -> None:
+    rig = Rig("a")
+    rig.bring(4)
+    rig.client(m.CancelTasks("j", [0, 1, 2], running))
+    rig.node("a", report(0, 1), claimed((1, 2)))
+    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 0)]
+    assert rig.outbox.take(m.CancelAttempt) == [("a", m.CancelAttempt("j", 2, running))]
+    if not running:
+        rig.node("a", m.AttemptRuns("j", 2))
+        assert rig.take(m.NotCancelled) == [m.NotCancelled("j", 1)]
+
+
+def test_a_client_that_vanishes_before_it_has_brought_the_whole_job_leaves_nothing() -> None:
+    rig = Rig("a", client_grace_s=10.0)
+    rig.client(submission("j", 3, epoch=1, on_client_lost="finish"), m.AddTasks("j", 0, [b"p"]))
+    rig.core.client_down("c", 1.0, said_goodbye=False)
+    rig.tick(11.0)
+    assert not rig.core.jobs and not rig.core.admission.unplaced
+
+
+def test_a_job_with_more_bytes_than_the_next_scheduler_holds_ends_and_what_ran_counts() -> None:
+    rig = Rig("a", held_bytes_max=10)
+    rig.client(submission("j", 3, epoch=1))
+    rig.client(m.AddTasks("j", 0, [b"x" * 20, b"y"]), m.AddTasks("j", 2, [b"z"]))
+    rig.node("a", report(1, 1), claimed((2, 2)))
+    rig.node("a", report(2, 2))
+    outcomes = {outcome.task: outcome for outcome in rig.take(m.Outcome)}
+    assert [outcomes[task].status for task in range(3)] == [CANCELLED, FINISHED, FINISHED]
+    assert "held_bytes_max" in outcomes[0].error and not rig.core.admission.held_bytes
+
+
+def test_empty_stages_do_not_hide_starts_of_what_comes_after_them() -> None:
+    """Stages come in any order: the last of a chain first, the empty one between is over as soon as it may be."""
+    rig = Rig("a")
+    stages = [
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="last", after=("none",)),
+        m.Stage("many", 0, b"", "", 2.0, 0, None, name="none", after=("first",)),
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="first"),
+    ]
+    rig.client(m.SubmitJob("j", 1, "", stages, 1, False, None, False))
+    rig.client(m.Known("j", [m.KnownOutcome(1, FINISHED, b"")], {}), m.AddTasks("j", 0, [b"p"] * 2))
+    rig.node("a", claimed())
+    assert rig.outcomes() == [(0, LOST, 1)]
+
+
+# ---- superseded ----------------------------------------------------------------------------------
+
+
+def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it_is_there() -> None:
+    rig = Rig("a")
+    rig.bring(2)
+    rig.node("a", claimed((0, 3)))
+    rig.outbox.sent.clear()
+    rig.node("a", m.Fenced("j", 1))  # Its own epoch: nothing.
+    assert rig.core.jobs
+    rig.node("a", m.Fenced("j", 2))
+    assert not rig.core.jobs and not rig.core.admission.unplaced
+    assert sorted(type(message).__name__ for _, message in rig.outbox.sent) == [
+        "CancelReservations", "ForgetJob", "JobRefused",
+    ]  # fmt: skip
+
+
+def test_the_same_scheduler_may_get_the_job_again_with_a_higher_epoch() -> None:
+    rig = Rig("a")
+    rig.client(submission("j", 2), m.AddTasks("j", 0, [b"p"] * 2))
+    (reserve_,) = rig.take(m.Reserve)
+    rig.node("a", m.GetTasks(1, reserve_.ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    rig.bring(2)
+    assert rig.take(m.Claim)
+    rig.node("a", claimed((0, launch.attempt)))
+    rig.node("a", report(0, launch.attempt))
+    assert rig.outcomes() == [(0, FINISHED, 1)]
+
+
+# ---- at the node monitor -------------------------------------------------------------------------
+
+
+class Node:
+    """A node monitor's core with two slots of the app "pool", and two schedulers."""
+
+    def __init__(self) -> None:
+        self.outbox = Recorder()
+        self.blobs = FakeBlobs()
+        self.core = NodeMonitorCore(NodeMonitorOptions(), 2, [AppPlan("pool")], self.outbox, self.blobs)
+        for scheduler in ("old", "new"):
+            self.core.scheduler_up(scheduler)
+        for number in range(2):
+            self.core.executor_up(f"p{number}", "pool", 1, 0.0)
+
+    def receive(self, scheduler: str, *messages: Any) -> None:
+        for message in messages:
+            self.core.receive(scheduler, message, 0.0)
+        self.core.pump(0.0)
+        self.core.check_invariants()
+
+    def run(self, attempt: int, ask: int, scheduler: str = "old", payload: m.Data = b"p") -> None:
+        self.receive(scheduler, reserve(ask, app="pool", job="j"))
+        self.receive(scheduler, m.Launch(ask, "j", 0, 0, attempt, payload))
+
+    def to(self, scheduler: str) -> list[Any]:
+        sent = [message for to, message in self.outbox.sent if to == scheduler]
+        self.outbox.sent = [pair for pair in self.outbox.sent if pair[0] != scheduler]
+        return [message for message in sent if not isinstance(message, m.GetTasks)]
+
+
+def test_a_node_moves_what_runs_to_the_scheduler_that_claims_it() -> None:
+    node = Node()
+    node.run(1, 1)
+    node.receive("new", m.Claim("j", "anna", 1))
+    assert node.to("new") == [m.Claimed("j", 1, [(0, 1)])]
+    assert node.to("old") == [m.Fenced("j", 1)]
+    node.core.done("p1", x.Done(1, FINISHED, b"r", "", 0.0, 0.1), 0.0)
+    assert [type(message) for message in node.to("new")] == [m.Report] and not node.to("old")
+
+
+def test_a_launch_of_a_lower_epoch_is_handed_back_and_its_slot_free() -> None:
+    node = Node()
+    node.receive("old", reserve(1, app="pool", job="j"))
+    node.receive("new", m.Claim("j", "anna", 2))
+    node.to("old")
+    node.receive("old", m.Launch(1, "j", 0, 0, 1 << m.EPOCH_SHIFT | 1, b"p"))
+    assert node.to("old") == [
+        m.Fenced("j", 2),
+        m.HandBack("j", 1 << m.EPOCH_SHIFT | 1, "another scheduler has the job"),
+    ]
+    assert node.core.free_slots == 2 and node.core.idle and not node.outbox.take(x.Run)
+
+
+def test_the_scheduler_that_claimed_may_launch() -> None:
+    node = Node()
+    node.receive("new", m.Claim("j", "anna", 1))
+    node.run(1 << m.EPOCH_SHIFT | 1, 1, "new")
+    assert len(node.outbox.take(x.Run)) == 1
+
+
+def test_a_lower_claim_is_answered_with_the_fence() -> None:
+    node = Node()
+    node.receive("new", m.Claim("j", "anna", 2))
+    node.to("new")
+    node.receive("old", m.Claim("j", "anna", 1))
+    assert node.to("old") == [m.Fenced("j", 2)] and not node.to("new")
+
+
+def test_another_users_job_of_the_same_id_is_not_touched() -> None:
+    node = Node()
+    node.run(1, 1)
+    node.receive("new", m.Claim("j", "bert", 1))
+    assert node.to("new") == [m.Claimed("j", 1, [])] and node.to("old") == []
+
+
+def test_outcomes_are_told_again_from_memory() -> None:
+    node = Node()
+    node.run(1, 1)
+    node.core.done("p1", x.Done(1, FINISHED, b"r", "", 0.0, 0.1), 0.0)
+    (told,) = node.to("old")
+    node.receive("new", m.Claim("j", "anna", 1))
+    assert node.to("new") == [told, m.Claimed("j", 1, [])]
+
+
+def test_a_task_that_was_stopped_for_its_timeout_is_remembered_too() -> None:
+    node = Node()
+    node.receive("old", reserve(1, app="pool", job="j"), m.Common("j", 0, b"", 1.0))
+    node.receive("old", m.Launch(1, "j", 0, 0, 1, b"p"))
+    node.core.tick(1.0)
+    node.core.executor_down(node.outbox.killed[0], "killed", 1.0)
+    (told,) = node.to("old")
+    assert told.status is FAILED
+    node.receive("new", m.Claim("j", "anna", 1))
+    assert node.to("new") == [told, m.Claimed("j", 1, [])]
+
+
+def test_what_has_not_started_is_dropped_when_it_is_claimed_and_when_its_scheduler_is_lost() -> None:
+    """It waits for large data: nobody has seen it run."""
+    for lose in (False, True):
+        node = Node()
+        node.run(1, 1, payload=BlobRef("f" * 64, 1 << 20, ("far:1",)))
+        assert node.outbox.fetches and node.core.free_slots == 1
+        if lose:
+            node.core.scheduler_down("old", 0.0)
+        else:
+            node.receive("new", m.Claim("j", "anna", 1))
+            assert node.to("new") == [m.Claimed("j", 1, [])]
+        assert node.core.free_slots == 2 and node.core.idle
+        node.core.fetched("f" * 64, "", 0.0)
+        assert not node.outbox.take(x.Run)
+
+
+# ---- the whole of it -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_linked_nodes_account_for_is_not_started_again(seed: int) -> None:
+    """A scheduler dies while nodes stay: tasks that ran or had ended then are started once, all others in the end."""
+    world = World(seed, nodes=[2, 2, 2], schedulers=2, latency=(0.0005, 0.01))
+    logs = [world.submit([0.05] * 9), world.submit_stages(("a", [], [0.03] * 4), ("b", ["a"], [0.03] * 4))]
+    world.run_for(0.02 + 0.007 * seed)
+    dead = [one for one in world.schedulers if one.core.jobs]
+    given = {(start.log.spec.job_id, start.task) for start in world.starts}
+    on_their_way = {
+        (message.job, message.task) for _, _, message in world.sent if isinstance(message, m.Launch)
+    } - given
+    for scheduler in dead:
+        world.crash_scheduler(scheduler)
+    world.run()
+    world.check_end()
+    for log in logs:
+        assert log.statuses() == [FINISHED] * len(log.payloads)
+        for task in range(len(log.payloads)):
+            key = (log.spec.job_id, task)
+            starts = [start for start in log.starts if start.task == task]
+            assert len(starts) == 1 or key in on_their_way

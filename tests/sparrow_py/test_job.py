@@ -1,0 +1,124 @@
+"""What a job may be: every wrong shape is refused by an error that names field, value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.job import (
+    DEMANDS_MAX,
+    INPUTS_MAX,
+    PREFERRED_MAX,
+    STAGES_MAX,
+    BlobRef,
+    JobSpec,
+    StageSpec,
+    TaskSpec,
+)
+
+LONG = "x" * 300
+REF = BlobRef("f" * 64, 1, ("n:1",))
+
+
+def stage(name: str = "", *after: str, tasks: Any = (b"",), **fields: Any) -> StageSpec:
+    return StageSpec(tasks, name=name, after=list(after), **fields)
+
+
+STAGE_FIELDS: list[tuple[str, str, Any]] = [
+    ("name", "name", LONG), ("name", "name", "a\nb"), ("name", "name", 3),
+    ("app", "app", ""), ("app", "app", None), ("runtime", "runtime", LONG),
+    *(("probe_ratio", "probe_ratio", bad) for bad in (0.5, 1001, math.nan, math.inf, "2", True, None)),
+    *(("prefetch", "prefetch", bad) for bad in (-1, 1025, 1.0, True, None)),
+    *((name, name, bad) for name in ("expected_duration_s", "delay_s", "task_timeout_s")
+      for bad in (-1, math.nan, math.inf, "1", True)),
+    ("common", "common", "text"), ("common", "common", None),
+    ("demand", "demand", [("cpu", 1)]), ("demand", "demand", {str(number): 1 for number in range(DEMANDS_MAX + 1)}),
+    ("demand['cpu']", "demand", {"cpu": -1}), ("demand['cpu']", "demand", {"cpu": math.nan}),
+    ("demand['cpu']", "demand", {"cpu": "1"}), ("demand['cpu']", "demand", {"cpu": 1e19}),
+    ("demand ''", "demand", {"": 1}), ("demand 3", "demand", {3: 1}),
+    ("where", "where", "zone == eu"), ("where", "where", {"zone": "eu"}), ("where[0]", "where", [3]),
+    ("after", "after", "other"), ("after[0]", "after", [""]), ("after[0]", "after", [3]),
+    ("tasks[0]", "tasks", ["text"]), ("tasks[1]", "tasks", [b"", None]), ("tasks[0]", "tasks", [TaskSpec("text")]),  # type: ignore[arg-type]
+    ("tasks[0].id", "tasks", [TaskSpec(b"", LONG)]), ("tasks[1].id", "tasks", [TaskSpec(b"", "a"), TaskSpec(b"", "a")]),
+    ("tasks[0].preferred", "tasks", [TaskSpec(preferred="node")]),
+    ("tasks[0].preferred[1]", "tasks", [TaskSpec(preferred=["a", ""])]),
+    ("tasks[0].preferred", "tasks", [TaskSpec(preferred=["a"] * (PREFERRED_MAX + 1))]),
+    ("tasks[0].inputs", "tasks", [TaskSpec(inputs="map")]),
+    ("tasks[0].inputs", "tasks", [TaskSpec(inputs=["map"] * (INPUTS_MAX + 1))]),
+]  # fmt: skip
+JOB_FIELDS: list[tuple[str, str, Any]] = [
+    ("job_id", "job_id", LONG), ("job_id", "job_id", 3),
+    *(("max_attempts", "max_attempts", bad) for bad in (0, 1001, 1.5, True, None)),
+    *((name, name, bad) for name in ("queue_timeout_s", "wait_for_nodes_s") for bad in (-1, math.nan, "1", True)),
+    ("retry_failed", "retry_failed", 1), ("report_placed", "report_placed", "yes"),
+    ("on_client_lost", "on_client_lost", "dance"), ("on_client_lost", "on_client_lost", None),
+    ("avoid", "avoid", "job"), ("avoid[0]", "avoid", [""]), ("avoid[0]", "avoid", [LONG]),
+    ("stages[0]", "stages", [b"task"]),
+]  # fmt: skip
+
+
+def refused(spec: JobSpec) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        spec.validate()
+    error = caught.value
+    assert error.allowed and str(error).startswith(f"{error.field}: ") and error.allowed in str(error)
+    assert len(str(error)) < 500
+    return error
+
+
+@pytest.mark.parametrize(("field", "name", "value"), [*STAGE_FIELDS, *JOB_FIELDS], ids=lambda value: str(value)[:20])
+def test_a_field_that_cannot_be_is_named(field: str, name: str, value: Any) -> None:
+    assert refused(JobSpec(**{"tasks": () if name == "stages" else (b"",), name: value})).field == field
+
+
+@pytest.mark.parametrize(("field", "name", "value"), STAGE_FIELDS, ids=lambda value: str(value)[:20])
+def test_of_a_stage_with_its_position(field: str, name: str, value: Any) -> None:
+    bad = StageSpec(**{"name": "b", name: value})
+    assert refused(JobSpec(stages=[stage("a"), bad])).field == f"stages[1].{field}"
+
+
+@pytest.mark.parametrize(
+    ("stages", "field", "told"),
+    [
+        ([stage(), stage("b")], "stages[0].name", "no other stage"),
+        ([stage("a"), stage("b"), stage("a")], "stages[2].name", "'a'"),
+        ([stage("a"), stage("b", "c")], "stages[1].after", "'c'"),
+        ([stage("a", "a")], "stages", "a after a"),
+        ([stage("a", "c"), stage("b", "a"), stage("c", "b")], "stages", " after "),
+        ([stage(str(number)) for number in range(STAGES_MAX + 1)], "stages", f"at most {STAGES_MAX}"),
+    ],
+)
+def test_stages_must_make_a_dag(stages: list[StageSpec], field: str, told: str) -> None:
+    error = refused(JobSpec(stages=stages))
+    assert error.field == field and told in str(error)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["b", "none", "", ("a", 2), ("a", -1), ("a", 0.5), ("a", True), ("a",), ("a", 0, 0), ("b", 0), 3, ["a", 0], None],
+)
+def test_a_task_may_ask_for_results_of_stages_before_its_own(wanted: Any) -> None:
+    stages = [stage("a", tasks=[b"", b""]), stage("b"), stage("c", "a", tasks=[b"", TaskSpec(inputs=[wanted])])]
+    assert refused(JobSpec(stages=stages)).field.startswith("stages[2].tasks[1].inputs")
+
+
+def test_tasks_beside_stages_are_refused() -> None:
+    assert refused(JobSpec([b""], stages=[stage("a")])).field == "tasks"
+
+
+def test_a_demand_and_prefetching_do_not_go_together() -> None:
+    assert refused(JobSpec([b""], demand={"cpu": 1}, prefetch=2)).field == "prefetch"
+    JobSpec([b""], demand={}, prefetch=2).validate()
+
+
+def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
+    task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)])
+    JobSpec(
+        stages=(stage("b", "a", tasks=(task, b"", REF)), stage("a"), stage("c", "a", "b", tasks=[])),
+        max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), on_client_lost="finish",
+    ).validate()  # fmt: skip
+    JobSpec([], common=REF, demand={"cpu": 0, "gpu": 1.5}, where=["gpu exists"], delay_s=0, task_timeout_s=1).validate()
+    JobSpec(stages=[stage()]).validate()
