@@ -86,7 +86,7 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","tasks":[{"payload":1,"payload_base64":""}]}', "tasks[0].payload_base64", "none beside"),
         (b'{"app":"a","tasks":[{"payload_base64":"?"}]}', "tasks[0].payload_base64", "'?' is not valid; allowed: b"),
         (b'{"app":"a","tasks":[{"id":"x"},{"id":"x"}]}', "tasks[1].id", "no other task"),
-        (b'{"app":"a","tasks":[{"inputs":["s"]}]}', "stages[0].tasks[0].inputs", "after"),
+        (b'{"app":"a","tasks":[{"inputs":["s"]}]}', "tasks[0].inputs", "after"),
         (b'{"app":"a","tasks":[{"inputs":[["s",1,2]]}]}', "tasks[0].inputs[0]", "length 2"),
         (b'{"app":"a","common":1,"common_base64":""}', "common_base64", "none beside common"),
         (b'{"app":"a","max_attempts":0}', "max_attempts", "0 is not valid; allowed: a whole number from 1"),

@@ -66,7 +66,8 @@ LIMITS = [
     {"on_client_lost": "finish"},
 ]
 """What else a job may say."""
-DURATION_S = st.sampled_from([0.0, 0.0004, 0.003, 0.01, 0.05])
+DURATIONS_S = [0.0, 0.0004, 0.003, 0.01, 0.05, 0.4]
+DURATION_S = st.sampled_from(DURATIONS_S)
 STAGE = st.fixed_dictionaries(
     {
         "durations_s": st.lists(DURATION_S, max_size=4),
@@ -136,6 +137,7 @@ WORLD = st.fixed_dictionaries(
                 "probe_sharing": st.booleans(),
                 "unplaced_tasks_max": st.sampled_from([12, 20, 1_000_000]),
                 "held_bytes_max": st.sampled_from([300, 1 << 30, 1 << 30]),
+                "settling_s": st.sampled_from([0.0, 2.0]),
                 "user_weight": st.sampled_from([(), ("bert=2.5",)]),
             }
         ),
@@ -284,7 +286,7 @@ def random_dag(rng: random.Random) -> dict[str, Any]:
     pick = rng.choice
     stages = [
         {
-            "durations_s": [pick([0.0, 0.0004, 0.003, 0.01, 0.05]) for _ in range(rng.randrange(5))],
+            "durations_s": [pick(DURATIONS_S) for _ in range(rng.randrange(5))],
             "after": rng.randrange(16),
             "large": pick([True, False]),
             "ask": pick([True, True, False]),
@@ -318,7 +320,11 @@ def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...]) -> None:
             "split": pick([True, False]),
             "results_differ": pick([True, False]),
             "frame_bytes_max": pick([1 << 20, 4096 + 60]),
-            "scheduler": {"unplaced_tasks_max": pick([20, 1_000_000]), "probe_sharing": pick([True, False])},
+            "scheduler": {
+                "unplaced_tasks_max": pick([20, 1_000_000]),
+                "probe_sharing": pick([True, False]),
+                "settling_s": pick([0.0, 0.0, 2.0]),
+            },
             "node": {"reservations_per_user_max": pick([1, 5, 1_000_000])},
         }
         script = []
@@ -326,7 +332,7 @@ def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...]) -> None:
             after_s = pick([0.0, 0.0, 0.0, 0.001, 0.004, 0.02, 0.1])
             if rng.random() < 0.5:
                 job = {
-                    "durations_s": [pick([0.0, 0.0004, 0.003, 0.01, 0.05]) for _ in range(pick([1, 2, 5, 12, 20]))],
+                    "durations_s": [pick(DURATIONS_S) for _ in range(pick([1, 2, 5, 12, 20]))],
                     "app": pick(["many", "pool"]),
                     "probe_ratio": pick([1.0, 1.1, 1.5, 2.0, 3.7]),
                     "prefetch": pick([0, 0, 1, 8]),

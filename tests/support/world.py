@@ -12,6 +12,7 @@ guarantees of DESIGN.md §5.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
@@ -61,6 +62,8 @@ class JobLog:
         """Whether cancellation was to stop what runs."""
         self.submitted_to: list[str] = []
         """The schedulers that were sent the job, refusals included."""
+        self.submitted_last_s: dict[int, float] = {}
+        """When it was last sent with each epoch."""
         self.avoids: list[JobLog] = []
         """Jobs that were at the scheduler when this one came, and that it avoids."""
         self.payloads: list[Any] = []
@@ -222,8 +225,11 @@ class Link:
 
     def __init__(self, world: World, scheduler: SchedulerHost, peer: NodeHost | ClientHost) -> None:
         self.alive = True
+        self.since_s = world.now
+        self.until_s = float("inf")
         self.scheduler = scheduler
         self.peer = peer
+        world.all_links.append(self)
         self.to_scheduler = Pipe(world, self, lambda frame: scheduler.received(self, frame))
         self.to_peer = Pipe(world, self, lambda frame: peer.received(self, frame))
 
@@ -540,6 +546,7 @@ class ClientHost:
         if isinstance(message, m.SubmitJob):
             log = self.world.logs[message.job]
             log.submitted_to.append(scheduler)
+            log.submitted_last_s[message.epoch] = self.world.now
             if message.epoch:
                 log.moved_at_s.append(self.world.now)
         if link is not None:
@@ -650,6 +657,8 @@ class World:
         """All messages between schedulers and their peers, in the order of sending: (from, to, message)."""
         self.starts: list[Start] = []
         self.logs: dict[str, JobLog] = {}
+        self.all_links: list[Link] = []
+        """Those that broke included."""
         self.service_s: dict[tuple[str, str], float] = {}
         """Slot-seconds of ended runs by (node, user)."""
         self.unsent: list[Pipe] = []
@@ -815,7 +824,7 @@ class World:
 
     def drop_link(self, link: Link, back_after_s: float | None = 0.1) -> None:
         """The link breaks; each side sees it in its own time, then the peer dials again."""
-        link.alive = False
+        link.alive, link.until_s = False, self.now
         self.at(self.now + self.latency_s(), lambda: link.scheduler.down(link))
         self.at(self.now + self.latency_s(), lambda: link.peer.down(link))
         if back_after_s is not None:
@@ -949,6 +958,22 @@ class World:
             if client.alive:
                 assert not client.core.jobs and not client.core._waiting
 
+    def _accounted_for(self, start: Start, again: Start) -> bool:
+        """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the
+        node of the earlier start told it: they were linked from before it got the job until then."""
+        log = start.log
+        moved_s = log.submitted_last_s.get(again.attempt >> m.EPOCH_SHIFT, 0.0)
+        in_vain = start.executor_died or start.killed or start.produced
+        if not again.attempt >> m.EPOCH_SHIFT or in_vain or (start.failed and log.spec.retry_failed):
+            return False
+        return start.given_at_s < moved_s and any(
+            link.peer is start.node
+            and link.scheduler.name == again.scheduler
+            and link.since_s <= moved_s
+            and link.until_s >= again.given_at_s
+            for link in self.all_links
+        )
+
     def _check_job(self, log: JobLog) -> None:
         spec, outcomes = log.spec, log.outcomes
         for task in range(len(log.payloads)):
@@ -960,8 +985,12 @@ class World:
                 limit_s = log.stage(task).task_timeout_s
                 if limit_s is not None and start.started_at_s is not None and start.ended_at_s is not None:
                     assert start.ended_at_s <= start.started_at_s + limit_s + 1e-6, "it ran for too long"
-            for start in starts[:-1]:
+            for start, again in itertools.pairwise(starts):
                 assert start.may_be_repeated, f"task {task} of {spec.job_id} was started again for no reason"
+                known = self._accounted_for(start, again)
+                assert not known, (
+                    f"task {task} of {spec.job_id} was started again; {start.node.name} knew of it"
+                )
         if not log.client.alive:
             return  # Its outcomes are nobody's.
         if log.error is not None:
