@@ -150,6 +150,8 @@ class NodeMonitorCore:
         self._held: dict[tuple[str, str, int], Held] = {}
         self._asks: dict[int, Ask] = {}
         self._ask_order: deque[Ask] = deque()
+        self._prefetching = False
+        """Whether some app has a `prefetch_max`."""
         self._next_ask = 1
         self._next_run = 1
         self._next_number = 1
@@ -443,7 +445,9 @@ class NodeMonitorCore:
                 expected_duration_s=message.expected_duration_s, demand=message.demand, count=count,
             )
         )  # fmt: skip
-        app.prefetch_max = max(app.prefetch_max, message.prefetch)
+        if message.prefetch:
+            app.prefetch_max = max(app.prefetch_max, message.prefetch)
+            self._prefetching = True
         if not app.wanted:
             self._want_executors(app)
         self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count)
@@ -466,16 +470,25 @@ class NodeMonitorCore:
             while app.ready and self.free_slots > 0 and app.idle:
                 self.free_slots -= 1
                 self._feed(app.take_place(), now_s)
-        while self.free_slots > 0 and len(self.queue) and not all(app.lacking for app in self.apps.values()):
+        serves = self._some_app_serves()
+        while serves and self.free_slots > 0 and len(self.queue):
             charge = self.queue.take(self._may_run)
             if charge is None:
                 break
             self.free_slots -= 1
-            self._take_resources(charge)
-            self._add_to_ask(asks, charge, now_s, prefetched=False).app.asking += 1
+            if charge.ticket.demand:
+                self._take_resources(charge)
+            app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
+            app.asking += 1
+            serves = not app.lacking or self._some_app_serves()
         if asks:
             self._send_asks(asks)
-        self._prefetch(now_s)
+        if self._prefetching:
+            self._prefetch(now_s)
+
+    def _some_app_serves(self) -> bool:
+        """Whether an executor has a free place: else the queue need not be looked through."""
+        return any(not app.lacking for app in self.apps.values())
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
         if self.apps[ticket.app].lacking:
@@ -487,13 +500,11 @@ class NodeMonitorCore:
         )
 
     def _take_resources(self, charge: Charge) -> None:
-        demand = charge.ticket.demand
-        for name, amount in demand.items() if demand else ():
+        for name, amount in (charge.ticket.demand or {}).items():
             self.free[name] = self.free.get(name, 0.0) - amount
 
     def _return_resources(self, charge: Charge) -> None:
-        demand = charge.ticket.demand
-        for name, amount in demand.items() if demand else ():
+        for name, amount in (charge.ticket.demand or {}).items():
             self.free[name] += amount
 
     def _prefetch(self, now_s: float) -> None:
@@ -506,6 +517,7 @@ class NodeMonitorCore:
         if not len(self.queue):
             for app in apps:
                 app.prefetch_max = 0
+            self._prefetching = False
             return
         filling = [app for app in apps if app.executors and app.prefetched * 2 <= app.prefetch_max * self.slots]
         if not filling:
@@ -846,7 +858,8 @@ class NodeMonitorCore:
         """The attempt is here no more."""
         job = held.job
         del self._held[job.scheduler, job.id, held.attempt]
-        self._return_resources(held.charge)
+        if held.charge.ticket.demand:
+            self._return_resources(held.charge)
         for hash_ in held.missing:
             waiting = self._fetching[hash_]
             waiting.remove(held)

@@ -45,8 +45,9 @@ class Memory:
 
     def remember(self, user: str, report: Report) -> None:
         """The outcome was reported."""
-        size = _size(report)
-        if size <= LARGE_BYTES:
+        result = report.result
+        size = (len(result) if type(result) is bytes else 0) + len(report.stdout) + len(report.stderr)
+        if size <= LARGE_BYTES:  # As a rule: this is for every task.
             self._outcomes.append((user, report))
             return
         self._large.append((user, report))
@@ -62,4 +63,4 @@ class Memory:
 
 def _size(report: Report) -> int:
     result = report.result
-    return (len(result) if type(result) is bytes else 0) + len(report.stdout) + len(report.stderr) + len(report.error)
+    return (len(result) if type(result) is bytes else 0) + len(report.stdout) + len(report.stderr)

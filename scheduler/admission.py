@@ -69,10 +69,10 @@ class Admission:
             self.held_bytes.pop(user, None)
         return held <= self.held_bytes_max
 
-    def placed(self, user: str) -> None:
-        """One task of the user was placed."""
-        self._placed += 1
-        self.withdrawn(user, 1)
+    def placed(self, user: str, tasks: int = 1) -> None:
+        """So many tasks of the user were placed."""
+        self._placed += tasks
+        self.withdrawn(user, tasks)
 
     def returned(self, user: str) -> None:
         """A placed task is unplaced again; it was admitted before, so it is not refused."""

@@ -452,9 +452,13 @@ class SchedulerCore:
                 break
             left -= 1
             self._launch(stage, task, node, message.ask)
+        launched = message.count - left
+        if launched:
+            self.admission.placed(stage.job.user, launched)
+            self.counters.launched += launched
         if stage.locality is not None:  # What is left of the ask has used up reservations, too.
             stage.locality.waste(node.id, left)
-        self.note(now_s, stage.job.id, "node %s took %d", node.id, message.count - left)
+        self.note(now_s, stage.job.id, "node %s took %d", node.id, launched)
         if not stage.unplaced:
             self.probing.none_unplaced(stage, now_s)
         elif left:
@@ -469,8 +473,6 @@ class SchedulerCore:
         self._next_attempt += 1
         stage.states[task] = PLACED
         self.begin(attempt, node)
-        self.admission.placed(job.user)
-        self.counters.launched += 1
         number = stage.first + task
         sent = node.sent.get(job.id)
         if sent is None:
@@ -614,11 +616,11 @@ class SchedulerCore:
             return
         job.cancelled = True
         job.cancel_running = job.cancel_running or running
-        if job.claiming:
-            job.cancel_reason = reason  # Some of it may run or have ended: wait for what the nodes say.
+        job.cancel_reason = job.cancel_reason or reason
         for attempt_id, attempt in job.attempts.items():
             attempt.cancelled = attempt.cancelled or running
             self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt_id, running))
+        # While it is claimed, some of it may run or have ended: wait for what the nodes say.
         for stage in job.stages if not job.claiming else ():
             if self.jobs.get(job.id) is job:
                 self.progress.settle_rest(stage, reason, now_s)

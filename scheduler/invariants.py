@@ -41,7 +41,7 @@ def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
     expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked)]
     if counts != expected:
         return f"tasks unplaced, placed, settled, blocked are {counts}, counted as {expected}"
-    if stage.waits_for and (stage.attempts or stage.live):
+    if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.
         return "it is not open, but has reservations or attempts"
     problem = _check_reservations(stage, core)
     if problem:

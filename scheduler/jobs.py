@@ -230,7 +230,7 @@ class JobState:
         self.submitted_at_s = now_s
         self.cancelled = False
         self.cancel_reason = ""
-        """Why it is to be cancelled as soon as it is claimed."""
+        """Why it was cancelled."""
         self.cancel_running = False
         """Whether what runs is to be cancelled with it."""
         self.cancel_later: dict[int, bool] = {}

@@ -77,7 +77,8 @@ class Progress:
         stage, task = attempt.stage, attempt.task
         if attempt.cancelled or stage.job.cancelled:
             del stage.attempts[task]
-            self.settle_unrun(stage, task, TaskStatus.CANCELLED, "it was cancelled", now_s)
+            reason = stage.job.cancel_reason or "it was cancelled"
+            self.settle_unrun(stage, task, TaskStatus.CANCELLED, reason, now_s)
             return
         self._unplaced_again(stage, task, now_s)
 

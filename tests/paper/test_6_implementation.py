@@ -53,6 +53,33 @@ def test_executors_are_long_lived() -> None:
     assert sorted(commons) == sorted(world.logs)
 
 
+def test_a_request_lists_tasks_each_with_an_optional_list_of_nodes() -> None:
+    """ "Each scheduling request includes a list of task specifications; the specification for a task includes a task
+    description, opaque to Sparrow, and an optional list of nodes on which the task should be run." """
+    world = World(2, nodes=[2] * 4)
+    log = world.submit([0.01] * 8, preferred=[("n1",), ()])
+    world.run()
+    world.check_end()
+    assert log.statuses() == [TaskStatus.FINISHED] * 8
+    assert {start.node.name for start in log.starts if start.task % 2 == 0} == {"n1"}
+
+
+def test_a_job_of_phases_the_first_constrained_and_the_rest_anywhere() -> None:
+    """ "The first phase of the job is typically constrained to execute on machines that contain partitions of the
+    cached input data set, while the remaining phases (which read data shuffled over the network) can execute anywhere.
+    When one phase completes, Spark requests scheduling of the tasks in the subsequent phase": here the scheduler does
+    so itself."""
+    world = World(2, nodes=[2] * 4)
+    cached = {"preferred": [("n0", "n1"), ("n1", "n2")]}
+    phases = [("scan", [], [0.02] * 8, cached), ("shuffle", ["scan"], [0.02] * 16), ("sum", ["shuffle"], [0.02])]
+    log = world.submit_stages(*phases, large=True)
+    world.run()
+    world.check_end()  # The world itself asserts that a phase begins when the one before has ended.
+    assert log.statuses() == [TaskStatus.FINISHED] * 25
+    assert "n3" not in {start.node.name for start in log.starts if start.task < 8}
+    assert "n3" in {start.node.name for start in log.starts}
+
+
 # ---- prefetch: not in the paper --------------------------------------------------------------
 
 

@@ -1,0 +1,193 @@
+"""Nodes that are cordoned, drained and come back, and clients that go: what the scheduler makes of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import TaskStatus
+from tests.support.recorder import Recorder, submission
+from tests.support.world import World
+
+FINISHED, CANCELLED = TaskStatus.FINISHED, TaskStatus.CANCELLED
+
+
+class Rig:
+    """A scheduler with nodes of one slot and a client c."""
+
+    def __init__(self, *nodes: str, **options: Any) -> None:
+        self.outbox = Recorder()
+        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
+        for node in nodes:
+            self.core.node_up(node, m.NodeInfo(1, {"cpu": 0.3}, {}, {"many": ""}), 0.0)
+
+    def submit(self, tasks: int = 1, job: str = "j", **fields: Any) -> None:
+        details = {task: m.TaskDetail(nodes) for task, nodes in enumerate(fields.pop("preferred", ())) if nodes}
+        added = m.AddTasks(job, 0, [b""] * tasks, details or None)
+        for message in (submission(job, tasks, local=bool(details), **fields), added):
+            self.core.receive_from_client("c", "anna", message, 0.0)
+        self.core.check_invariants()
+
+    def node(self, node: str, *messages: Any) -> None:
+        for message in messages:
+            self.core.receive_from_node(node, message, 0.0)
+            self.core.check_invariants()
+
+    def reserved(self) -> dict[str, m.Reserve]:
+        return dict(self.outbox.take(m.Reserve))
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        return [message for _, message in self.outbox.take(kind)]
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_cordoned_node_gets_no_reservations_and_those_it_has_are_served(local: bool) -> None:
+    rig = Rig("a", "b")
+    preferred = {"preferred": [("a", "b")] * 2} if local else {}
+    rig.submit(2, **preferred)
+    held = rig.reserved()
+    rig.node("a", m.NodeState(m.CORDONED, ""))
+    rig.submit(2, "k", **preferred)
+    assert set(rig.reserved()) == {"b"}
+    rig.node("a", m.GetTasks(1, held["a"].ticket, 1))
+    assert len(rig.take(m.Launch)) == 1
+
+
+def test_when_all_nodes_are_cordoned_jobs_wait() -> None:
+    rig = Rig("a")
+    rig.node("a", m.NodeState(m.CORDONED, ""))
+    rig.submit()
+    assert not rig.take(m.JobRefused) and not rig.reserved()
+    rig.node("a", m.NodeState(m.READY, ""))
+    assert rig.reserved()
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_what_a_draining_node_had_queued_is_probed_elsewhere(local: bool) -> None:
+    rig = Rig("a", "b")
+    rig.submit(2, **({"preferred": [("a", "b"), ("a", "b")]} if local else {}))
+    rig.reserved()
+    rig.node("a", m.NodeState(m.DRAINING, ""))
+    assert rig.core.live_reservations("a") == 0 and rig.core.live_reservations("b") >= 2
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_what_crossed_the_news_of_a_drain_is_not_taken_for_new(local: bool) -> None:
+    """The node is ready again by the time the scheduler hears of its drain: what was on its way is queued there."""
+    rig = Rig("a")
+    rig.submit(3, **({"preferred": [("a",)] * 3} if local else {}))
+    old = rig.reserved()["a"].ticket
+    rig.node("a", m.NodeState(m.DRAINING, ""))
+    assert [cancel.ticket for cancel in rig.take(m.CancelReservations)] == [old]
+    rig.node("a", m.NodeState(m.READY, ""))
+    new = rig.reserved()["a"]
+    assert new.ticket != old
+    rig.node("a", m.GetTasks(7, old, 1), m.ReservationsRefused(old, 1, "too many"))
+    assert rig.take(m.NoTask) == [m.NoTask(7, 1)]
+    assert rig.core.live_reservations("a") == new.count
+
+
+def test_a_state_that_is_none_breaks_the_link() -> None:
+    with pytest.raises(LinkError, match="dancing"):
+        Rig("a").node("a", m.NodeState("dancing", ""))
+
+
+def test_an_ask_gets_as_many_tasks_as_fit_what_is_free() -> None:
+    rig = Rig("a")
+    rig.submit(5, demand={"cpu": 0.1})
+    ticket = rig.reserved()["a"].ticket
+    rig.node("a", m.GetTasks(1, ticket, 5, {"cpu": 0.3 - 0.1 + 0.1}))
+    assert len(rig.take(m.Launch)) == 3 and rig.take(m.NoTask) == [m.NoTask(1, 2)]
+
+
+# ---- clients -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("says", "goodbye", "left"),
+    [("cancel", True, 0), ("cancel", False, 1), ("finish", True, 1), ("finish", False, 1)],
+)
+def test_jobs_of_a_client_that_is_gone_end_or_go_on_as_they_say(says: str, goodbye: bool, left: int) -> None:
+    rig = Rig("a", client_grace_s=10.0)
+    rig.submit(2, on_client_lost=says)
+    rig.core.client_down("c", 1.0, said_goodbye=goodbye)
+    assert len(rig.core.jobs) == left
+    rig.core.tick(11.0)
+    assert len(rig.core.jobs) == (says == "finish")
+    rig.core.check_invariants()
+
+
+def test_a_job_whose_tasks_did_not_all_come_cannot_finish() -> None:
+    rig = Rig("a")
+    for message in (submission("j", 3, on_client_lost="finish"), m.AddTasks("j", 0, [b""])):
+        rig.core.receive_from_client("c", "anna", message, 0.0)
+    rig.core.client_down("c", 1.0)
+    assert not rig.core.jobs
+    rig.core.check_invariants()
+
+
+def test_a_dag_runs_to_its_end_without_its_client() -> None:
+    world = World(nodes=[2, 2])
+    log = world.submit_stages(("a", [], [0.05] * 4), ("b", ["a"], [0.05] * 4), large=True, on_client_lost="finish")
+    world.run_for(0.02)
+    world.kill_client(world.clients[0])
+    world.run()
+    world.check_end()
+    assert sorted(start.task for start in log.starts) == list(range(8))
+    assert all(start.ended_at_s is not None for start in log.starts)
+
+
+def test_tasks_may_be_cancelled_whose_payloads_came_too_late() -> None:
+    """The operator had cancelled the job; the client, who cannot know, cancels more of it: its link must stand."""
+    rig = Rig("a")
+    rig.core.receive_from_client("c", "anna", submission("j", 3), 0.0)
+    rig.core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""]), 0.0)
+    rig.node("a", m.GetTasks(1, rig.reserved()["a"].ticket, 1))
+    rig.core.cancel_job("j", 0.1)
+    rig.core.receive_from_client("c", "anna", m.AddTasks("j", 1, [b"", b""]), 0.1)
+    rig.core.receive_from_client("c", "anna", m.CancelTasks("j", [0, 2]), 0.1)
+    rig.core.check_invariants()
+    assert [outcome.task for outcome in rig.take(m.Outcome)] == [1, 2]
+
+
+def test_a_task_that_has_not_arrived_cannot_be_cancelled() -> None:
+    rig = Rig("a")
+    rig.core.receive_from_client("c", "anna", submission("j", 3), 0.0)
+    for number in (-1, 0, 3):
+        with pytest.raises(LinkError, match=f"there is no task {number}"):
+            rig.core.receive_from_client("c", "anna", m.CancelTasks("j", [number]), 0.0)
+
+
+@pytest.mark.xfail(
+    reason="node monitors know a job by its id alone, and remember outcomes of an earlier one of that id"
+)
+def test_a_job_that_has_the_id_of_an_earlier_one_does_not_get_its_results() -> None:
+    """A client may choose ids, and use them again. If a scheduler dies meanwhile, the results are yesterday's."""
+    world = World(nodes=[1, 1], schedulers=1)
+    world.submit([0.01] * 2, job_id="nightly", common=b"")
+    world.run()
+    del world.logs["nightly"]
+    again = world.submit([5.0] * 2, job_id="nightly", common=b"")
+    world.run_for(0.1)
+    world.crash_scheduler(world.schedulers[0])
+    world.run()
+    assert all(outcome.result == again.payloads[outcome.task] for outcome in again.outcomes)
+
+
+def test_a_job_that_has_the_id_of_an_earlier_one_ends() -> None:
+    """Node monitors still fence the earlier one's epochs: the client is told, and does not wait for ever."""
+    world = World(nodes=[1], schedulers=1)
+    world.submit([0.1], job_id="nightly", common=b"")
+    world.run_for(0.05)
+    world.crash_scheduler(world.schedulers[0])
+    world.run()
+    del world.logs["nightly"]
+    again = world.submit([0.1], job_id="nightly", common=b"")
+    world.run()
+    assert again.ended_count == 1 and "another scheduler has claimed a job of this id" in again.outcomes[0].error
