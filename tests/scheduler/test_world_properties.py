@@ -277,7 +277,7 @@ def test_jobs_end_as_promised_whatever_dies(setup: dict[str, Any], script: list[
 @settings(PROPERTY, max_examples=150)
 @given(setup=WORLD, script=actions((*NO_FAULTS, *FAULTS, "crash_scheduler")))
 def test_a_lost_scheduler_leaves_every_task_with_an_outcome(setup: dict[str, Any], script: list[Action]) -> None:
-    """Schedulers die too: their accepted jobs' tasks end lost at the client, nothing is left on the nodes."""
+    """Schedulers die too: their jobs go to others, which start again only what no node accounts for."""
     play(setup, script)
 
 
