@@ -288,7 +288,7 @@ class NodeMonitorCore:
         self.counters.ended += 1
         report = self._report_of(held, message)
         if report.status is not TaskStatus.CANCELLED:
-            self._memory.remember(job.user, report)
+            self._memory.remember(job.owner, report)
         self._to_scheduler(job.scheduler, report)
         self._drop(held)
         self._place_freed(executor, now_s)
@@ -601,6 +601,7 @@ class NodeMonitorCore:
     def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
         job = self._job(scheduler, message.job)
         job.forgotten = False
+        job.instance = message.instance
         known = job.commons.get(message.stage)
         if known is None or known.data != message.data:  # Another scheduler may send the same again.
             number = self._number()
@@ -641,7 +642,7 @@ class NodeMonitorCore:
             return
         job = self._job(scheduler, message.job)
         job.forgotten = False
-        job.user = charge.ticket.user
+        job.owner = (charge.ticket.user, job.instance)
         job.held += 1
         common = job.commons.get(message.stage)
         held = Held(job, app, message.task, message.attempt, message.payload, common, message.inputs, charge)
@@ -659,7 +660,8 @@ class NodeMonitorCore:
 
     def _fenced(self, scheduler: str, message: m.Launch, user: str) -> bool:
         """Whether another scheduler has claimed the task's job; then this one is told."""
-        epoch = self._memory.epoch(user, message.job)
+        job = self._jobs.get((scheduler, message.job))
+        epoch = self._memory.epoch((user, job.instance if job is not None else 0), message.job)
         if message.attempt >> m.EPOCH_SHIFT >= epoch:
             return False
         self.counters.handed_back += 1
@@ -850,7 +852,7 @@ class NodeMonitorCore:
         job = held.job
         report = m.Report(job.id, held.task, held.attempt, status, b"", error, None, None)
         if status is not TaskStatus.CANCELLED:
-            self._memory.remember(job.user, report)
+            self._memory.remember(job.owner, report)
         self._to_scheduler(job.scheduler, report)
         self._drop(held)
 
@@ -889,17 +891,17 @@ class NodeMonitorCore:
 
     def _claim(self, scheduler: str, message: m.Claim, now_s: float) -> None:
         """The job is another scheduler's now: it is told what is known of it here (DESIGN.md §5)."""
-        user, job_id, epoch = message.user, message.job, message.epoch
-        known = self._memory.epoch(user, job_id)
+        owner, job_id, epoch = (message.user, message.instance), message.job, message.epoch
+        known = self._memory.epoch(owner, job_id)
         if known > epoch:
             self._to_scheduler(scheduler, m.Fenced(job_id, known))
             return
-        self._memory.fence(user, job_id, epoch)
-        for job in [job for job in self._jobs.values() if job.id == job_id and job.user == user]:
+        self._memory.fence(owner, job_id, epoch)
+        for job in [job for job in self._jobs.values() if job.id == job_id and job.owner == owner]:
             if job.scheduler != scheduler:
                 self._to_scheduler(job.scheduler, m.Fenced(job_id, epoch))
                 self._move(job, scheduler)
-        for report in self._memory.outcomes(user, job_id):
+        for report in self._memory.outcomes(owner, job_id):
             self._to_scheduler(scheduler, report)
         held = [held for held in self._held.values() if held.job.id == job_id and held.job.scheduler == scheduler]
         for unstarted in [one for one in held if one.executor is None or one.missing]:

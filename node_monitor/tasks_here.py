@@ -30,14 +30,19 @@ class CommonHere:
 class JobHere:
     """A job that has tasks at this node, or something to be kept for its tasks."""
 
-    __slots__ = ("commons", "duration_s", "forgotten", "held", "id", "inputs", "number", "numbers", "scheduler", "user")
+    __slots__ = (
+        "commons", "duration_s", "forgotten", "held", "id", "inputs", "instance", "number", "numbers", "owner",
+        "scheduler",
+    )  # fmt: skip
 
     def __init__(self, scheduler: str, job_id: str, number: int) -> None:
         self.scheduler = scheduler
         self.id = job_id
         self.number = number
         """Owns what the job has in the blob store."""
-        self.user = ""
+        self.instance = 0
+        self.owner: tuple[str, int] = ("", 0)
+        """Its user and its instance, as soon as a task of it is here."""
         self.commons: dict[int, CommonHere] = {}
         """By stage."""
         self.numbers: set[int] = set()

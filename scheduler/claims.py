@@ -72,7 +72,7 @@ class Claims:
 
     def _claim(self, job: JobState, node: Node) -> None:
         job.claiming.add(node.id)
-        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch))
+        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
     def node_up(self, node: Node) -> None:
         """A node has come: claim what was claimed at the others."""
@@ -81,7 +81,7 @@ class Claims:
                 if job.claiming:
                     self._claim(job, node)
                 else:  # Too late to be waited for, but it fences, and may know an outcome.
-                    self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch))
+                    self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
     def node_down(self, node: Node, now_s: float) -> None:
         """A node has gone: it will not answer."""

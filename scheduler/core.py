@@ -480,7 +480,8 @@ class SchedulerCore:
             job.sent_to.add(node.id)
         if -1 - stage.index not in sent:
             sent.add(-1 - stage.index)
-            self.to_node(node.id, m.Common(job.id, stage.index, stage.common, stage.spec.task_timeout_s))
+            common = m.Common(job.id, stage.index, stage.common, stage.spec.task_timeout_s, job.instance)
+            self.to_node(node.id, common)
         detail = stage.details.get(task) if stage.details else None
         inputs = detail.inputs if detail is not None else ()
         for first, count in inputs:

@@ -208,15 +208,16 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
-        "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain", "known", "max_attempts", "name",
-        "on_client_lost", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
-        "sent_to", "stages", "submitted_at_s", "task_count", "user", "wait_for_nodes_s",
+        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running",
+        "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain", "instance", "known",
+        "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
+        "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "user", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
         self.id = message.job
         self.epoch = message.epoch
+        self.instance = message.instance
         self.name = message.name
         self.client = client
         """Who is told; empty once it has vanished."""

@@ -27,6 +27,7 @@ ENTRY_OVERHEAD_BYTES = 5
 """What msgpack adds to a payload in a message, at most."""
 REF_BYTES = 256
 """What a reference to large data takes in a message, about; one with many addresses takes more."""
+INSTANCE_BITS = 48
 PENDING = 0
 """In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
 STATUSES = tuple(TaskStatus)
@@ -76,7 +77,7 @@ class ClientJob:
         "unsettled",
     )  # fmt: skip
 
-    def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float) -> None:
+    def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float, instance: int = 0) -> None:
         self.id = str(spec.job_id) or new_job_id()
         stages = spec.as_stages()
         sizes = {stage.name: len(stage.tasks) for stage in stages}
@@ -95,7 +96,7 @@ class ClientJob:
         self.submission = m.SubmitJob(
             self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
-            spec.on_client_lost,
+            spec.on_client_lost, instance,
         )  # fmt: skip
         followed = {name for stage in stages for name in stage.after}
         self.inner = [range(firsts[name], firsts[name] + sizes[name]) for name in sorted(followed)]
@@ -225,7 +226,7 @@ class ClientCore:
         spec.validate()
         if spec.job_id in self.jobs:
             raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
-        job = ClientJob(spec, sink, now_s + self._submit_timeout_s)
+        job = ClientJob(spec, sink, now_s + self._submit_timeout_s, self._rng.getrandbits(INSTANCE_BITS))
         self.jobs[job.id] = job
         try:
             self._assign(job, now_s)
@@ -241,7 +242,7 @@ class ClientCore:
             return
         job.cancelled = True
         job.running_too = running
-        if job.scheduler is None and not job.accepted:
+        if job.scheduler is None and not job.submission.epoch:
             self._withdraw(job)
         elif job.scheduler is not None and not self._must_stream(job):
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
@@ -261,7 +262,7 @@ class ClientCore:
             if not job.settled[task] and not job.cancelling.get(task, False):
                 job.cancelling[task] = running
                 job.told_to_cancel.discard(task)
-        if job.scheduler is None and not job.accepted and len(job.cancelling) == job.unsettled:
+        if job.scheduler is None and not job.submission.epoch and len(job.cancelling) == job.unsettled:
             self._withdraw(job)
         else:
             self._send_cancels(job)
@@ -433,7 +434,7 @@ class ClientCore:
                 )
 
     def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
-        if not job.accepted and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
+        if not job.submission.epoch and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
             self._withdraw(job)
             return
         retry_s = message.retry_after_s

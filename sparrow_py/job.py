@@ -128,7 +128,11 @@ class StageSpec:
             check_demand(where + "demand", self.demand)
             if self.demand and self.prefetch:
                 raise InvalidRequest(where + "prefetch", self.prefetch, "0 for tasks with a demand")
-        for index, text in enumerate(sequence(where + "where", self.where)):
+        if len(sequence(where + "where", self.where)) > constraints.CONSTRAINTS_MAX:
+            raise InvalidRequest(
+                where + "where", f"{len(self.where)} of them", f"at most {constraints.CONSTRAINTS_MAX}"
+            )
+        for index, text in enumerate(self.where):
             constraints.parse(f"{where}where[{index}]", text)
         for index, name in enumerate(sequence(where + "after", self.after)):
             check_name(f"{where}after[{index}]", name, empty=False)

@@ -132,6 +132,7 @@ class KnownOutcome(msgspec.Struct, array_like=True, frozen=True):
 class SubmitJob(Message, tag=10):
     """A job. Its tasks follow in `AddTasks`, in order, as many messages as they need.
 
+    `instance` tells it from other jobs of the same id, before and after, and stays when it moves.
     With an epoch above 0 it was at another scheduler before: what the client knows of it follows in
     `Known` messages, which come before the tasks that they speak of.
     """
@@ -147,6 +148,7 @@ class SubmitJob(Message, tag=10):
     wait_for_nodes_s: float | None = None
     avoid: tuple[str, ...] = ()
     on_client_lost: str = "cancel"
+    instance: int = 0
 
 
 class AddTasks(Message, tag=11):
@@ -293,6 +295,7 @@ class Common(Message, tag=32):
     stage: int
     data: Data
     task_timeout_s: float | None = None
+    instance: int = 0
 
 
 class Launch(Message, tag=33):
@@ -345,6 +348,7 @@ class Claim(Message, tag=38):
     job: str
     user: str
     epoch: int
+    instance: int = 0
 
 
 # ---- node monitor to scheduler ---------------------------------------------------------------
