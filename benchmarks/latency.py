@@ -3,21 +3,26 @@
 (a) One no-op Python function per job, one job at a time: `submit(noop).result()`.
 (b) Jobs of 10 parallel 10 ms sleeps (`time.sleep`) on 16 slots: the response time of the whole job minus 10 ms.
 
-Embedded cluster of 1 scheduler and 1 node monitor, prefetch 0, d = 2, functions imported by reference. The
-other column is `concurrent.futures.ProcessPoolExecutor` with as many workers. Both run in this process, one
+Embedded cluster of 1 scheduler and 1 node monitor, prefetch 0, d = 2, functions imported by reference. "Scheduler
+here" is a client that runs the scheduler in its own process (Sparrow §6.1), with a node monitor like the other. The
+last row is `concurrent.futures.ProcessPoolExecutor` with as many workers. Both run in this process, one
 after the other in short blocks, so that what else the machine does hits both. `value` is the p50 of (a).
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from subprocess import DEVNULL
 from typing import Any
 
 from benchmarks.functions import SLEEP_S, noop, sleep
 from benchmarks.report import Report, Row, command, median_rows, percentiles
-from sparrow_py import Client, LocalCluster
+from sparrow_py import Client, LocalCluster, SchedulerHere
+from sparrow_py.cluster import DaemonProcess
 
 CALLS = 2000
 CALLS_PER_BLOCK = 100
@@ -59,16 +64,37 @@ def interleaved(submitters: list[Submitter], sample: Callable[[Any], float], sam
     return [{k: 1000 * v for k, v in percentiles(taken).items()} for taken in seconds]
 
 
-def measure_pair(slots: int, sample: Callable[[Any], float], samples: int, per_block: int) -> list[Row]:
-    """A row for Sparrow and one for the pool."""
+@contextmanager
+def client_with_scheduler(slots: int) -> Iterator[Client]:
+    """A client that runs the scheduler itself, and a node monitor for it."""
+    here = SchedulerHere()
+    with Client(here) as client:
+        flags = ["--scheduler", here.address, "--slots", str(slots)]
+        node_monitor = DaemonProcess("node_monitor", flags, dict(os.environ), log=DEVNULL)
+        node_monitor.wait_until_ready()
+        try:
+            yield client
+        finally:
+            node_monitor.end()
+            node_monitor.wait_ended()
+
+
+def measure_rows(slots: int, sample: Callable[[Any], float], samples: int, per_block: int) -> list[Row]:
+    """A row for Sparrow, one with the scheduler in the client's process, and one for the pool."""
     with ProcessPoolExecutor(slots) as pool:
         wait([pool.submit(sleep) for _ in range(4 * slots)])  # It forks its workers before we have threads.
-        with LocalCluster(1, 1, slots=slots) as cluster, Client(cluster) as client:
+        with (
+            LocalCluster(1, 1, slots=slots) as cluster,
+            Client(cluster) as client,
+            client_with_scheduler(slots) as near,
+        ):
             wait_for_workers(client, slots)
-            sparrow, other = interleaved([client, pool], sample, samples, per_block)
+            wait_for_workers(near, slots)
+            sparrow, here, other = interleaved([client, near, pool], sample, samples, per_block)
     prefix: Row = {"slots": slots, "prefetch": 0}
     return [
         {"": "sparrow-py"} | prefix | {f"{p} ms": ms for p, ms in sparrow.items()},
+        {"": "scheduler here"} | prefix | {f"{p} ms": ms for p, ms in here.items()},
         {"": "ProcessPoolExecutor"} | prefix | {f"{p} ms": ms for p, ms in other.items()},
     ]
 
@@ -87,8 +113,8 @@ def measure(repeat: int) -> Report:
     """Both tables, `repeat` times in turn."""
     calls, sleeps = [], []
     for _ in range(repeat):
-        calls.append(measure_pair(CALL_SLOTS, call, CALLS, CALLS_PER_BLOCK))
-        sleeps.append(measure_pair(SLEEP_SLOTS, sleep_job, SLEEP_JOBS, SLEEP_JOBS_PER_BLOCK))
+        calls.append(measure_rows(CALL_SLOTS, call, CALLS, CALLS_PER_BLOCK))
+        sleeps.append(measure_rows(SLEEP_SLOTS, sleep_job, SLEEP_JOBS, SLEEP_JOBS_PER_BLOCK))
     rows = median_rows(calls)
     return Report(
         "latency",
@@ -100,7 +126,7 @@ def measure(repeat: int) -> Report:
             f"{1000 * SLEEP_S:g} ms, {SLEEP_JOBS} in sequence": median_rows(sleeps),
         },
         [{"calls": c, "sleep_jobs": s} for c, s in zip(calls, sleeps, strict=True)],
-        ["Aims: no-op p50 0.5 ms; sleeps p50 1.5 ms, p95 3 ms. Both columns ran in turn, block by block."],
+        ["Aims: no-op p50 0.5 ms; sleeps p50 1.5 ms, p95 3 ms. All rows ran in turn, block by block."],
         {"probe_ratio": 2, "aims_ms": AIMS_MS, "samples": {"calls": CALLS, "sleep_jobs": SLEEP_JOBS}},
     )
 

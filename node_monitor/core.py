@@ -785,7 +785,7 @@ class NodeMonitorCore:
             return
         held.stop = (status, reason)
         self._note(now_s, "run %d of executor %s is stopped: %s", held.run, executor.id, reason)
-        if executor.places == 1:
+        if executor.places == 1 and not executor.app.plan.one_process:
             self._kill_executor(executor.id)
             return
         self._to_executor(executor.id, x.Kill([held.run]))

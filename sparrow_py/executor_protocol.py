@@ -116,8 +116,8 @@ class Revoke(ExecutorMessage, tag=13):
 
 
 class Kill(ExecutorMessage, tag=14):
-    """End these runs, which have started, at once, and say Done (failed) for each. Only sent to executors with several
-    places: one with a single place is ended itself."""
+    """End these runs, which have started, at once, and say Done (failed) for each. Only sent to executors that have all
+    slots of a node, or several places: one with a single place beside others of its app is ended itself."""
 
     runs: list[int]
 
