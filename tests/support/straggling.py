@@ -11,12 +11,12 @@ def hold_first_start(gate: Path, mark: Path, payload: bytes = b"") -> int:
 
     Returns the size of what it was given.
     """
+    own = mark.with_name(f"{mark.name}.{os.getpid()}")
+    own.write_text(str(os.getpid()))
     try:
-        descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.link(own, mark)  # Whoever sees the mark sees what is in it: this process may be killed at any moment.
     except FileExistsError:
         return len(payload)
-    os.write(descriptor, str(os.getpid()).encode())
-    os.close(descriptor)
     hold(gate)
     return len(payload)
 
