@@ -15,6 +15,9 @@ SLEEP_MAX_S = 1e6
 
 Ended = Callable[[str, x.Done], None]
 _duration = msgspec.msgpack.Decoder(float).decode
+_json_duration = msgspec.json.Decoder(float).decode
+DIGITS = b"0123456789"
+"""What a JSON number begins with, and no msgpack float."""
 
 
 class Builtin:
@@ -39,11 +42,12 @@ class Builtin:
         try:
             if isinstance(message.payload, x.File):
                 raise msgspec.ValidationError(f"{message.payload.size} bytes are no number")
-            duration_s = _duration(message.payload)
+            decode = _json_duration if message.payload[:1] in DIGITS and message.payload else _duration
+            duration_s = decode(message.payload)
             if not 0 <= duration_s <= SLEEP_MAX_S:
                 raise msgspec.ValidationError(f"{duration_s} is not from 0 to {SLEEP_MAX_S:g}")
         except msgspec.MsgspecError as error:
-            reason = f"payload: {error}; allowed: msgpack of a number of seconds"
+            reason = f"payload: {error}; allowed: a number of seconds as a msgpack float or as JSON"
             self._ended_now(app, x.Done(message.run, TaskStatus.FAILED, b"", reason, started_at_s, 0.0))
             return
         timer = asyncio.get_running_loop().call_later(duration_s, self._awake, app, message.run, started_at_s)

@@ -12,7 +12,6 @@ given to a one-place executor ahead of time (`PIPELINE_S`), which runs what it i
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.timers import Timers
 
 PIPELINE_S = 0.002
 """An executor is given tasks ahead of time for at most this long by their expected durations."""
@@ -39,6 +39,8 @@ RESTART_DELAY_MAX_S = 30.0
 SERVICE_MAX_S = MAX_DURATION_S
 """Longest service time believed of an executor."""
 DEMAND_MAX = 1e18
+ERROR_CHARS_MAX = 4000
+"""Characters of an executor's error that are passed on."""
 KILL_GRACE_S = 5.0
 """An executor of several places that has not ended a run so long after it was told to is ended itself."""
 ROUNDING = 1e-9
@@ -155,8 +157,7 @@ class NodeMonitorCore:
         self._next_ask = 1
         self._next_run = 1
         self._next_number = 1
-        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
-        self._next_timer = 0
+        self._timers = Timers()
         self._history: deque[tuple[float, str]] = deque(maxlen=options.history_len_max)
         self._keep_history = options.history_len_max > 0
         self._from_scheduler: dict[type, Callable[[str, Any, float], None]] = {
@@ -262,7 +263,7 @@ class NodeMonitorCore:
             return
         self.queue.settle(held.charge, now_s - held.given_at_s)
         if held.stop is not None:
-            self._report(held, *held.stop)
+            self._report(held, *held.stop, started_at_s=held.given_at_s, service_s=now_s - held.given_at_s)
         else:
             self._report(held, TaskStatus.LOST, reason)
 
@@ -295,7 +296,7 @@ class NodeMonitorCore:
 
     def _report_of(self, held: Held, message: x.Done) -> m.Report:
         job, service_s = held.job, message.service_s
-        status, error = message.status, message.error
+        status, error = message.status, message.error[:ERROR_CHARS_MAX]
         if isinstance(message.result, x.File):
             kept = self._blobs.adopt(message.result, job.number)
             if isinstance(kept, str):
@@ -354,7 +355,7 @@ class NodeMonitorCore:
         while self._ask_order and self._ask_order[0].id not in self._asks:
             self._ask_order.popleft()
         ask_s = self._ask_order[0].deadline_s if self._ask_order else None
-        timer_s = self._timers[0][0] if self._timers else None
+        timer_s = self._timers.next_deadline_s()
         if ask_s is None or timer_s is None:
             return ask_s if timer_s is None else timer_s
         return min(ask_s, timer_s)
@@ -367,8 +368,7 @@ class NodeMonitorCore:
                 self.counters.ask_timeouts += 1
                 self._note(now_s, "ask %d to %s timed out", ask.id, ask.scheduler)
                 self._end_ask(ask)
-        while self._timers and self._timers[0][0] <= now_s:
-            heapq.heappop(self._timers)[2](now_s)
+        self._timers.run_due(now_s)
 
     def drain(self, now_s: float) -> None:
         """Take nothing new: hand back what has not started; what runs goes on."""
@@ -501,11 +501,13 @@ class NodeMonitorCore:
 
     def _take_resources(self, charge: Charge) -> None:
         for name, amount in (charge.ticket.demand or {}).items():
-            self.free[name] = self.free.get(name, 0.0) - amount
+            if amount:
+                self.free[name] = self.free.get(name, 0.0) - amount
 
     def _return_resources(self, charge: Charge) -> None:
         for name, amount in (charge.ticket.demand or {}).items():
-            self.free[name] += amount
+            if amount:
+                self.free[name] += amount
 
     def _prefetch(self, now_s: float) -> None:
         """Ask ahead of free slots, in bulk: once what was prefetched has fallen to half.
@@ -562,7 +564,7 @@ class NodeMonitorCore:
         if not demand:
             return None
         count = len(ask.charges)
-        return {name: self.free[name] + count * amount for name, amount in demand.items()}
+        return {name: self.free.get(name, 0.0) + count * amount for name, amount in demand.items()}
 
     def _end_ask(self, ask: Ask) -> None:
         """What has not been answered will not be waited for."""
@@ -761,7 +763,7 @@ class NodeMonitorCore:
         timeout_s = common.task_timeout_s if common is not None else None
         if timeout_s is not None:
             reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
-            self._at(now_s + timeout_s, lambda at_s: self._stop_if_here(held, reason, at_s))
+            self._at_run(now_s + timeout_s, executor.id, held.run, reason)
 
     def _local(self, data: m.Data) -> x.Data:
         """The data as executors are given them."""
@@ -773,9 +775,19 @@ class NodeMonitorCore:
 
     # ---- tasks end before their time ---------------------------------------------------------
 
-    def _stop_if_here(self, held: Held, reason: str, now_s: float) -> None:
-        if self._held.get(held.key) is held:
-            self._stop(held, TaskStatus.FAILED, reason, now_s)
+    def _at_run(self, at_s: float, executor_id: str, run: int, reason: str) -> None:
+        """Stop the run then, if it still runs. It is named, not held: it may end long before."""
+
+        def here() -> Held | None:
+            executor = self._executors.get(executor_id)
+            return executor.running.get(run) if executor is not None else None
+
+        def stop(now_s: float) -> None:
+            held = here()
+            if held is not None:
+                self._stop(held, TaskStatus.FAILED, reason, now_s)
+
+        self._timers.at(at_s, stop, lambda: here() is not None)
 
     def _stop(self, held: Held, status: TaskStatus, reason: str, now_s: float) -> None:
         """End a task that runs; what it is reported as is settled, unless it ends by itself meanwhile."""
@@ -847,10 +859,18 @@ class NodeMonitorCore:
         self.queue.refund(held.charge)
         self._drop(held)
 
-    def _report(self, held: Held, status: TaskStatus, error: str) -> None:
-        """Report an attempt that has no result."""
+    def _report(
+        self,
+        held: Held,
+        status: TaskStatus,
+        error: str,
+        *,
+        started_at_s: float | None = None,
+        service_s: float | None = None,
+    ) -> None:
+        """Report an attempt that has no result; the times of one that ran."""
         job = held.job
-        report = m.Report(job.id, held.task, held.attempt, status, b"", error, None, None)
+        report = m.Report(job.id, held.task, held.attempt, status, b"", error, started_at_s, service_s)
         if status is not TaskStatus.CANCELLED:
             self._memory.remember(job.owner, report)
         self._to_scheduler(job.scheduler, report)
@@ -926,6 +946,7 @@ class NodeMonitorCore:
         else:
             there.held += job.held
             there.numbers |= job.numbers
+            self._blobs.unpin(job.number)
         for one in held:
             one.job = there
             self._held[one.key] = one
@@ -975,8 +996,7 @@ class NodeMonitorCore:
     # ---- helpers -----------------------------------------------------------------------------
 
     def _at(self, at_s: float, action: Callable[[float], None]) -> None:
-        heapq.heappush(self._timers, (at_s, self._next_timer, action))
-        self._next_timer += 1
+        self._timers.at(at_s, action)
 
     def _note(self, now_s: float, text: str, *values: object) -> None:
         if self._keep_history:

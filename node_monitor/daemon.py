@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import socket
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -32,6 +34,8 @@ from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef
 
 log = logging.getLogger("sparrow.node_monitor")
+LINGER_S = 5.0
+"""A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
 
 class NodeBlobs:
@@ -261,6 +265,13 @@ class NodeMonitorDaemon:
 
     async def start(self) -> dict[str, Any]:
         """Listen for HTTP and start all node monitors; returns what to announce."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> dict[str, Any]:
         options = self.options
         app = daemon.make_app(self, options.token(), lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -270,7 +281,7 @@ class NodeMonitorDaemon:
         add_routes(app, self)
         add_blob_routes(app, store)
         self._runner, self.address = await daemon.listen(app, options)
-        store.address = self.address
+        store.address = advertised(self.address, options.advertise, options.scheduler)
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
@@ -290,7 +301,9 @@ class NodeMonitorDaemon:
         await asyncio.gather(*(node.drain() for node in self.nodes))
         store = self._store
         if store is not None:
-            await daemon.until(lambda: not store.unfetched)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    await daemon.until(lambda: not store.unfetched)
 
     async def stop(self) -> None:
         """End at once."""
@@ -302,3 +315,25 @@ class NodeMonitorDaemon:
         if self._runner is not None:
             with contextlib.suppress(OSError):
                 await self._runner.cleanup()
+
+
+def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:
+    """The address (host:port) that others are told: the option's, or that which the daemon is bound to.
+
+    One that is bound to all addresses is reached at the one that this machine has towards its first scheduler.
+    """
+    host, _, port = bound.rpartition(":")
+    if option:
+        return option if ":" in option else f"{option}:{port}"
+    if not ipaddress.ip_address(host.strip("[]")).is_unspecified:
+        return bound
+    return f"{_host_towards(schedulers[0])}:{port}"
+
+
+def _host_towards(scheduler: str) -> str:
+    """This machine's address on the way to a scheduler; its name if that cannot be told. Nothing is sent."""
+    host, _, port = scheduler.rpartition(":")
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, int(port)))
+        return str(probe.getsockname()[0])
+    return socket.gethostname()

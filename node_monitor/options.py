@@ -25,6 +25,11 @@ class NodeMonitorOptions(DaemonOptions):
         many=True,
     )
     port: int = option(PORT_DEFAULT, "TCP port for /livez, /readyz and /metrics; 0 takes a free one.")
+    advertise: str = option(
+        "",
+        "Address (host or host:port) at which clients and other nodes reach this one's HTTP, where large data lie; "
+        "default: the one it is bound to, or for 0.0.0.0 the address of this machine towards its schedulers.",
+    )
     node_id: str = option("", "Name of this node, unique in the cluster; default: the host's name and the port.")
     slots: int = option(0, "Tasks run at a time; 0: as many as this process has cores.")
     count: int = option(1, "Node monitors hosted in this process, for experiments with many nodes on one machine.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node
 from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Claims:
         for outcome in message.outcomes:
             job.known[outcome.task] = outcome
         for task, starts in message.starts.items():
+            if not 0 <= starts <= job.max_attempts:
+                raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
             stage = job.stage_of(task)
             stage.starts[task - stage.first] = starts
 
@@ -64,9 +67,9 @@ class Claims:
         # Of a scheduler that has just started, node monitors that dial again may be on their way.
         young_s = core.options.settling_s - (now_s - core.started_at_s)
         if young_s > 0:
-            core.at(now_s + young_s, lambda at_s: self._answered(job, SETTLING, at_s))
+            core.at_stage(now_s + young_s, job.stages[0], lambda one, at_s: self._answered(one.job, SETTLING, at_s))
         timeout_s = max(young_s, 0.0) + core.options.claim_timeout_s
-        core.at(now_s + timeout_s, lambda at_s: self._time_out(job, at_s))
+        core.at_stage(now_s + timeout_s, job.stages[0], lambda one, at_s: self._time_out(one.job, at_s))
         if young_s <= 0:
             self._answered(job, SETTLING, now_s)
 

@@ -17,14 +17,13 @@ arrived, has no reservation; counts add up.
 
 from __future__ import annotations
 
-import heapq
 import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.admission import Admission
+from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.claims import SETTLING, Claims
 from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
@@ -32,15 +31,18 @@ from scheduler.nodes import Node, Nodes
 from scheduler.options import SchedulerOptions
 from scheduler.probing import Probing
 from scheduler.progress import Progress
-from scheduler.validation import check_blob, check_node, check_submission, check_task_details
+from scheduler.validation import check_blob, check_node, check_submission, check_tasks
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
 from sparrow_py.job import NAME_BYTES_MAX, TaskStatus
+from sparrow_py.timers import Timers
 
 if TYPE_CHECKING:
     import random
 
 
+VANISHED = "its client vanished"
+FITTING_MAX = 1 << 30
 ROUNDING = 1e-6
 """What is free is a sum of many fractions: so much of a task's demand may seem to be missing and is not."""
 
@@ -108,9 +110,8 @@ class SchedulerCore:
         self.progress = Progress(self)
         self.claims = Claims(self)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
-        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._timers = Timers()
         self._next_attempt = 1
-        self._next_timer = 0
         self._history: deque[tuple[float, str, str]] = deque(maxlen=options.history_len_max)
         self._touched: set[str] = set()
         self._keep_history = options.history_len_max > 0
@@ -168,12 +169,10 @@ class SchedulerCore:
             if said_goodbye:
                 self._client_gone(job, now_s, "its client went away")
                 continue
-            lost = weakref.ref(job)
-            self.at(now_s + self.options.client_grace_s, lambda at_s, lost=lost: self._client_gone(lost(), at_s))  # type: ignore[misc]
+            over_s = now_s + self.options.client_grace_s
+            self.at_stage(over_s, job.stages[0], lambda one, at_s: self._client_gone(one.job, at_s, VANISHED))
 
-    def _client_gone(self, job: JobState | None, now_s: float, reason: str = "its client vanished") -> None:
-        if job is None or self.jobs.get(job.id) is not job:
-            return
+    def _client_gone(self, job: JobState, now_s: float, reason: str) -> None:
         self.cancel(job, reason, now_s)
         if job.claiming and job.received < job.task_count:  # What is still to come never will, and was not claimed.
             self.abandon(job, now_s)
@@ -195,12 +194,11 @@ class SchedulerCore:
 
     def next_deadline_s(self) -> float | None:
         """When `tick` is due next."""
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_deadline_s()
 
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`: do what was due."""
-        while self._timers and self._timers[0][0] <= now_s:
-            heapq.heappop(self._timers)[2](now_s)
+        self._timers.run_due(now_s)
 
     def drain(self, now_s: float) -> None:
         """Take no further jobs; those accepted go on."""
@@ -250,6 +248,13 @@ class SchedulerCore:
         refusal = self.admission.admit(user, job.task_count, now_s)
         if refusal:
             self._refuse(client, message.job, refusal.reason, retry_after_s=refusal.retry_after_s)
+            return
+        commons = job.held_bytes()
+        if not self.admission.holds(user, commons):
+            reason = self.admission.over_bytes(user)
+            self.admission.holds(user, -commons)
+            self.admission.withdrawn(user, job.task_count)
+            self._refuse(client, message.job, reason, retry_after_s=RETRY_AFTER_UNKNOWN_S)
             return
         self.jobs[job.id] = job
         self._jobs_of.setdefault(client, {})[job.id] = job
@@ -315,11 +320,8 @@ class SchedulerCore:
             )
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
-        largest = max((len(p) for p in message.payloads if isinstance(p, bytes)), default=0)
-        if largest > self.options.payload_bytes_max:  # It would not fit the frame to a node monitor.
-            raise LinkError(f"job {job.id}: a payload of {largest} bytes; at most {self.options.payload_bytes_max}")
         details = message.details or {}
-        check_task_details(job, message.first, given, details)
+        check_tasks(job, message, self.options.payload_bytes_max)
         job.received += given
         payloads = message.payloads
         size = sum(len(p) for p in payloads if isinstance(p, bytes))
@@ -379,30 +381,23 @@ class SchedulerCore:
 
     def became_unplaced(self, stage: StageState, tasks: Sequence[int], now_s: float) -> None:
         """Tasks wait for a place from now on: their time-outs begin."""
-        job = weakref.ref(stage.job)  # It may end long before.
-        timeout_s, delay_s, index = stage.job.queue_timeout_s, stage.spec.delay_s, stage.index
+        timeout_s, delay_s = stage.job.queue_timeout_s, stage.spec.delay_s
         if timeout_s is not None:
             place_by_s = now_s + timeout_s
             stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
-            self.at(place_by_s, lambda at_s: self._queue_timeout(job(), index, tasks, at_s))
+            self.at_stage(place_by_s, stage, lambda one, at_s: self._queue_timeout(one, tasks, at_s))
         if delay_s is not None and stage.locality is not None:
-            self.at(now_s + delay_s, lambda at_s: self._relax(job(), index, tasks, at_s))
+            self.at_stage(now_s + delay_s, stage, lambda one, at_s: self._relax(one, tasks, at_s))
 
-    def _queue_timeout(self, job: JobState | None, index: int, tasks: Iterable[int], now_s: float) -> None:
-        if job is None or self.jobs.get(job.id) is not job:
-            return
-        stage = job.stages[index]
+    def _queue_timeout(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
         # One of them may have been placed, and be unplaced again with a later time.
         late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
         if late:
-            reason = f"no place was found within queue_timeout_s = {job.queue_timeout_s:g} s"
+            reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"
             self.progress.settle_unplaced(stage, late, TaskStatus.LOST, reason, now_s)
 
-    def _relax(self, job: JobState | None, index: int, tasks: Iterable[int], now_s: float) -> None:
+    def _relax(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
         """Their preferred nodes had their time (§8, delay scheduling): from now on other nodes will do."""
-        if job is None or self.jobs.get(job.id) is not job:
-            return
-        stage = job.stages[index]
         locality = stage.locality
         assert locality is not None
         for task in tasks:
@@ -454,6 +449,7 @@ class SchedulerCore:
             self._launch(stage, task, node, message.ask)
         launched = message.count - left
         if launched:
+            stage.backoff_s = 0.0
             self.admission.placed(stage.job.user, launched)
             self.counters.launched += launched
         if stage.locality is not None:  # What is left of the ask has used up reservations, too.
@@ -680,8 +676,22 @@ class SchedulerCore:
 
     def at(self, at_s: float, action: Callable[[float], None]) -> None:
         """Call `action` with the time once it is `at_s`."""
-        heapq.heappush(self._timers, (at_s, self._next_timer, action))
-        self._next_timer += 1
+        self._timers.at(at_s, action)
+
+    def at_stage(self, at_s: float, stage: StageState, action: Callable[[StageState, float], None]) -> None:
+        """Call `action` with the stage and the time, if its job is still here then; meanwhile nothing keeps it."""
+        job, index = weakref.ref(stage.job), stage.index
+
+        def here() -> JobState | None:
+            found = job()
+            return found if found is not None and self.jobs.get(found.id) is found else None
+
+        def act(now_s: float) -> None:
+            found = here()
+            if found is not None:
+                action(found.stages[index], now_s)
+
+        self._timers.at(at_s, act, lambda: here() is not None)
 
     def note(self, now_s: float, job_id: str, text: str, *values: object) -> None:
         """Remember an event; formatted only if it is remembered."""
@@ -722,5 +732,6 @@ class SchedulerCore:
 
 def _fitting(demand: Iterable[tuple[str, float]], free: dict[str, float]) -> int:
     """How many tasks of this demand fit what is free."""
-    fits = (int(free.get(name, 0.0) / amount + ROUNDING) for name, amount in demand if amount > 0)
-    return min(fits, default=1 << 30)
+    shares = (free.get(name, 0.0) / amount + ROUNDING for name, amount in demand if amount > 0)
+    # A node may say anything: what is not a number fits nothing.
+    return min((int(min(share, FITTING_MAX)) if share >= 0 else 0 for share in shares), default=FITTING_MAX)

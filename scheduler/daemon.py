@@ -54,16 +54,24 @@ class SchedulerDaemon:
         """Effect of the core."""
         link = self._nodes.get(node_id)
         if link is not None:
-            link.send(message)
+            self._send(link, message)
 
     def to_client(self, client: str, message: m.Message) -> None:
         """Effect of the core."""
         link = self._clients.get(client)
         if link is not None:
-            link.send(message)
+            self._send(link, message)
         else:
             self.http_jobs.told(client, message)
             self._http_timer.update()
+
+    def _send(self, link: Link | LocalLink, message: m.Message) -> None:
+        """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
+        try:
+            link.send(message)
+        except LinkError as error:
+            log.warning("%s is cut off: %s", link.peer, error)
+            link.close(str(error))
 
     # ---- life --------------------------------------------------------------------------------
 
@@ -217,12 +225,16 @@ class SchedulerDaemon:
 
         def received(batch: list[Any]) -> None:
             now_s = self.clock()
-            for message in batch:
-                if type(message) is m.Goodbye:
-                    self._clients.pop(client).close("it said goodbye")
-                    self.core.client_down(client, now_s)
-                    break
-                self.core.receive_from_client(client, user, message, now_s)
+            try:
+                for message in batch:
+                    if type(message) is m.Goodbye:
+                        raise LinkError(message.reason)
+                    if client in self._clients:
+                        self.core.receive_from_client(client, user, message, now_s)
+            except (LinkError, InvalidRequest) as error:
+                log.warning("client %s is gone: %s", client, error)
+                self._clients.pop(client).close(str(error))
+                self.core.client_down(client, now_s)
             self._timer.update()
 
         return LocalLink(self.address, received)

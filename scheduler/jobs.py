@@ -6,6 +6,7 @@ A stage counts its tasks from 0; the job, and every message, counts through all 
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 from collections.abc import Iterator
@@ -282,10 +283,12 @@ class JobState:
 
     def stage_of(self, task: int) -> StageState:
         """The stage that has this task of the job; `task` must be one."""
-        for stage in self.stages:
-            if task < stage.first + stage.spec.task_count:
-                return stage
-        raise IndexError(task)
+        if not 0 <= task < self.task_count:
+            raise IndexError(task)
+        if len(self.stages) == 1:
+            return self.stages[0]
+        # The last stage that begins at or before the task: of those that begin there, all but the last are empty.
+        return self.stages[bisect.bisect_right(self.stages, task, key=lambda stage: stage.first) - 1]
 
     @property
     def unplaced(self) -> int:
@@ -299,7 +302,8 @@ class JobState:
 
     def held_bytes(self) -> int:
         """Bytes that the job makes this scheduler hold, by a count from scratch."""
-        payloads = sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
+        commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
+        payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
         return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
 
     def tasks_of(self, attempts: dict[int, int]) -> Iterator[Attempt]:

@@ -93,7 +93,7 @@ class Probing:
         locality.hopeless = {task: before.get(task, now_s) for task in hopeless}
         limit_s = self._core.wait_for_nodes_s(stage.job)
         if limit_s is not None and any(task not in before for task in hopeless):
-            self._core.at(now_s + limit_s, lambda at_s: self._no_node_came_for(stage, limit_s, at_s))
+            self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came_for(one, limit_s, at_s))
 
     def _no_node_came_for(self, stage: StageState, limit_s: float, now_s: float) -> None:
         locality = stage.locality
@@ -131,14 +131,14 @@ class Probing:
             stage.no_node_since_s = now_s
             limit_s = self._core.wait_for_nodes_s(stage.job)
             if limit_s is not None:
-                self._core.at(now_s + limit_s, lambda at_s: self._no_node_came(stage, limit_s, at_s))
+                self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
 
     def _no_node_came(self, stage: StageState, limit_s: float, now_s: float) -> None:
         since_s = stage.no_node_since_s
         if self._core.jobs.get(stage.job.id) is not stage.job or since_s is None or not stage.open:
             return
         if now_s < since_s + limit_s:  # Nodes came and went meanwhile.
-            self._core.at(since_s + limit_s, lambda at_s: self._no_node_came(stage, limit_s, at_s))
+            self._core.at_stage(since_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
             return
         stage.no_node_since_s = None
         self._lost(stage, stage.unplaced_tasks(), limit_s, now_s)
@@ -217,13 +217,14 @@ class Probing:
         """Do not probe the node for a while; not for ever: a job may be long."""
         if node.id not in stage.refused_by:
             stage.refused_by.add(node.id)
-            self._core.at(now_s + PROBE_BACKOFF_MAX_S, lambda _: stage.refused_by.discard(node.id))
+            node_id = node.id
+            self._core.at_stage(now_s + PROBE_BACKOFF_MAX_S, stage, lambda one, _: one.refused_by.discard(node_id))
 
     def _back_off(self, stage: StageState, now_s: float) -> None:
         """Every node refused: try them all again after a while."""
         stage.backoff_s = min(stage.backoff_s * 2 or PROBE_BACKOFF_S, PROBE_BACKOFF_MAX_S)
         stage.probe_at_s = now_s + stage.backoff_s * self._rng.uniform(0.5, 1.0)
-        self._core.at(stage.probe_at_s, lambda at_s: self._probe_again(stage, at_s))
+        self._core.at_stage(stage.probe_at_s, stage, self._probe_again)
 
     def _probe_again(self, stage: StageState, now_s: float) -> None:
         stage.probe_at_s = None

@@ -47,7 +47,7 @@ class Progress:
         """The report is the task's outcome."""
         outcome = m.Outcome(
             stage.job.id, stage.first + task, message.status, message.result, message.error,
-            starts if message.status is not TaskStatus.CANCELLED else starts - 1,
+            starts if message.status is not TaskStatus.CANCELLED or message.started_at_s is not None else starts - 1,
             node.id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
         )  # fmt: skip
         self._settle(stage, task, outcome, now_s)
@@ -271,8 +271,13 @@ class Progress:
             told.append(stage.common)
         for first, count in detail.inputs if detail is not None else ():
             told += [job.results[number] for number in range(first, first + count) if number in sent]
-        current = {data.hash for data in told if isinstance(data, BlobRef)}
-        return tuple(hash_ for hash_ in hashes if hash_ in current)
+        current = {data.hash: data for data in told if isinstance(data, BlobRef)}
+        missing = [hash_ for hash_ in hashes if hash_ in current]
+        # A node that is gone took all that it had with it: not one of them at a time.
+        connected = {node.info.address for node in self._core.nodes.all()}
+        gone = {address for hash_ in missing for address in current[hash_].at} - connected
+        more = [ref.hash for ref in current.values() if ref.hash not in missing and ref.at and gone.issuperset(ref.at)]
+        return (*missing, *more)
 
     def _recover(self, job: JobState, hash_: str, now_s: float) -> str | None:
         """See that the input comes back; why that cannot be, or None."""

@@ -6,8 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import (
+    HASH_CHARS,
     INPUTS_MAX,
     MAX_ATTEMPTS_MAX,
     ON_CLIENT_LOST,
@@ -22,7 +23,16 @@ from sparrow_py.job import (
     check_order,
     check_whole,
 )
-from sparrow_py.messages import FRAME_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, NodeInfo, Stage, SubmitJob, TaskDetail
+from sparrow_py.messages import (
+    DETAIL_BYTES_FREE,
+    FRAME_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    AddTasks,
+    NodeInfo,
+    Stage,
+    SubmitJob,
+    TaskDetail,
+)
 
 if TYPE_CHECKING:
     from scheduler.jobs import JobState
@@ -31,7 +41,10 @@ EPOCH_MAX = (1 << 22) - 1
 SLOTS_MAX = 1 << 16
 TASKS_PER_JOB_MAX = 1 << 31
 AVOID_MAX = 1000
-HASH_CHARS = 64
+ADDRESSES_MAX = 64
+ADDRESS_CHARS_MAX = 256
+INPUT_RANGE_BYTES = 12
+"""What a range of inputs takes in a Launch, at most."""
 
 
 def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES) -> None:
@@ -63,12 +76,27 @@ def check_node(node: NodeInfo) -> None:
 
 def check_blob(blob: BlobRef) -> None:
     """Check a reference to large data that a client gives."""
-    if len(blob.hash) != HASH_CHARS or blob.size < 0:
-        raise LinkError(f"{blob} is no reference to a blob")
+    addresses = len(blob.at) <= ADDRESSES_MAX and all(len(address) <= ADDRESS_CHARS_MAX for address in blob.at)
+    if len(blob.hash) != HASH_CHARS or blob.size < 0 or not addresses:
+        raise LinkError(f"{shown(blob)} is no reference to a blob")
 
 
-def check_task_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
-    """Check what tasks `first` to `first + count` of the job say of themselves; `LinkError` if that cannot be."""
+def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
+    """Check tasks that have arrived; `LinkError` if they cannot be. With its inputs each must fit a frame to a node."""
+    details = message.details or {}
+    _check_details(job, message.first, len(message.payloads), details)
+    for task, payload in enumerate(message.payloads, message.first):
+        if isinstance(payload, BlobRef):
+            check_blob(payload)
+            continue
+        size = len(payload)
+        if details and task in details:
+            size += max(0, INPUT_RANGE_BYTES * len(details[task].inputs) - DETAIL_BYTES_FREE)
+        if size > bytes_max:
+            raise LinkError(f"job {job.id}: a payload of {size} bytes, with its inputs; at most {bytes_max}")
+
+
+def _check_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
     for task, detail in details.items():
         if not first <= task < first + count:
             raise LinkError(f"job {job.id}: details of task {task} come with tasks {first} to {first + count - 1}")
@@ -77,14 +105,16 @@ def check_task_details(job: JobState, first: int, count: int, details: dict[int,
             raise LinkError(f"job {job.id}: task {task} has preferred nodes, its stage says that it is not local")
         if len(detail.preferred) > PREFERRED_MAX or len(set(detail.preferred)) < len(detail.preferred):
             raise LinkError(f"job {job.id}: task {task} prefers more than {PREFERRED_MAX} nodes, or one twice")
+        before = {predecessor.index for predecessor in stage.predecessors} if detail.inputs else set()
         if sum(size for _, size in detail.inputs) > INPUTS_MAX:
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:
-            inside = any(
-                p.first <= start and size > 0 and start + size <= p.first + p.spec.task_count
-                for p in stage.predecessors
-            )
-            if not inside:
+            source = job.stage_of(start) if 0 <= start < job.task_count else None
+            if (
+                source is None
+                or source.index not in before
+                or not 0 < size <= source.first + source.spec.task_count - start
+            ):
                 raise LinkError(
                     f"job {job.id}: task {task} asks for tasks {start} to {start + size - 1}, which are "
                     f"not of one stage before its own"

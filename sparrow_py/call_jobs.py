@@ -14,6 +14,7 @@ from sparrow_py.job import (
     JobSpec,
     StageSpec,
     TaskSpec,
+    check_whole,
 )
 from sparrow_py.speculation import Speculation
 
@@ -63,6 +64,9 @@ class CallOptions:
 
     def stages_job(self, name: str, stages: Sequence[CallStage]) -> JobSpec:
         """The job of these stages of calls; raises `InvalidRequest`, or what pickling raises."""
+        for index, stage in enumerate(stages):
+            if not isinstance(stage, CallStage):
+                raise InvalidRequest(f"stages[{index}]", stage, "a CallStage")
         sizes = {stage.name: len(stage.arguments) for stage in stages}
         return JobSpec(stages=[self._stage(stage, sizes) for stage in stages], name=name, **self._job_fields())
 
@@ -110,11 +114,20 @@ class CallStage:
         preferred: Mapping[int, Sequence[str]] | None = None,
         options: CallOptions | None = None,
     ) -> None:
+        if not callable(function):
+            raise InvalidRequest(f"function of stage {name!r}", function, "something that can be called")
         self.name = name
         self.function = function
         self.arguments = list(arguments)
+        for index, given in enumerate(self.arguments):
+            if not isinstance(given, tuple):
+                raise InvalidRequest(f"arguments[{index}] of stage {name!r}", given, "a tuple of arguments")
         self.after = after
         self.preferred = preferred or {}
+        if not isinstance(self.preferred, Mapping):
+            raise InvalidRequest(f"preferred of stage {name!r}", preferred, "a mapping of task numbers to nodes")
+        for task in self.preferred:
+            check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
         self.options = options
 
 

@@ -146,12 +146,13 @@ class Job:
 
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
+        names = [stage.name for stage in self.spec.as_stages()]
         first = 0
         for stage in self.spec.as_stages():
             if stage.name == name:
                 return self.futures[first : first + len(stage.tasks)]
             first += len(stage.tasks)
-        raise KeyError(name)
+        raise KeyError(f"no stage {name!r}; the job has: {', '.join(names)}")
 
     def app_of(self, task: int) -> str:
         """The app of this task's stage."""

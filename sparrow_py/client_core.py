@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
 ENTRY_OVERHEAD_BYTES = 5
 """What msgpack adds to a payload in a message, at most."""
+KNOWN_OVERHEAD_BYTES = 32
+"""What an outcome in a `Known` takes beside its result, at most; also a number of a task and of its starts."""
 REF_BYTES = 256
 """What a reference to large data takes in a message, about; one with many addresses takes more."""
 INSTANCE_BITS = 48
@@ -141,16 +143,18 @@ class ClientJob:
             if status == PENDING:
                 continue
             result = self.results.get(task, b"")
-            size += _bytes_of(result) + ENTRY_OVERHEAD_BYTES
-            if outcomes and (size > bytes_max or len(outcomes) == CHUNK_TASKS):
+            taken = _bytes_of(result) + KNOWN_OVERHEAD_BYTES
+            if outcomes and (size + taken > bytes_max or len(outcomes) == CHUNK_TASKS):
                 yield m.Known(self.id, outcomes, {})
-                outcomes, size = [], _bytes_of(result)
+                outcomes, size = [], 0
+            size += taken
             outcomes.append(m.KnownOutcome(task, STATUSES[status - 1], result))
         starts = list(self.starts.items())
         if outcomes:
             yield m.Known(self.id, outcomes, {})
-        for first in range(0, len(starts), CHUNK_TASKS):
-            yield m.Known(self.id, [], dict(starts[first : first + CHUNK_TASKS]))
+        count = min(CHUNK_TASKS, bytes_max // KNOWN_OVERHEAD_BYTES)
+        for first in range(0, len(starts), count):
+            yield m.Known(self.id, [], dict(starts[first : first + count]))
 
 
 def _stage(stage: StageSpec) -> m.Stage:
@@ -176,6 +180,12 @@ def _bytes_of(data: m.Data) -> int:
     return REF_BYTES + sum(map(len, data.at)) if isinstance(data, BlobRef) else len(data)
 
 
+def _bytes_of_detail(detail: m.TaskDetail) -> int:
+    """What a task's detail takes in a message, at most."""
+    names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
+    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs))
+
+
 def chunks(
     job_id: str, payloads: list[m.Data], bytes_max: int, details: dict[int, m.TaskDetail] | None = None
 ) -> Iterator[m.AddTasks]:
@@ -190,7 +200,7 @@ def chunks(
             size += (len(payload) if isinstance(payload, bytes) else _bytes_of(payload)) + ENTRY_OVERHEAD_BYTES
             detail = details.get(end) if details else None
             if detail is not None:
-                size += sum(map(len, detail.preferred)) + 10 * (1 + len(detail.preferred) + len(detail.inputs))
+                size += _bytes_of_detail(detail)
             if size > bytes_max and end > first:
                 break
             if detail is not None:
@@ -275,8 +285,9 @@ class ClientCore:
             tasks = sorted(
                 task for task, too in job.cancelling.items() if too is running and task not in job.told_to_cancel
             )
-            for first in range(0, len(tasks), CHUNK_TASKS):
-                some = tasks[first : first + CHUNK_TASKS]
+            count = min(CHUNK_TASKS, self.schedulers[job.scheduler] // ENTRY_OVERHEAD_BYTES)
+            for first in range(0, len(tasks), count):
+                some = tasks[first : first + count]
                 self._outbox.to_scheduler(job.scheduler, m.CancelTasks(job.id, some, running))
             job.told_to_cancel.update(tasks)
 
@@ -347,6 +358,9 @@ class ClientCore:
         job = self.jobs.get(job_id)
         if job is None:
             return
+        if blob.at:
+            stages = [_with_common(stage, blob) for stage in job.submission.stages]
+            job.submission = msgspec.structs.replace(job.submission, stages=stages)
         job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
         if job.scheduler is not None:
             self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
@@ -356,6 +370,13 @@ class ClientCore:
         self.jobs.clear()
         self._waiting.clear()
         self._timers.clear()
+
+    def stream_failed(self, job: ClientJob, error: SparrowError) -> None:
+        """A task of the job cannot be sent."""
+        if job.id in self.jobs and job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, running=True))
+            job.scheduler = None
+            self._refused(job, error)
 
     def streamed(self, job: ClientJob) -> None:
         """All tasks of the job have been sent."""
@@ -419,19 +440,27 @@ class ClientCore:
         """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
         try:
             self._assign(job, now_s)
-        except InvalidRequest as error:
+        except SparrowError as error:
             self._refused(job, error)
 
     @staticmethod
     def _check_sizes(job: ClientJob, bytes_max: int) -> None:
-        for stage in job.submission.stages:
-            if isinstance(stage.common, bytes) and len(stage.common) > bytes_max:
-                raise InvalidRequest("common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
+        commons = sum(_bytes_of(stage.common) for stage in job.submission.stages)
+        if commons > bytes_max:
+            raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
+        size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0
+        if size > bytes_max + m.MESSAGE_OVERHEAD_BYTES:
+            raise InvalidRequest("stages", f"{size} bytes without their tasks", f"at most {bytes_max} bytes")
         for task, payload in enumerate(job.payloads):
             if isinstance(payload, bytes) and len(payload) > bytes_max:
                 raise InvalidRequest(
                     f"tasks[{task}]", f"{len(payload)} bytes", f"a payload of at most {bytes_max} bytes"
                 )
+        for task, detail in job.details.items():
+            size = _bytes_of(job.payloads[task]) + _bytes_of_detail(detail)
+            if size > bytes_max + m.DETAIL_BYTES_FREE:
+                allowed = f"payload, preferred and inputs of at most {bytes_max} bytes together"
+                raise InvalidRequest(f"tasks[{task}]", f"{size} bytes", allowed)
 
     def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
         if not job.submission.epoch and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
@@ -476,7 +505,7 @@ class ClientCore:
         if job.unsettled:
             for task in range(len(job.payloads)):
                 if not job.settled[task]:
-                    self._settle(job, _unrun(job.id, task, status, reason))
+                    self._settle(job, unrun(job.id, task, status, reason))
         if self.jobs.pop(job.id, None) is not None:
             self._waiting.pop(job.id, None)
             job.sink.ended()
@@ -493,10 +522,18 @@ class ClientCore:
                 raise InvariantViolated(f"job {job.id} is with scheduler {job.scheduler}, which is gone", [])
 
 
+def _with_common(stage: m.Stage, blob: BlobRef) -> m.Stage:
+    """The stage; if its common bytes are this blob, they are where that is now."""
+    common = stage.common
+    same = isinstance(common, BlobRef) and common.hash == blob.hash
+    return msgspec.structs.replace(stage, common=blob) if same else stage
+
+
 def _float(value: float | None) -> float | None:
     """A plain float of any kind of number: NumPy's, say, which messages cannot hold."""
     return None if value is None else float(value)
 
 
-def _unrun(job_id: str, task: int, status: TaskStatus, reason: str) -> m.Outcome:
+def unrun(job_id: str, task: int, status: TaskStatus, reason: str) -> m.Outcome:
+    """The outcome of a task that no scheduler told of."""
     return m.Outcome(job_id, task, status, b"", reason, 0, "", None, None, None)

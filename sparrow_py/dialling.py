@@ -144,8 +144,8 @@ class Dialling:
             await link.aclose("there is a link already")
             return
         self.links[scheduler] = link
-        self._user.scheduler_up(scheduler, welcome)
         try:
+            self._user.scheduler_up(scheduler, welcome)
             async for batch in link.batches():
                 if type(batch[-1]) is m.Goodbye:
                     link.closed_because = batch.pop().reason

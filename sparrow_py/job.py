@@ -29,6 +29,8 @@ NAME_BYTES_MAX = 256
 """Limit on user, app, stage, job and node names and on job ids, in bytes of UTF-8."""
 STAGES_MAX = 1000
 DEMANDS_MAX = 64
+DEMAND_MIN = 1e-9
+HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
 ON_CLIENT_LOST = ("cancel", "finish")
@@ -124,6 +126,7 @@ class StageSpec:
                 check_number(where + name, value, 0, 1e9)
         if not isinstance(self.common, bytes | BlobRef):
             raise InvalidRequest(where + "common", self.common, "bytes")
+        check_blob_ref(where + "common", self.common)
         if self.demand is not None:
             check_demand(where + "demand", self.demand)
             if self.demand and self.prefetch:
@@ -290,17 +293,32 @@ def check_demand(field: str, demand: Mapping[str, float]) -> None:
     for name, amount in demand.items():
         check_name(f"{field} {name!r}", name, empty=False)
         check_number(f"{field}[{name!r}]", amount, 0, 1e18)
+        if 0 < amount < DEMAND_MIN:
+            raise InvalidRequest(f"{field}[{name!r}]", amount, f"0, or a number from {DEMAND_MIN:g}")
+
+
+def check_blob_ref(field: str, data: object) -> None:
+    """Raise `InvalidRequest` if `data` is a reference to large data, and cannot be one."""
+    if not isinstance(data, BlobRef):
+        return
+    if not isinstance(data.hash, str) or len(data.hash) != HASH_CHARS or set(data.hash) - set("0123456789abcdef"):
+        raise InvalidRequest(f"{field}.hash", data.hash, f"{HASH_CHARS} lower-case hexadecimal digits")
+    check_whole(f"{field}.size", data.size, 0, 1 << 62)
 
 
 def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None:
     """Raise `InvalidRequest` if a task is not one, or if an id is given twice."""
     seen: set[str] = set()
     for index, task in enumerate(tasks):
-        if isinstance(task, bytes | BlobRef):
+        if isinstance(task, bytes):
             continue
         field = f"{where}tasks[{index}]"
+        if isinstance(task, BlobRef):
+            check_blob_ref(f"{field}.payload", task)
+            continue
         if not isinstance(task, TaskSpec) or not isinstance(task.payload, bytes | BlobRef):
             raise InvalidRequest(field, task, "bytes, or a TaskSpec whose payload is bytes")
+        check_blob_ref(f"{field}.payload", task.payload)
         _check_names(f"{field}.preferred", task.preferred, PREFERRED_MAX)
         sequence(f"{field}.inputs", task.inputs)
         if not task.id:

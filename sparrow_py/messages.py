@@ -34,6 +34,8 @@ FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
 MESSAGE_OVERHEAD_BYTES = 4096
 """Room that a message needs beside its payload; payloads may fill the rest of a frame."""
+DETAIL_BYTES_FREE = MESSAGE_OVERHEAD_BYTES // 2
+"""Of that room so much is for a task's preferred nodes and inputs; beyond it they count with its payload."""
 TASKS_PER_MESSAGE_MAX = 10_000
 EPOCH_SHIFT = 40
 

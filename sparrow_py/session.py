@@ -20,13 +20,13 @@ import msgspec
 from sparrow_py import blobs
 from sparrow_py import messages as m
 from sparrow_py.addresses import check_source
-from sparrow_py.client_core import ClientCore, ClientJob, Sink
+from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, check_name
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.options import check_token, read_token
@@ -37,6 +37,8 @@ SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
 INLINE_BYTES_MAX = 900 << 10
 """Inputs above this size, a little less than a frame has room for, are uploaded."""
+ASK_TIMEOUT_S = 10.0
+"""How long a scheduler has to name some node monitors."""
 UPLOAD_TRIES = 3
 """Node monitors tried for an upload."""
 DOWNLOADS_MAX = 8
@@ -76,7 +78,7 @@ class Session:
         self._clock = Clock()
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._preparing: dict[str, _Preparing] = {}
         """Jobs whose large inputs are being uploaded."""
         self._uploads: dict[str, dict[str, bytes]] = {}
         """Job id to its uploaded inputs by hash: a node that has one may be lost."""
@@ -129,8 +131,11 @@ class Session:
         self._timer.cancel()
         for speculated in self._speculated.values():
             speculated.close()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._preparing.clear()
         if self._dialling is not None:
             await self._dialling.stop("the client is done")
         if self._here is not None:
@@ -149,12 +154,12 @@ class Session:
         if speculate is not None:
             check_speculation(speculate, spec)
         fetching = _FetchingSink(self, spec, sink)
-        if not any(_is_large(data) for stage in spec.as_stages() for data in _inputs(stage)):
+        if not _has_large(spec):
             self._submit(spec, fetching, speculate)
             return
         spec.validate()
-        task = self._start(self._upload_and_submit(spec, fetching, speculate))
-        self._preparing[spec.job_id] = task
+        preparing = self._preparing[spec.job_id] = _Preparing(spec, fetching)
+        preparing.task = self._start(self._upload_and_submit(preparing, speculate))
 
     def _submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
         if speculate is None:
@@ -171,9 +176,11 @@ class Session:
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
-        preparing = self._preparing.get(job_id)
+        preparing = self._preparing.pop(job_id, None)
         if preparing is not None:
-            preparing.cancel()
+            self.forget(job_id)
+            preparing.withdraw()
+            return
         speculated = self._speculated.get(job_id)
         if speculated is not None:
             speculated.cancel_job()
@@ -181,6 +188,12 @@ class Session:
 
     def cancel_tasks(self, job_id: str, tasks: list[int], *, running: bool = False) -> None:
         """Cancel tasks that have not started; with `running`, those that have, too."""
+        preparing = self._preparing.get(job_id)
+        if preparing is not None:
+            preparing.cancelling.update(dict.fromkeys(tasks, running))
+            if len(preparing.cancelling) == preparing.task_count:
+                self.cancel_job(job_id)
+            return
         speculated = self._speculated.get(job_id)
         if speculated is not None:
             speculated.cancel_tasks(tasks)
@@ -237,21 +250,28 @@ class Session:
             if link is None or job.chunks is not chunks or job.scheduler != scheduler:
                 return
             if job.cancelled and not job.submission.epoch:
+                job.streaming = False
                 return
-            link.send(chunk)
+            try:
+                link.send(chunk)
+            except LinkError as error:
+                self.core.stream_failed(job, error)
+                return
             await link.drained()
         if job.chunks is chunks and job.scheduler == scheduler:
             self.core.streamed(job)
 
     # ---- large data --------------------------------------------------------------------------
 
-    async def _upload_and_submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
+    async def _upload_and_submit(self, preparing: _Preparing, speculate: Speculation | None) -> None:
         """Replace what is large in the job by references to where it was uploaded, then submit it."""
+        spec, sink = preparing.spec, preparing.sink
         uploads = self._uploads[spec.job_id] = {}
         known: dict[str, BlobRef] = {}
+        common_bytes_max = 0 if _commons_are_large(spec) else INLINE_BYTES_MAX
 
-        async def reference(data: bytes | BlobRef) -> bytes | BlobRef:
-            if not isinstance(data, bytes) or not _is_large(data):
+        async def reference(data: bytes | BlobRef, bytes_max: int = INLINE_BYTES_MAX) -> bytes | BlobRef:
+            if not isinstance(data, bytes) or len(data) <= bytes_max:
                 return data
             hash_ = await asyncio.to_thread(blobs.sha256_hex, data)
             if hash_ not in known:  # What many tasks are given is uploaded once.
@@ -262,7 +282,7 @@ class Session:
         try:
             stages = []
             for stage in spec.as_stages():
-                common = await reference(stage.common)
+                common = await reference(stage.common, common_bytes_max)
                 tasks = [
                     replace(task, payload=await reference(task.payload))
                     if isinstance(task, TaskSpec)
@@ -270,16 +290,18 @@ class Session:
                     for task in stage.tasks
                 ]
                 stages.append(replace(stage, common=common, tasks=tasks))
-            self._submit(replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0]), sink, speculate)
-        except asyncio.CancelledError:
-            sink.refused(Refused("it was cancelled before its inputs were uploaded"))
-            raise
+            whole = replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0])
+            self._preparing.pop(spec.job_id, None)
+            self._submit(whole, sink, speculate)
+            for running in (False, True):
+                numbers = [number for number, too in preparing.cancelling.items() if too is running]
+                self.cancel_tasks(spec.job_id, numbers, running=running)
         except SparrowError as error:
+            self._preparing.pop(spec.job_id, None)
             sink.refused(error)
         except Exception as error:
-            sink.refused(SparrowError(f"the job cannot be sent: {error}"))
-        finally:
             self._preparing.pop(spec.job_id, None)
+            sink.refused(SparrowError(f"the job cannot be sent: {error}"))
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it."""
@@ -302,20 +324,23 @@ class Session:
         for link in random.sample(list(self._links.values()), len(self._links)):
             url = f"http://{link.peer}/v1/nodes?sample={UPLOAD_TRIES}"
             try:
-                async with self._session.get(url, headers=headers) as response:
-                    nodes = (await response.json())["nodes"]
-            except (aiohttp.ClientError, OSError, TimeoutError):
+                async with asyncio.timeout(ASK_TIMEOUT_S), self._session.get(url, headers=headers) as response:
+                    nodes = [str(node["address"]) for node in (await response.json())["nodes"]]
+            except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError):
                 continue
-            return [node["address"] for node in nodes]
+            if nodes:  # Else it has just started, and another may know some.
+                return nodes
         raise NoScheduler("no scheduler could say where to upload a large input")
 
     async def _upload_again(self, job_id: str, hash_: str) -> None:
         data = self._uploads.get(job_id, {}).get(hash_)
         ref = BlobRef(hash_, 0, ())
-        if data is not None:
-            with contextlib.suppress(SparrowError):
-                ref = await self._upload(data, hash_)
-        self.core.uploaded(job_id, ref)
+        try:
+            if data is not None:
+                with contextlib.suppress(SparrowError):
+                    ref = await self._upload(data, hash_)
+        finally:
+            self.core.uploaded(job_id, ref)
 
     async def download(self, ref: BlobRef) -> bytearray:
         """Fetch large data; `ResultLost` if none of its nodes has it any more."""
@@ -332,6 +357,8 @@ class Session:
             data = await self.download(ref)
         except ResultLost as error:
             sink.fetched(outcome, error)
+        except Exception as error:  # No memory for it, say.
+            sink.fetched(outcome, ResultLost(f"a result of {ref.size} bytes cannot be had here: {error!r}"))
         else:
             sink.fetched(msgspec.structs.replace(outcome, result=data), None)
 
@@ -369,8 +396,36 @@ def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
         yield task.payload if isinstance(task, TaskSpec) else task
 
 
-def _is_large(data: bytes | BlobRef) -> bool:
-    return isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX
+def _has_large(spec: JobSpec) -> bool:
+    """Whether something of the job is to be uploaded."""
+    inputs = (data for stage in spec.as_stages() for data in _inputs(stage))
+    return any(isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX for data in inputs) or _commons_are_large(spec)
+
+
+def _commons_are_large(spec: JobSpec) -> bool:
+    """Whether the stages' common bytes, which travel in one message, are too large together."""
+    return sum(len(stage.common) for stage in spec.as_stages() if isinstance(stage.common, bytes)) > INLINE_BYTES_MAX
+
+
+class _Preparing:
+    """A job whose large inputs are being uploaded."""
+
+    def __init__(self, spec: JobSpec, sink: _FetchingSink) -> None:
+        self.spec = spec
+        self.sink = sink
+        self.task: asyncio.Task[None] | None = None
+        self.task_count = sum(len(stage.tasks) for stage in spec.as_stages())
+        self.cancelling: dict[int, bool] = {}
+        """Tasks that were cancelled meanwhile, and whether even if they run."""
+
+    def withdraw(self) -> None:
+        """The job is cancelled before a scheduler has it."""
+        if self.task is not None:
+            self.task.cancel()
+        for task in range(self.task_count):
+            reason = "it was cancelled before its inputs were uploaded"
+            self.sink.outcome(unrun(self.spec.job_id, task, TaskStatus.CANCELLED, reason))
+        self.sink.ended()
 
 
 class JobSink(Sink, Protocol):
