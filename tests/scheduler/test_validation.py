@@ -29,7 +29,7 @@ BAD = [
     *(("probe_ratio", "probe_ratio", bad) for bad in (0.99, 0.0, -2.0, NAN, math.inf, -math.inf, 1001.0, True)),
     ("prefetch", "prefetch", -1), ("prefetch", "prefetch", 1025), ("prefetch", "prefetch", True),
     *(("expected_duration_s", "expected_duration_s", bad) for bad in (-1.0, NAN, math.inf)),
-    *(("demand", "demand", {"gpu": bad}) for bad in (-1.0, NAN, 1e19)),
+    *(("demand", "demand", {"gpu": bad}) for bad in (-1.0, NAN, 1e19, 1e-310)),
     ("delay_s", "delay_s", -1.0), ("task_timeout_s", "task_timeout_s", NAN),
     ("wait_for_nodes_s", "wait_for_nodes_s", -1.0), ("on_client_lost", "on_client_lost", "dance"),
 ]  # fmt: skip

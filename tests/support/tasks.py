@@ -106,6 +106,10 @@ def pattern(size: int) -> bytes:
     return (b"".join(number.to_bytes(4, "big") for number in range(250_000)) * (size // 1_000_000 + 1))[:size]
 
 
+def lengths(several: list[bytes]) -> list[int]:
+    return [len(one) for one in several]
+
+
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

@@ -13,6 +13,7 @@ from sparrow_py import (
     BlobRef,
     CallStage,
     Client,
+    InvalidRequest,
     JobSpec,
     LocalCluster,
     ResultLost,
@@ -161,3 +162,35 @@ def test_an_upload_with_the_wrong_hash_is_refused() -> None:
         status, body = http(address, f"/v1/blobs/{'ab' * 32}", "PUT", **{"Content-Length": "0"})
         assert status == 422 and "SHA-256" in body
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
+def test_a_node_dies_with_many_results_that_another_stage_needs(tmp_path: Path, gate: Path) -> None:
+    """All of them are produced again, however many."""
+    with LocalCluster(node_monitors=2, slots=2, log_dir=tmp_path / "logs") as cluster, Client(cluster) as client:
+        stages = [
+            CallStage("make", tasks.pattern, [(100_000 + number,) for number in range(40)]),
+            CallStage("hold", tasks.hold, [(gate, "between")], after=["make"]),
+            CallStage("use", tasks.lengths, [(ResultOf("make"),)], after=["hold"]),
+        ]
+        job = client.submit_stages(stages)
+        wait_until(lambda: tasks.started(gate, "between"))
+        held_by = Counter(future.result(TIMEOUT_S).at[0] for future in job.stage("make"))
+        (victim,) = (process for process in cluster.node_processes if process.address == held_by.most_common(1)[0][0])
+        victim.kill()
+        gate.touch()
+        assert job.stage("use")[0].result(TIMEOUT_S) == [100_000 + number for number in range(40)]
+
+
+def test_a_job_is_cancelled_while_its_input_is_uploaded() -> None:
+    with LocalCluster(slots=1) as cluster, Client(cluster) as client:
+        for _ in range(5):
+            job = client.submit_calls(len, [(bytes(2_000_000),)] * 2)
+            job.cancel()
+            statuses = {task.status for task in job.report(TIMEOUT_S).tasks}
+            assert statuses <= {TaskStatus.CANCELLED, TaskStatus.FINISHED}
+        assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
+def test_a_reference_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequest, match=r"tasks\[0\].payload.hash: 'zz'"):
+        JobSpec([BlobRef("zz", 10, ("127.0.0.1:1",))]).validate()
