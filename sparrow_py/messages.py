@@ -365,7 +365,7 @@ class ReservationsRefused(Message, tag=40):
 
 
 class GetTasks(Message, tag=41):
-    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free` is kept for resources left."""
+    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free`: what is there for tasks with a demand."""
 
     ask: int
     ticket: int
