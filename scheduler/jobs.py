@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
-from collections.abc import Iterator
 
 from scheduler.locality import Locality
 from scheduler.nodes import Kind, Node
@@ -305,10 +304,6 @@ class JobState:
         commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
         payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
         return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
-
-    def tasks_of(self, attempts: dict[int, int]) -> Iterator[Attempt]:
-        """The attempts of these placed tasks."""
-        return (self.attempts[attempt_id] for attempt_id in attempts.values())
 
 
 def _finite(seconds: float | None) -> float | None:

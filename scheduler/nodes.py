@@ -126,11 +126,6 @@ class Nodes:
             ]
         return found
 
-    def may_run(self, node_id: str, kind: Kind) -> bool:
-        """Whether this node is connected and may be given reservations of the kind now."""
-        node = self._nodes.get(node_id)
-        return node is not None and node.state == READY and node.info.slots > 0 and node.why_not(kind) is None
-
     def could_run(self, kind: Kind, among: Collection[str] | None = None) -> bool:
         """Whether some connected node, of these if some are given, has what the kind asks for."""
         nodes = self._nodes.values() if among is None else [self._nodes[node] for node in among if node in self._nodes]

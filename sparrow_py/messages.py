@@ -365,7 +365,7 @@ class ReservationsRefused(Message, tag=40):
 
 
 class GetTasks(Message, tag=41):
-    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free`: what is there for tasks with a demand."""
+    """`count` slots are free and it is this ticket's turn (§3.2 getTask). `free`: what a demand may take."""
 
     ask: int
     ticket: int
