@@ -19,6 +19,8 @@ from sparrow_py.job import TaskStatus
 if TYPE_CHECKING:
     from scheduler.core import SchedulerCore
 
+ARRIVING = "/"
+"""Stands there for a job that is accepted only once all its tasks are here: some may ask for nodes that are not."""
 SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
@@ -58,6 +60,10 @@ class Claims:
             core.progress.stage_over(stage, now_s)
 
     # ---- claiming ----------------------------------------------------------------------------
+
+    def arrived(self, job: JobState, now_s: float) -> None:
+        """A job that had to arrive whole has done so, and was accepted."""
+        self._answered(job, ARRIVING, now_s)
 
     def start(self, job: JobState, now_s: float) -> None:
         """All tasks of the job have arrived: ask all nodes what they have of it."""
@@ -185,8 +191,10 @@ class Claims:
                     return
                 if job.cancelled:
                     self._core.progress.settle_rest(stage, job.cancel_reason, now_s)
-                else:
+                elif job.epoch:
                     self._start_unaccounted(stage, now_s)
+                elif not stage.waits_for and stage.spec.task_count:
+                    self._core.progress.open_stage(stage, now_s)
 
     def _count_in_vain(self, job: JobState) -> None:
         """Of starts in vain the client knows some, and nodes some, which may be the same ones."""

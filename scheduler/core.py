@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
-from scheduler.claims import SETTLING, Claims
+from scheduler.claims import ARRIVING, SETTLING, Claims
 from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node, Nodes
@@ -260,15 +260,48 @@ class SchedulerCore:
         self._jobs_of.setdefault(client, {})[job.id] = job
         if message.avoid:
             self._avoid(job, message.avoid)
-        self.counters.jobs_accepted += 1
-        self.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, user)
-        self.to_client(client, m.JobAccepted(job.id))
+        if self._must_arrive_whole(job):
+            job.claiming.add(ARRIVING)
+        else:
+            self._accept(job, now_s)
         if job.epoch:
             job.claiming.add(SETTLING)
         if not job.task_count and job.epoch:
             self.claims.start(job, now_s)
         for stage in [stage for stage in job.stages if not stage.spec.task_count and not stage.waits_for]:
             self.progress.stage_over(stage, now_s)
+
+    def _accept(self, job: JobState, now_s: float) -> None:
+        self.counters.jobs_accepted += 1
+        self.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
+        self.to_client(job.client, m.JobAccepted(job.id))
+
+    def _must_arrive_whole(self, job: JobState) -> bool:
+        """Whether it is only known from its tasks that nodes could run them, and it will not wait for any."""
+        hard = any(stage.locality is not None and stage.spec.delay_s is None for stage in job.stages)
+        return hard and job.wait_for_nodes_s is None and not job.epoch and len(self.nodes) > 0
+
+    def _arrived_whole(self, job: JobState, now_s: float) -> None:
+        """Accept the job, or refuse it if none of the nodes that one of its tasks prefers could run that."""
+        why_not = self._why_homeless(job)
+        if why_not is None:
+            self._accept(job, now_s)
+            self.claims.arrived(job, now_s)
+            return
+        self._drop(job, now_s)
+        self._refuse(job.client, job.id, why_not[1], field=why_not[0])
+
+    def _why_homeless(self, job: JobState) -> tuple[str, str] | None:
+        """(field, reason) of the first task that has to run on its preferred nodes, none of which could."""
+        for stage in job.stages:
+            if stage.spec.delay_s is not None:
+                continue
+            for task, detail in sorted(stage.details.items()):
+                if detail.preferred and not self.nodes.could_run(stage.kind, detail.preferred):
+                    where = f"stages[{stage.index}]." if len(job.stages) > 1 else ""
+                    field, names = f"{where}tasks[{task}].preferred", ", ".join(detail.preferred[:5])
+                    return field, f"{field}: none of {names} is a node that could run it, and there is no delay_s"
+        return None
 
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
         """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
@@ -338,8 +371,12 @@ class SchedulerCore:
             count = min(given - taken, stage.first + stage.spec.task_count - message.first - taken)
             self._add_to_stage(stage, message.first + taken, payloads[taken : taken + count], details, now_s)
             taken += count
-        if job.epoch and job.received == job.task_count and self.jobs.get(job.id) is job:
+        if job.received < job.task_count or self.jobs.get(job.id) is not job:
+            return
+        if job.epoch:
             self.claims.start(job, now_s)
+        elif ARRIVING in job.claiming:
+            self._arrived_whole(job, now_s)
 
     def _add_to_stage(
         self, stage: StageState, first: int, payloads: list[m.Data], details: dict[int, m.TaskDetail], now_s: float
@@ -358,26 +395,9 @@ class SchedulerCore:
         stage.add_tasks(payloads, own)
         if job.known:
             self.claims.settle_known(stage, begin, len(payloads), now_s)
-        if stage.locality is not None:
-            self._lose_homeless(stage, own, now_s)
-        if stage.open and self.jobs.get(job.id) is job:
+        if stage.open:
             self.became_unplaced(stage, range(begin, begin + len(payloads)), now_s)
             self.probing.ensure(stage, now_s)
-
-    def _lose_homeless(self, stage: StageState, details: dict[int, m.TaskDetail], now_s: float) -> None:
-        """Tasks that none of their preferred nodes could run are lost at once, unless others will do or they wait.
-
-        It is a refusal for one task: tasks come when their job has been accepted already.
-        """
-        job = stage.job
-        if job.wait_for_nodes_s is not None or job.epoch or stage.spec.delay_s is not None or not len(self.nodes):
-            return
-        for task, detail in sorted(details.items()):
-            homeless = detail.preferred and not self.nodes.could_run(stage.kind, detail.preferred)
-            if homeless and stage.states[task] == UNPLACED:
-                names = ", ".join(detail.preferred[:5])
-                reason = f"preferred: none of {names} is a node that could run it, and the job has no wait_for_nodes_s"
-                self.progress.settle_unplaced(stage, [task], TaskStatus.LOST, reason, now_s)
 
     def became_unplaced(self, stage: StageState, tasks: Sequence[int], now_s: float) -> None:
         """Tasks wait for a place from now on: their time-outs begin."""
@@ -580,6 +600,9 @@ class SchedulerCore:
         """The job is another scheduler's, or comes again with a higher epoch: drop it without a word."""
         self.note(now_s, job.id, "abandoned at epoch %d", job.epoch)
         self.counters.jobs_fenced += 1
+        self._drop(job, now_s)
+
+    def _drop(self, job: JobState, now_s: float) -> None:
         for stage in job.stages:
             self.probing.abandon(stage, now_s)
         for attempt in list(job.attempts.values()):
@@ -611,6 +634,9 @@ class SchedulerCore:
         ahead of a slot, or with `running` for all."""
         if job.cancelled and not running:
             return
+        if ARRIVING in job.claiming:  # Its client may send no more of it.
+            job.claiming.discard(ARRIVING)
+            self._accept(job, now_s)
         job.cancelled = True
         job.cancel_running = job.cancel_running or running
         job.cancel_reason = job.cancel_reason or reason

@@ -322,3 +322,39 @@ def test_every_unplaced_task_has_a_reservation_where_it_may_run(
     while unplaced:
         assert locality.made_for, f"{unplaced} are stranded"
         visit(rng.choice(sorted(locality.made_for)))
+
+
+def hard_job(*preferred: str) -> m.SubmitJob:
+    return submission(tasks=len(preferred), local=True)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_with_a_task_whose_preferred_nodes_are_none_is_refused_whole(cancelled: bool) -> None:
+    """Nothing of it is reserved before all its tasks are known, in however many messages they come."""
+    outbox = Recorder()
+    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
+    core.node_up("a", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
+    core.receive_from_client("c", "anna", hard_job("a", "nowhere"), 0.0)
+    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""], {0: m.TaskDetail(("a",))}), 0.0)
+    assert outbox.sent == []
+    if cancelled:
+        core.receive_from_client("c", "anna", m.CancelJob("j"), 0.0)
+        assert [type(message) for _, message in outbox.sent] == [m.JobAccepted, m.Outcome, m.Outcome, m.JobEnded]
+    else:
+        core.receive_from_client("c", "anna", m.AddTasks("j", 1, [b""], {1: m.TaskDetail(("nowhere",))}), 0.0)
+        ((_, refused),) = outbox.sent
+        assert isinstance(refused, m.JobRefused)
+        assert refused.field == "tasks[1].preferred" and "nowhere" in refused.reason
+    core.check_invariants()
+    assert not core.jobs and not core.admission.unplaced
+
+
+def test_a_job_whose_preferred_nodes_are_there_is_accepted_once_it_is_whole() -> None:
+    outbox = Recorder()
+    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
+    core.node_up("a", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
+    core.receive_from_client("c", "anna", hard_job("a", "a"), 0.0)
+    for task in range(2):
+        core.receive_from_client("c", "anna", m.AddTasks("j", task, [b""], {task: m.TaskDetail(("a",))}), 0.0)
+    assert [type(message) for _, message in outbox.sent] == [m.JobAccepted, m.Reserve]
+    core.check_invariants()

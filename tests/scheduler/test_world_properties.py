@@ -259,10 +259,7 @@ def test_jobs_end_as_promised(setup: dict[str, Any], script: list[Action]) -> No
         assert not start.executor_died or start.killed
     for log in world.logs.values():
         for outcome in log.outcomes:
-            known = any(
-                reason in outcome.error
-                for reason in ("queue_timeout_s", "no node that may run it", "no wait_for_nodes_s", "killed")
-            )
+            known = any(reason in outcome.error for reason in ("queue_timeout_s", "no node that may run it", "killed"))
             assert outcome.status is not TaskStatus.LOST or known, outcome
     assert not any(client.core.duplicates for client in world.clients)
 
