@@ -6,13 +6,33 @@ import json
 
 import click
 
-from frontends.cli.connection import ask, ask_all, listed
+from frontends.cli.connection import ask, ask_all, connection_options, listed
 from sparrow_py.addresses import check_address
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
 from sparrow_py.job import check_name
 
 PATH = "/v1/nodes/state"
-READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
+HELP = """{text}
+
+The names are those that `sparrow nodes` shows. Exits with 1 if one is not connected.
+
+\b
+Examples:
+  sparrow {name} ant:20504
+  sparrow {name} -s 10.0.0.1:20503 ant:20504 bee:20504
+"""
+
+
+def state_command(name: str, state: str, short_help: str, text: str) -> click.Command:
+    """The command that has nodes enter this state; `text` says what that means."""
+
+    @click.command(name, short_help=short_help, help=HELP.format(name=name, text=text))
+    @connection_options
+    @click.argument("node_ids", metavar="NODE...", nargs=-1, required=True)
+    def command(schedulers: list[str], token: str, node_ids: tuple[str, ...]) -> int:
+        return change_states(schedulers, token, node_ids, state)
+
+    return command
 
 
 def change_states(schedulers: list[str], token: str, node_ids: tuple[str, ...], state: str) -> int:
