@@ -32,7 +32,8 @@ class Memory:
         self.fences: dict[tuple[Owner, str], int] = {}
         """The highest epoch that claimed each job; see `fence`."""
         self._outcomes: deque[tuple[Owner, Report]] = deque(maxlen=max(OUTCOMES_MIN, int(OUTCOMES_MAX * share)))
-        self._large: deque[tuple[Owner, Report]] = deque()
+        self._large: deque[tuple[int, tuple[Owner, Report]]] = deque()
+        """With the bytes of each."""
         self._large_bytes_max = int(LARGE_OUTCOME_BYTES_MAX * share)
         self._large_bytes = 0
 
@@ -54,17 +55,12 @@ class Memory:
         if size <= LARGE_BYTES:  # As a rule: this is for every task.
             self._outcomes.append((owner, report))
             return
-        self._large.append((owner, report))
+        self._large.append((size, (owner, report)))
         self._large_bytes += size
         while self._large_bytes > self._large_bytes_max:
-            self._large_bytes -= _size(self._large.popleft()[1])
+            self._large_bytes -= self._large.popleft()[0]
 
     def outcomes(self, owner: Owner, job: str) -> Iterator[Report]:
         """Those of the job that are still held."""
-        held = itertools.chain(self._outcomes, self._large)
+        held = itertools.chain(self._outcomes, (entry for _, entry in self._large))
         return (report for held_for, report in held if report.job == job and held_for == owner)
-
-
-def _size(report: Report) -> int:
-    result = report.result
-    return (len(result) if type(result) is bytes else 0) + len(report.stdout) + len(report.stderr)
