@@ -38,6 +38,9 @@ class SchedulerOptions(DaemonOptions):
     probe_sharing: bool = option(
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
     )
+    cancellation: bool = option(
+        True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
+    )
     wait_for_nodes_s: float = option(
         300.0,
         "Tasks that no connected node may run wait so long for one, unless their job says otherwise; then they "

@@ -294,8 +294,9 @@ class Probing:
                     continue
                 del ticket.live[node_id]
                 self._nodes[node_id].tickets.discard(ticket.id)
-                core.counters.reservations_cancelled += count
-                core.to_node(node_id, m.CancelReservations(ticket.id))
+                if core.options.cancellation:  # Else its node asks for it one day, and the ticket is known no more.
+                    core.counters.reservations_cancelled += count
+                    core.to_node(node_id, m.CancelReservations(ticket.id))
             if heir and ticket.live:
                 ticket.stage = heir
                 heir.tickets[ticket.id] = ticket

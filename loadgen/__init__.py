@@ -1,0 +1,1 @@
+"""Workloads: which jobs arrive when, and how long their tasks take."""

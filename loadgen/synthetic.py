@@ -1,0 +1,68 @@
+"""Synthetic workloads: jobs of equal size that arrive as a Poisson process (the paper's model, §4.1)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from loadgen.durations import Durations
+from loadgen.jobs import WorkloadJob
+from sparrow_py.errors import InvalidOption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """Jobs of `tasks` tasks whose arrivals bring `load` times what the cluster's slots can do.
+
+    jobs: how many. users: each job is of one of them, at random, all alike. constrained: fraction of jobs whose tasks
+    each prefer `replicas` random nodes and run nowhere else (task-level constraints, §3.3).
+    zones: jobs ask for one of so many zones of nodes at random, 0: for none (job-level constraints).
+    """
+
+    tasks: int = 100
+    load: float = 0.8
+    jobs: int = 1000
+    durations: Durations = field(default_factory=Durations)
+    users: tuple[str, ...] = ("user0",)
+    constrained: float = 0.0
+    replicas: int = 3
+    zones: int = 0
+    state_duration: bool = False
+    """Whether jobs state the mean of their tasks' durations."""
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise InvalidOption("tasks", self.tasks, "a whole number from 1")
+        if self.jobs < 1:
+            raise InvalidOption("jobs", self.jobs, "a whole number from 1")
+        if not 0 < self.load < 1:
+            raise InvalidOption("load", self.load, "above 0 and below 1: from 1 on queues grow without end")
+        if not self.users:
+            raise InvalidOption("users", self.users, "at least one user")
+        if not 0 <= self.constrained <= 1:
+            raise InvalidOption("constrained", self.constrained, "a fraction from 0 to 1")
+        if self.replicas < 1:
+            raise InvalidOption("replicas", self.replicas, "a whole number from 1")
+        if self.zones < 0:
+            raise InvalidOption("zones", self.zones, "a whole number from 0")
+
+    def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
+        """The jobs in order of arrival, for a cluster of `nodes` × `slots`.
+
+        What arrives depends on nothing else, so two policies with the same seed meet the same jobs.
+        """
+        arrivals, service, places = (random.Random(f"{seed} {what}") for what in ("arrivals", "service", "places"))
+        jobs_per_s = self.load * nodes * slots / (self.tasks * self.durations.mean_ms / 1000)
+        at_s = 0.0
+        for number in range(self.jobs):
+            at_s = round(at_s + arrivals.expovariate(jobs_per_s), 9)
+            user = self.users[arrivals.randrange(len(self.users))] if len(self.users) > 1 else self.users[0]
+            durations_s = self.durations.draw(service, self.tasks)
+            where = (f"zone = z{places.randrange(self.zones)}",) if self.zones else ()
+            preferred: tuple[tuple[int, ...], ...] = ()
+            if self.constrained and places.random() < self.constrained:
+                count = min(self.replicas, nodes)
+                preferred = tuple(tuple(places.sample(range(nodes), count)) for _ in range(self.tasks))
+            mean_s = sum(durations_s) / self.tasks if self.state_duration else None
+            yield WorkloadJob(number, at_s, user, durations_s, where, preferred, mean_s)

@@ -1,0 +1,79 @@
+"""Virtual time: events in order of time, those of the same time in the order in which they were added.
+
+Two kinds of queue behind one clock. Most events of a simulated cluster are frames on a network whose delay is the same
+for all: they happen in the order in which they were sent, so a plain queue (the lane) holds them in constant time. All
+others go to a heap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+Action = Callable[[Any], None]
+_Event = tuple[float, int, Action, Any]
+
+
+class Engine:
+    """The clock and what is to happen. `now_s`: seconds of virtual time.
+
+    end_of_turn: called after each event; what the event caused is sent from there.
+    """
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self.now_s = start_s
+        self.events = 0
+        """Events that have happened."""
+        self.end_of_turn: Callable[[], None] = _nothing
+        self._heap: list[_Event] = []
+        self._lane: deque[_Event] = deque()
+        self._added = 0
+
+    def at(self, at_s: float, action: Action, argument: Any = None) -> None:
+        """Call `action(argument)` once it is `at_s`; a time that has passed is now."""
+        self._added += 1
+        heappush(self._heap, (at_s if at_s > self.now_s else self.now_s, self._added, action, argument))
+
+    def in_lane(self, at_s: float, action: Action, argument: Any) -> None:
+        """As `at`, in constant time; `at_s` must not be before that of any event that is in the lane."""
+        self._added += 1
+        self._lane.append((at_s, self._added, action, argument))
+
+    def next_s(self) -> float | None:
+        """When the next event is due; None if nothing is to happen."""
+        event = self._peek()
+        return None if event is None else event[0]
+
+    def _peek(self) -> _Event | None:
+        heap, lane = self._heap, self._lane
+        if lane and not (heap and heap[0] < lane[0]):
+            return lane[0]
+        return heap[0] if heap else None
+
+    def run(self, until_s: float = float("inf")) -> None:
+        """Let everything happen that is due until then, what it causes included."""
+        heap, lane, end_of_turn = self._heap, self._lane, self.end_of_turn
+        while True:
+            # Comparing two events compares their times and numbers, which differ, and never their actions.
+            if lane and not (heap and heap[0] < lane[0]):
+                if lane[0][0] > until_s:
+                    break
+                event = lane.popleft()
+            elif heap:
+                if heap[0][0] > until_s:
+                    break
+                event = heappop(heap)
+            else:
+                break
+            self.now_s = event[0]
+            self.events += 1
+            event[2](event[3])
+            end_of_turn()
+        if until_s != float("inf"):
+            self.now_s = max(self.now_s, until_s)
+
+
+def _nothing() -> None:
+    """There is nothing to be done at the end of a turn."""

@@ -1,0 +1,274 @@
+"""Drivers of the pure cores under virtual time: what the daemons' drivers are on a real machine.
+
+A host owns one core, delivers what arrives over its links, and calls `tick` when the core's deadline comes. Executors
+are simulated: a task's payload says how long it runs. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from array import array
+from math import inf
+from typing import Any
+
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import AppPlan
+from node_monitor.options import NodeMonitorOptions
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from simulator.engine import Engine
+from simulator.network import Network, Pipe
+from simulator.records import JobRecord
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.client_core import ClientCore, ClientJob
+from sparrow_py.errors import SparrowError
+from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+
+APP = "sim"
+EXECUTOR = "executor"
+SUBMIT_TIMEOUT_S = 1e6
+"""Clients wait for ever: a refusal is what the simulation is to show."""
+
+_SECONDS = struct.Struct("d")
+_unpack_seconds = _SECONDS.unpack
+
+
+class SimulationError(SparrowError):
+    """A simulation came to a point from which it cannot go on: its settings are such that jobs are refused or lost."""
+
+
+class NoBlobs:
+    """The blob store of nodes whose tasks have no large data."""
+
+    def file(self, hash_: str) -> x.File | None:
+        return None
+
+    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+        raise NotImplementedError("tasks of a simulation return nothing")
+
+    def pin(self, hash_: str, owner: int) -> None:
+        raise NotImplementedError("tasks of a simulation need nothing")
+
+    def unpin(self, owner: int) -> None:
+        """Nothing is kept."""
+
+
+class SchedulerHost:
+    """A scheduler."""
+
+    def __init__(self, name: str, options: SchedulerOptions, engine: Engine, network: Network, seed: str) -> None:
+        self.name = name
+        self.peers: dict[str, Pipe] = {}
+        self.received = 0
+        """Messages that came."""
+        self._engine = engine
+        self._unsent = network.unsent
+        self._wake_at_s = inf
+        self.core = SchedulerCore(options, random.Random(seed), self, now_s=engine.now_s)
+
+    def to_node(self, node_id: str, message: m.Message) -> None:
+        pipe = self.peers[node_id]
+        frame = pipe.frame
+        if frame is None:
+            pipe.frame = [message]
+            self._unsent.append(pipe)
+        else:
+            frame.append(message)
+
+    to_client = to_node
+
+    def from_node(self, node_id: str, frame: list[Any]) -> None:
+        """A frame of a node monitor has come."""
+        core, now_s = self.core, self._engine.now_s
+        self.received += len(frame)
+        for message in frame:
+            core.receive_from_node(node_id, message, now_s)
+        self._arm()
+
+    def from_client(self, client: str, user: str, frame: list[Any]) -> None:
+        """A frame of a client has come."""
+        core, now_s = self.core, self._engine.now_s
+        self.received += len(frame)
+        for message in frame:
+            core.receive_from_client(client, user, message, now_s)
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s < self._wake_at_s:
+            self._wake_at_s = deadline_s
+            self._engine.at(deadline_s, self._wake)
+
+    def _wake(self, _: None) -> None:
+        self._wake_at_s = inf
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s <= self._engine.now_s:
+            self.core.tick(self._engine.now_s)
+        self._arm()
+
+
+class NodeHost:
+    """A node monitor and its one executor, which has a place for each slot."""
+
+    __slots__ = ("_done", "_engine", "_unsent", "_wake_at_s", "core", "ended", "name", "peers", "received", "slots")
+
+    def __init__(
+        self, name: str, slots: int, options: NodeMonitorOptions, engine: Engine, network: Network, blobs: NoBlobs
+    ) -> None:
+        self.name = name
+        self.slots = slots
+        self.peers: dict[str, Pipe] = {}
+        self.received = 0
+        self.ended = 0
+        """Tasks that ended here."""
+        self._engine = engine
+        self._unsent = network.unsent
+        self._wake_at_s = inf
+        plan = AppPlan(APP, one_process=True, supervised=False)
+        self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
+        self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
+        self._done = self.done
+
+    def info(self, attributes: dict[str, str]) -> m.NodeInfo:
+        """What the node says of itself."""
+        return m.NodeInfo(self.slots, {}, attributes, {APP: ""}, self.name)
+
+    # ---- the core's outbox
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        pipe = self.peers[scheduler]
+        frame = pipe.frame
+        if frame is None:
+            pipe.frame = [message]
+            self._unsent.append(pipe)
+        else:
+            frame.append(message)
+
+    def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
+        if type(message) is x.Run:
+            engine = self._engine
+            (seconds,) = _unpack_seconds(message.payload)  # type: ignore[arg-type]  # None is a file here.
+            engine.at(engine.now_s + seconds, self._done, (message.run, engine.now_s, seconds))
+
+    def start_executor(self, app: str, places: int) -> None:
+        raise NotImplementedError("the executor is there from the start")
+
+    def kill_executor(self, executor: str) -> None:
+        raise NotImplementedError("nothing that runs is stopped")
+
+    def fetch(self, ref: BlobRef) -> None:
+        raise NotImplementedError("tasks of a simulation need nothing")
+
+    # ---- events
+
+    def from_scheduler(self, scheduler: str, frame: list[Any]) -> None:
+        """A frame of a scheduler has come."""
+        core, now_s = self.core, self._engine.now_s
+        self.received += len(frame)
+        for message in frame:
+            core.receive(scheduler, message, now_s)
+        core.pump(now_s)
+        self._arm()
+
+    def done(self, run: tuple[int, float, float]) -> None:
+        """The executor has ended a run: (its number, when it started, how long it took)."""
+        core, now_s = self.core, self._engine.now_s
+        self.ended += 1
+        core.done(EXECUTOR, x.Done(run[0], TaskStatus.FINISHED, b"", "", run[1], run[2]), now_s)
+        core.pump(now_s)
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s < self._wake_at_s:
+            self._wake_at_s = deadline_s
+            self._engine.at(deadline_s, self._wake)
+
+    def _wake(self, _: None) -> None:
+        self._wake_at_s = inf
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s <= self._engine.now_s:
+            self.core.tick(self._engine.now_s)
+            self.core.pump(self._engine.now_s)
+        self._arm()
+
+
+class _Sink:
+    """Tells a job's record what its client is told."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: JobRecord) -> None:
+        self.record = record
+
+    def accepted(self) -> None:
+        """It will run."""
+
+    def refused(self, error: SparrowError) -> None:
+        raise SimulationError(f"job {self.record.job.number} was refused: {error}")
+
+    def placed(self, task: int) -> None:
+        """A task has left the queue."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        started_s = outcome.started_at_s
+        if outcome.status is not TaskStatus.FINISHED or started_s is None:
+            raise SimulationError(f"task {outcome.task} of {outcome.job} is {outcome.status.value}: {outcome.error}")
+        self.record.ran(outcome.task, started_s, int(outcome.node[1:]))
+
+    def not_cancelled(self, task: int) -> None:
+        """Nothing is cancelled."""
+
+    def ended(self) -> None:
+        """All outcomes are there."""
+
+
+class ClientHost:
+    """A client: the jobs of one user."""
+
+    def __init__(self, name: str, user: str, engine: Engine, network: Network, seed: str) -> None:
+        self.name = name
+        self.user = user
+        self.peers: dict[str, Pipe] = {}
+        self.received = 0
+        self._engine = engine
+        self._network = network
+        self.core = ClientCore(random.Random(seed), self, submit_timeout_s=SUBMIT_TIMEOUT_S)
+
+    def submit(self, record: JobRecord, **fields: Any) -> None:
+        """Submit the record's job; `fields` are those of `JobSpec`."""
+        job = record.job
+        preferred = tuple(tuple(f"n{node}" for node in nodes) for nodes in job.preferred)
+        tasks: Any = payloads(job.durations_s)
+        if preferred:
+            tasks = [TaskSpec(payload, preferred=nodes) for payload, nodes in zip(tasks, preferred, strict=True)]
+        spec = JobSpec(
+            tasks, app=APP, job_id=f"j{job.number}", where=job.where, expected_duration_s=job.mean_s, **fields
+        )
+        self.core.submit(spec, _Sink(record), self._engine.now_s)
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        self._network.send(self.peers[scheduler], message)
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        raise NotImplementedError("tasks of a simulation need nothing")
+
+    def stream(self, scheduler: str, job: ClientJob) -> None:
+        for chunk in job.chunks:
+            self.to_scheduler(scheduler, chunk)
+        self.core.streamed(job)
+
+    def from_scheduler(self, scheduler: str, frame: list[Any]) -> None:
+        """A frame of a scheduler has come."""
+        core, now_s = self.core, self._engine.now_s
+        self.received += len(frame)
+        for message in frame:
+            core.receive(scheduler, message, now_s)
+
+
+def payloads(durations_s: array[float]) -> list[bytes]:
+    """The payload of each task: how long it runs."""
+    packed = array("d", durations_s).tobytes()
+    return [packed[at : at + _SECONDS.size] for at in range(0, len(packed), _SECONDS.size)]
