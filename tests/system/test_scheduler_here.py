@@ -30,6 +30,7 @@ def test_calls_cancellation_and_large_data(tmp_path: Path, gate: Path) -> None:
         job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(4)])
         wait_until(lambda: tasks.started(gate, "m0", "m1"))
         job.cancel()
+        wait_until(lambda: sum(future.cancelled() for future in job.futures) == 2)
         gate.touch()
         report = job.report(TIMEOUT_S)
         assert (report.count(TaskStatus.FINISHED), report.count(TaskStatus.CANCELLED)) == (2, 2)
