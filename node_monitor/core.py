@@ -13,7 +13,7 @@ given to a one-place executor ahead of time (`PIPELINE_S`), which runs what it i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
@@ -41,6 +41,8 @@ SERVICE_MAX_S = MAX_DURATION_S
 DEMAND_MAX = 1e18
 ERROR_CHARS_MAX = 4000
 """Characters of an executor's error that are passed on."""
+ATTEMPT_NUMBERS = (1 << m.EPOCH_SHIFT) - 1
+"""What of an attempt id is its number, which its scheduler counted."""
 KILL_GRACE_S = 5.0
 """An executor of several places that has not ended a run so long after it was told to is ended itself."""
 ROUNDING = 1e-9
@@ -135,6 +137,8 @@ class NodeMonitorCore:
         self.apps = {plan.app: AppState(plan) for plan in plans}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers, and the largest result in bytes that each takes."""
+        self._launched: dict[str, int] = {}
+        """Scheduler to the number of the attempt that it launched here last: they count up."""
         self._to_scheduler = outbox.to_scheduler
         self._to_executor = outbox.to_executor
         self._start_executor = outbox.start_executor
@@ -143,6 +147,7 @@ class NodeMonitorCore:
         self._blobs = blobs
         self._memory = Memory(1 / options.count)
         self._resources = dict(self.free)
+        self._user_max = options.reservations_per_user_max
         self._fetching: dict[str, list[Held]] = {}
         """Hash of large data under way to the attempts that wait for it."""
         self._tried: dict[str, set[tuple[str, ...]]] = {}
@@ -188,6 +193,7 @@ class NodeMonitorCore:
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.schedulers.pop(scheduler, None)
+        self._launched.pop(scheduler, None)
         self.queue.cancel_scheduler(scheduler)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
             self._end_ask(ask)
@@ -204,6 +210,14 @@ class NodeMonitorCore:
     def receive(self, scheduler: str, message: m.Message, now_s: float) -> None:
         """A message from a connected scheduler; `LinkError` if it may not be sent."""
         self._from_scheduler[type(message)](scheduler, message, now_s)
+
+    def receive_frame(self, scheduler: str, frame: Sequence[m.Message], now_s: float) -> None:
+        """As `receive`, for all that came together, and then `pump`."""
+        handlers = self._from_scheduler
+        for message in frame:
+            handlers[type(message)](scheduler, message, now_s)
+        if self.free_slots > 0 or self._prefetching:
+            self.pump(now_s)
 
     # ---- events: executors -------------------------------------------------------------------
 
@@ -414,35 +428,34 @@ class NodeMonitorCore:
     # ---- reservations ------------------------------------------------------------------------
 
     def _reserve(self, scheduler: str, message: m.Reserve, now_s: float) -> None:
-        if self.draining:
+        if self.state == m.DRAINING:
             return  # The scheduler drops them when NodeState, which is on its way, arrives.
-        expected_s = message.expected_duration_s
+        expected_s, count = message.expected_duration_s, message.count
         if (
-            message.count < 1
+            count < 1
             or not MIN_WEIGHT <= message.weight <= MAX_WEIGHT
             or not (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)
-            or not all(0 <= amount <= DEMAND_MAX for amount in (message.demand or {}).values())
+            or (message.demand and not all(0 <= amount <= DEMAND_MAX for amount in message.demand.values()))
         ):
             raise LinkError(f"bad reservation: {message}")
         app = self.apps.get(message.app)
         if app is None:
-            self._refuse(scheduler, message.ticket, message.count, f"no app {message.app!r} here")
+            self._refuse(scheduler, message.ticket, count, f"no app {message.app!r} here")
             return
-        if app.broken:
-            self._refuse(scheduler, message.ticket, message.count, f"executors of {message.app!r} do not start here")
+        if app.failures and app.broken:
+            self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} do not start here")
             return
-        room = self.options.reservations_per_user_max - self.queue.user_count(message.user)
-        count = min(message.count, room)
-        if count < message.count:
-            self._refuse(scheduler, message.ticket, message.count - max(count, 0), f"user {message.user} has too many")
-        if count < 1:
-            return
+        room = self._user_max - self.queue.user_count(message.user)
+        if count > room:
+            self._refuse(scheduler, message.ticket, count - max(room, 0), f"user {message.user} has too many")
+            count = room
+            if count < 1:
+                return
         self.counters.reservations += count
         self.queue.add(
             QueuedTicket(
-                key=(scheduler, message.ticket), job=message.job, user=message.user, weight=message.weight,
-                priority=message.priority, app=message.app, prefetch=message.prefetch,
-                expected_duration_s=message.expected_duration_s, demand=message.demand, count=count,
+                (scheduler, message.ticket), message.job, message.user, message.weight, message.priority,
+                message.app, message.prefetch, expected_s, message.demand, count,
             )
         )  # fmt: skip
         if message.prefetch:
@@ -450,7 +463,8 @@ class NodeMonitorCore:
             self._prefetching = True
         if not app.wanted:
             self._want_executors(app)
-        self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count)
+        if self._keep_history:
+            self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count)
 
     def _refuse(self, scheduler: str, ticket: int, count: int, reason: str) -> None:
         self.counters.refused_reservations += count
@@ -459,20 +473,29 @@ class NodeMonitorCore:
     def _cancel_reservations(self, scheduler: str, message: m.CancelReservations, now_s: float) -> None:
         key = (scheduler, message.ticket)
         self.counters.cancelled_reservations += self.queue.cancel(key)
-        self._note(now_s, "ticket %s/%d cancelled", scheduler, message.ticket)
+        if self._keep_history:
+            self._note(now_s, "ticket %s/%d cancelled", scheduler, message.ticket)
 
     # ---- asking ------------------------------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
         """After events: start what is ready, and ask for tasks for the slots that are free."""
-        asks: dict[tuple[str, int], Ask] = {}
+        if self.free_slots > 0:
+            self._fill(now_s)
+        if self._prefetching:
+            self._prefetch(now_s)
+
+    def _fill(self, now_s: float) -> None:
+        """Use the slots that are free."""
         for app in self.apps.values():
             while app.ready and self.free_slots > 0 and app.idle:
                 self.free_slots -= 1
                 self._feed(app.take_place(), now_s)
-        serves = self._some_app_serves()
-        while serves and self.free_slots > 0 and len(self.queue):
-            charge = self.queue.take(self._may_run)
+        asks: dict[tuple[str, int], Ask] = {}
+        queue = self.queue
+        serves = queue.size > 0 and self._some_app_serves()
+        while serves and self.free_slots > 0 and queue.size:
+            charge = queue.take(self._may_run)
             if charge is None:
                 break
             self.free_slots -= 1
@@ -480,18 +503,20 @@ class NodeMonitorCore:
                 self._take_resources(charge)
             app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
             app.asking += 1
-            serves = not app.lacking or self._some_app_serves()
+            serves = len(app.idle) > app.asking or self._some_app_serves()
         if asks:
             self._send_asks(asks)
-        if self._prefetching:
-            self._prefetch(now_s)
 
     def _some_app_serves(self) -> bool:
         """Whether an executor has a free place: else the queue need not be looked through."""
-        return any(not app.lacking for app in self.apps.values())
+        for app in self.apps.values():  # noqa: SIM110 - asked with every event, where a generator costs four times that
+            if len(app.idle) > app.asking:
+                return True
+        return False
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
-        if self.apps[ticket.app].lacking:
+        app = self.apps[ticket.app]
+        if len(app.idle) <= app.asking:
             return False
         demand = ticket.demand
         return not demand or all(
@@ -629,6 +654,10 @@ class NodeMonitorCore:
 
     def _launch(self, scheduler: str, message: m.Launch, now_s: float) -> None:
         """A task has come, for a slot that asked (late binding) or ahead of one."""
+        number = message.attempt & ATTEMPT_NUMBERS
+        if number <= self._launched.get(scheduler, -1):
+            return  # It came twice: whatever became of it has been, or will be, reported.
+        self._launched[scheduler] = number
         ask = self._asks.get(message.ask)
         if ask is None or ask.scheduler != scheduler:
             self.counters.handed_back += 1

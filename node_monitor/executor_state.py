@@ -100,11 +100,6 @@ class AppState:
         """Whether its executors do not start: what is reserved here would wait in vain."""
         return self.failures >= BROKEN_FAILURES and not self.executors
 
-    @property
-    def lacking(self) -> bool:
-        """Whether there is no free place that no ask has spoken for."""
-        return len(self.idle) <= self.asking
-
     def came(self, executor: ExecutorState) -> None:
         """An executor said hello."""
         self.executors[executor.id] = executor

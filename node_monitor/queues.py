@@ -179,7 +179,8 @@ class ReservationQueue(ABC):
     def __init__(self) -> None:
         self._index: dict[str, dict[int, QueuedTicket]] = {}  # scheduler -> ticket id -> ticket
         self._users: dict[str, int] = {}  # reservations queued, users with none left out
-        self._size = 0
+        self.size = 0
+        """Reservations queued in all."""
 
     def add(self, ticket: QueuedTicket) -> None:
         """Queue a ticket. If its key is queued already the count of that one grows, and it keeps its place. The weight
@@ -191,10 +192,15 @@ class ReservationQueue(ABC):
         if ticket.expected_duration_s is not None:
             _check_duration("expected_duration_s", ticket.expected_duration_s)
         scheduler, number = ticket.key
-        known = self._index.setdefault(scheduler, {}).setdefault(number, ticket)
-        self._size += ticket.count
-        self._users[known.user] = self._users.get(known.user, 0) + ticket.count
-        if known is ticket:
+        tickets = self._index.get(scheduler)
+        if tickets is None:
+            tickets = self._index[scheduler] = {}
+        known = tickets.get(number)
+        users, user = self._users, (known or ticket).user
+        self.size += ticket.count
+        users[user] = users.get(user, 0) + ticket.count
+        if known is None:
+            tickets[number] = ticket
             self._enqueue(ticket)
         else:
             known.count += ticket.count
@@ -245,7 +251,7 @@ class ReservationQueue(ABC):
 
     def __len__(self) -> int:
         """Reservations queued in all."""
-        return self._size
+        return self.size
 
     def ticket(self, key: Key) -> QueuedTicket | None:
         """The ticket queued under the key."""
@@ -267,7 +273,7 @@ class ReservationQueue(ABC):
                 assert ticket.count > 0, f"{ticket} is queued with nothing left"
                 users[ticket.user] = users.get(ticket.user, 0) + ticket.count
         assert users == self._users, f"reservations per user: counted {users}, kept {self._users}"
-        assert sum(users.values()) == self._size, f"reservations: counted {sum(users.values())}, kept {self._size}"
+        assert sum(users.values()) == self.size, f"reservations: counted {sum(users.values())}, kept {self.size}"
 
     @abstractmethod
     def _enqueue(self, ticket: QueuedTicket) -> None:
@@ -282,7 +288,7 @@ class ReservationQueue(ABC):
 
     def _spend(self, ticket: QueuedTicket, count: int) -> None:
         """Count reservations of the ticket as gone."""
-        self._size -= count
+        self.size -= count
         left = self._users[ticket.user] - count
         if left:
             self._users[ticket.user] = left
@@ -340,6 +346,9 @@ class FairQueue(ReservationQueue):
     slots: servers of the node. The algorithm is the same for any number; the bound grows with it.
     """
 
+    strict = False
+    """Whether tickets' priorities count."""
+
     def __init__(self, slots: int) -> None:
         super().__init__()
         if slots < 1:
@@ -391,10 +400,10 @@ class FairQueue(ReservationQueue):
         assert queued == sum(1 for _ in self.tickets()), "a ticket is indexed but has no place"
 
     def _priority(self, ticket: QueuedTicket) -> int:
-        return 0
+        return ticket.priority if self.strict else 0
 
     def _enqueue(self, ticket: QueuedTicket) -> None:
-        priority = self._priority(ticket)
+        priority = ticket.priority if self.strict else 0
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = _Level(priority)
@@ -426,8 +435,7 @@ class PriorityQueue(FairQueue):
     """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
     the users within one priority, as in `FairQueue`."""
 
-    def _priority(self, ticket: QueuedTicket) -> int:
-        return ticket.priority
+    strict = True
 
 
 def make_queue(policy: str, slots: int) -> ReservationQueue:

@@ -474,7 +474,8 @@ class SchedulerCore:
             self.counters.launched += launched
         if stage.locality is not None:  # What is left of the ask has used up reservations, too.
             stage.locality.waste(node.id, left)
-        self.note(now_s, stage.job.id, "node %s took %d", node.id, launched)
+        if self._keep_history:
+            self.note(now_s, stage.job.id, "node %s took %d", node.id, launched)
         if not stage.unplaced:
             self.probing.none_unplaced(stage, now_s)
         elif left:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparrow_py import constraints
@@ -80,6 +80,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
+        self.by_id: Mapping[str, Node] = self._nodes
+        """For loops over many of them."""
         self._eligible: dict[Kind, list[str]] = {}
 
     def __len__(self) -> int:

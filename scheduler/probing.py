@@ -158,7 +158,8 @@ class Probing:
             stage.reserved_at_s = now_s
         weight, priority = core.options.weight(job.user), core.options.priority(job.user)
         reserves: dict[int, m.Reserve] = {}
-        nodes, live, to_node, ticket_id = self._nodes, ticket.live, core.to_node, ticket.id
+        nodes, live, to_node, ticket_id = self._nodes.by_id, ticket.live, core.to_node, ticket.id
+        total = 0
         for node_id, count in per_node:
             reserve = reserves.get(count)
             if reserve is None:
@@ -168,9 +169,10 @@ class Probing:
                 )  # fmt: skip
             live[node_id] = live.get(node_id, 0) + count
             nodes[node_id].tickets.add(ticket_id)
-            stage.live += count
-            core.counters.reservations += count
+            total += count
             to_node(node_id, reserve)
+        stage.live += total
+        core.counters.reservations += total
         core.note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
 
     # ---- nodes come --------------------------------------------------------------------------
@@ -285,6 +287,7 @@ class Probing:
         core = self._core
         heir = self._oldest_heir(stage) if core.options.probe_sharing and stage.live else None
         room = heir.unplaced * SHARED_PER_TASK_MAX - heir.live if heir else 0
+        nodes = self._nodes.by_id
         for ticket in stage.tickets.values():
             for node_id, count in list(ticket.live.items()):
                 if heir and count <= room:
@@ -293,7 +296,7 @@ class Probing:
                     core.counters.reservations_shared += count
                     continue
                 del ticket.live[node_id]
-                self._nodes[node_id].tickets.discard(ticket.id)
+                nodes[node_id].tickets.discard(ticket.id)
                 if core.options.cancellation:  # Else its node asks for it one day, and the ticket is known no more.
                     core.counters.reservations_cancelled += count
                     core.to_node(node_id, m.CancelReservations(ticket.id))

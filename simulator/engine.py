@@ -13,7 +13,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 Action = Callable[[Any], None]
-_Event = tuple[float, int, Action, Any]
+Event = tuple[float, int, Action, Any]
+"""(when, number, action, its argument)."""
 
 
 class Engine:
@@ -27,34 +28,31 @@ class Engine:
         self.events = 0
         """Events that have happened."""
         self.end_of_turn: Callable[[], None] = _nothing
-        self._heap: list[_Event] = []
-        self._lane: deque[_Event] = deque()
-        self._added = 0
+        self._heap: list[Event] = []
+        self.lane: deque[Event] = deque()
+        """For `Network`, which adds to it without a call: events none of which is due before the one before it."""
+        self.added = 0
+        """Events added so far: the number of the last one."""
 
     def at(self, at_s: float, action: Action, argument: Any = None) -> None:
         """Call `action(argument)` once it is `at_s`; a time that has passed is now."""
-        self._added += 1
-        heappush(self._heap, (at_s if at_s > self.now_s else self.now_s, self._added, action, argument))
-
-    def in_lane(self, at_s: float, action: Action, argument: Any) -> None:
-        """As `at`, in constant time; `at_s` must not be before that of any event that is in the lane."""
-        self._added += 1
-        self._lane.append((at_s, self._added, action, argument))
+        self.added += 1
+        heappush(self._heap, (at_s if at_s > self.now_s else self.now_s, self.added, action, argument))
 
     def next_s(self) -> float | None:
         """When the next event is due; None if nothing is to happen."""
         event = self._peek()
         return None if event is None else event[0]
 
-    def _peek(self) -> _Event | None:
-        heap, lane = self._heap, self._lane
+    def _peek(self) -> Event | None:
+        heap, lane = self._heap, self.lane
         if lane and not (heap and heap[0] < lane[0]):
             return lane[0]
         return heap[0] if heap else None
 
     def run(self, until_s: float = float("inf")) -> None:
         """Let everything happen that is due until then, what it causes included."""
-        heap, lane, end_of_turn = self._heap, self._lane, self.end_of_turn
+        heap, lane, end_of_turn = self._heap, self.lane, self.end_of_turn
         while True:
             # Comparing two events compares their times and numbers, which differ, and never their actions.
             if lane and not (heap and heap[0] < lane[0]):

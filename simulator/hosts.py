@@ -112,7 +112,9 @@ class SchedulerHost:
 class NodeHost:
     """A node monitor and its one executor, which has a place for each slot."""
 
-    __slots__ = ("_done", "_engine", "_unsent", "_wake_at_s", "core", "ended", "name", "peers", "received", "slots")
+    __slots__ = (
+        "_asks", "_done", "_engine", "_unsent", "_wake_at_s", "core", "ended", "name", "peers", "received", "slots",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, slots: int, options: NodeMonitorOptions, engine: Engine, network: Network, blobs: NoBlobs
@@ -129,6 +131,7 @@ class NodeHost:
         plan = AppPlan(APP, one_process=True, supervised=False)
         self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
         self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
+        self._asks = 0
         self._done = self.done
 
     def info(self, attributes: dict[str, str]) -> m.NodeInfo:
@@ -165,12 +168,11 @@ class NodeHost:
 
     def from_scheduler(self, scheduler: str, frame: list[Any]) -> None:
         """A frame of a scheduler has come."""
-        core, now_s = self.core, self._engine.now_s
+        core = self.core
         self.received += len(frame)
-        for message in frame:
-            core.receive(scheduler, message, now_s)
-        core.pump(now_s)
-        self._arm()
+        core.receive_frame(scheduler, frame, self._engine.now_s)
+        if core.counters.asks != self._asks:
+            self._asked()
 
     def done(self, run: tuple[int, float, float]) -> None:
         """The executor has ended a run: (its number, when it started, how long it took)."""
@@ -178,7 +180,14 @@ class NodeHost:
         self.ended += 1
         core.done(EXECUTOR, x.Done(run[0], TaskStatus.FINISHED, b"", "", run[1], run[2]), now_s)
         core.pump(now_s)
-        self._arm()
+        if core.counters.asks != self._asks:
+            self._asked()
+
+    def _asked(self) -> None:
+        """The core has asked: of what these tasks do, only that makes it set a timer."""
+        self._asks = self.core.counters.asks
+        if self._wake_at_s == inf:  # Else it is to wake before this ask is due.
+            self._arm()
 
     def _arm(self) -> None:
         deadline_s = self.core.next_deadline_s()

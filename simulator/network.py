@@ -87,10 +87,12 @@ class Network:
         engine = self._engine
         now_s = engine.now_s
         if self._fixed_s is not None:
-            at_s, in_lane = now_s + self._fixed_s, engine.in_lane
+            at_s, added, lane = now_s + self._fixed_s, engine.added, engine.lane
             for pipe in unsent:
-                in_lane(at_s, pipe.arrive, pipe.frame)
+                added += 1
+                lane.append((at_s, added, pipe.arrive, pipe.frame))
                 pipe.frame = None
+            engine.added = added
         else:
             for pipe in unsent:
                 pipe.free_at_s = max(pipe.free_at_s, now_s + self._delay.draw_s(self._rng))

@@ -176,10 +176,10 @@ def test_make_queue_knows_three_policies() -> None:
 def test_the_invariants_notice_what_is_wrong() -> None:
     queue = FairQueue(2)
     queue.add(ticket(count=3))
-    queue._size = 2
+    queue.size = 2
     with pytest.raises(AssertionError, match="counted 3, kept 2"):
         queue.check_invariants()
-    queue._size = 3
+    queue.size = 3
     queue._ranked[0].flows["u"].entry = None
     with pytest.raises(AssertionError, match="backlogged"):
         queue.check_invariants()
