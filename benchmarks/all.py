@@ -7,7 +7,19 @@ import sys
 
 import click
 
-NAMES = ("cpu_per_task", "latency", "throughput", "startup", "memory", "dag", "failover", "blobs", "demo_overhead")
+NAMES = (
+    "cpu_per_task",
+    "latency",
+    "throughput",
+    "startup",
+    "memory",
+    "dag",
+    "failover",
+    "blobs",
+    "demo_overhead",
+    "simulator",
+    "full_machines",
+)
 
 
 @click.command(help="Run every benchmark in turn.")

@@ -1,4 +1,4 @@
-"""Synthetic workloads: jobs of equal size that arrive as a Poisson process (the paper's model, §4.1)."""
+"""Synthetic workloads: jobs of one size, or of two, that arrive as a Poisson process (the paper's model, §4.1)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Synthetic:
     jobs: how many. users: each job is of one of them, at random, all alike. constrained: fraction of jobs whose tasks
     each prefer `replicas` random nodes and run nowhere else (task-level constraints, §3.3).
     zones: jobs ask for one of so many zones of nodes at random, 0: for none (job-level constraints).
+    large: fraction of jobs, at random, that have `large_tasks` tasks instead.
     """
 
     tasks: int = 100
@@ -28,12 +29,16 @@ class Synthetic:
     constrained: float = 0.0
     replicas: int = 3
     zones: int = 0
+    large: float = 0.0
+    large_tasks: int = 1000
     state_duration: bool = False
     """Whether jobs state the mean of their tasks' durations."""
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
             raise InvalidOption("tasks", self.tasks, "a whole number from 1")
+        if self.large_tasks < 1:
+            raise InvalidOption("large_tasks", self.large_tasks, "a whole number from 1")
         if self.jobs < 1:
             raise InvalidOption("jobs", self.jobs, "a whole number from 1")
         if not 0 < self.load < 1:
@@ -42,6 +47,8 @@ class Synthetic:
             raise InvalidOption("users", self.users, "at least one user")
         if not 0 <= self.constrained <= 1:
             raise InvalidOption("constrained", self.constrained, "a fraction from 0 to 1")
+        if not 0 <= self.large <= 1:
+            raise InvalidOption("large", self.large, "a fraction from 0 to 1")
         if self.replicas < 1:
             raise InvalidOption("replicas", self.replicas, "a whole number from 1")
         if self.zones < 0:
@@ -52,17 +59,20 @@ class Synthetic:
 
         What arrives depends on nothing else, so two policies with the same seed meet the same jobs.
         """
-        arrivals, service, places = (random.Random(f"{seed} {what}") for what in ("arrivals", "service", "places"))
-        jobs_per_s = self.load * nodes * slots / (self.tasks * self.durations.mean_ms / 1000)
+        kinds = ("arrivals", "service", "places", "sizes")
+        arrivals, service, places, sizes = (random.Random(f"{seed} {kind}") for kind in kinds)
+        mean_tasks = self.tasks + self.large * (self.large_tasks - self.tasks)
+        jobs_per_s = self.load * nodes * slots / (mean_tasks * self.durations.mean_ms / 1000)
         at_s = 0.0
         for number in range(self.jobs):
             at_s = round(at_s + arrivals.expovariate(jobs_per_s), 9)
             user = self.users[arrivals.randrange(len(self.users))] if len(self.users) > 1 else self.users[0]
-            durations_s = self.durations.draw(service, self.tasks)
-            where = (f"zone = z{places.randrange(self.zones)}",) if self.zones else ()
+            tasks = self.large_tasks if self.large and sizes.random() < self.large else self.tasks
+            durations_s = self.durations.draw(service, tasks)
+            where = (f"zone == z{places.randrange(self.zones)}",) if self.zones else ()
             preferred: tuple[tuple[int, ...], ...] = ()
             if self.constrained and places.random() < self.constrained:
                 count = min(self.replicas, nodes)
-                preferred = tuple(tuple(places.sample(range(nodes), count)) for _ in range(self.tasks))
-            mean_s = sum(durations_s) / self.tasks if self.state_duration else None
+                preferred = tuple(tuple(places.sample(range(nodes), count)) for _ in range(tasks))
+            mean_s = sum(durations_s) / tasks if self.state_duration else None
             yield WorkloadJob(number, at_s, user, durations_s, where, preferred, mean_s)

@@ -42,6 +42,11 @@ class Trace:
         """How many there are."""
         return len(self.lines)
 
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Who submits them."""
+        return tuple(sorted({job.user for job in self.lines}))
+
     def load(self, nodes: int, slots: int) -> float:
         """Work that arrives, over what the slots can do while it arrives; infinite if all arrives at once."""
         span_s = (self.lines[-1].arrival_s - self.lines[0].arrival_s) * self.stretch

@@ -148,6 +148,12 @@ class NodeMonitorCore:
         self._memory = Memory(1 / options.count)
         self._resources = dict(self.free)
         self._user_max = options.reservations_per_user_max
+        self._report_idle = options.report_idle
+        self._idle_told = 0
+        """Free slots that a scheduler was told of since the last reservation came."""
+        self._idle_turn = 0
+        self._ended_for = ""
+        """Scheduler of the task that ended last; empty once another has said that it has none."""
         self._fetching: dict[str, list[Held]] = {}
         """Hash of large data under way to the attempts that wait for it."""
         self._tried: dict[str, set[tuple[str, ...]]] = {}
@@ -193,6 +199,7 @@ class NodeMonitorCore:
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.schedulers.pop(scheduler, None)
+        self._idle_told = 0
         self._launched.pop(scheduler, None)
         self.queue.cancel_scheduler(scheduler)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
@@ -301,6 +308,7 @@ class NodeMonitorCore:
             job.duration_s += DURATION_WEIGHT * (service_s - job.duration_s)
         self.queue.settle(held.charge, service_s)
         self.counters.ended += 1
+        self._ended_for = job.scheduler
         report = self._report_of(held, message)
         if report.status is not TaskStatus.CANCELLED:
             self._memory.remember(job.owner, report)
@@ -451,6 +459,7 @@ class NodeMonitorCore:
             count = room
             if count < 1:
                 return
+        self._idle_told = 0
         self.counters.reservations += count
         self.queue.add(
             QueuedTicket(
@@ -506,6 +515,22 @@ class NodeMonitorCore:
             serves = len(app.idle) > app.asking or self._some_app_serves()
         if asks:
             self._send_asks(asks)
+        if self.free_slots > self._idle_told and not queue.size and self._report_idle:
+            self._say_idle()
+
+    def _say_idle(self) -> None:
+        """There are more free slots than was said before, and nothing is queued: one of the schedulers is told.
+
+        It is the one whose task has just ended, if one has: as good as a random one, and it is written to anyway.
+        """
+        if self.state != m.READY or not self.schedulers:
+            return
+        self._idle_told = self.free_slots
+        scheduler = self._ended_for
+        if scheduler not in self.schedulers:
+            self._idle_turn += 1
+            scheduler = list(self.schedulers)[self._idle_turn % len(self.schedulers)]
+        self._to_scheduler(scheduler, m.Idle(self.free_slots))
 
     def _some_app_serves(self) -> bool:
         """Whether an executor has a free place: else the queue need not be looked through."""
@@ -615,6 +640,7 @@ class NodeMonitorCore:
         if not 1 <= message.count <= len(ask.charges):
             raise LinkError(f"{message.count} no-ops for an ask of {len(ask.charges)}")
         self.counters.noops += message.count
+        self._ended_for = ""
         for _ in range(message.count):
             charge = ask.charges.pop()
             self._return_resources(charge)
@@ -967,7 +993,11 @@ class NodeMonitorCore:
         held = [held for held in self._held.values() if held.job is job]
         for one in held:
             del self._held[one.key]
-        del self._jobs[job.scheduler, job.id]
+        before = self._jobs.pop((job.scheduler, job.id))
+        if not before.forgotten:
+            # The earlier scheduler may go on to launch: until it forgets the job, its fence must be found.
+            fenced = self._job(job.scheduler, job.id)
+            fenced.instance, fenced.owner = job.instance, job.owner
         there = self._jobs.get((scheduler, job.id))
         if there is None:
             job.scheduler, job.forgotten = scheduler, False

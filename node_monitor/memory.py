@@ -15,7 +15,7 @@ Owner = tuple[str, int]
 FENCES_MAX = 100_000
 """Claimed jobs remembered; the oldest are forgotten first."""
 OUTCOMES_MAX = 10_000
-OUTCOMES_MIN = 100
+OUTCOMES_MIN = 20
 LARGE_BYTES = 1024
 LARGE_OUTCOME_BYTES_MAX = 32 << 20
 """Outcomes held for a scheduler that may claim their job: the latest, so many; of those above `LARGE_BYTES`, the

@@ -11,6 +11,7 @@ from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 PORT_DEFAULT = 20504
 QUEUE_POLICIES = ("fair", "fifo", "priority")
 SLOTS_MAX = 1 << 16
+COUNT_MAX = 10_000
 RESOURCE_MAX = 1e18
 
 
@@ -40,6 +41,10 @@ class NodeMonitorOptions(DaemonOptions):
     )
     get_task_timeout_s: float = option(
         1.0, "A getTask that is not answered in this time releases its slot. Well above the round trip."
+    )
+    report_idle: bool = option(
+        True,
+        "Tell a scheduler, one after the other, when a slot is free and nothing is queued; it probes this node first.",
     )
     reservations_per_user_max: int = option(
         1_000_000, "Reservations a user may have queued at this node; beyond it they are refused."
@@ -84,7 +89,7 @@ class NodeMonitorOptions(DaemonOptions):
             check_source(source)
         require(bool(self.scheduler), "scheduler", self.scheduler, "at least one scheduler")
         require(0 <= self.slots <= SLOTS_MAX, "slots", self.slots, f"a whole number from 0 to {SLOTS_MAX}")
-        require(1 <= self.count <= 10_000, "count", self.count, "a whole number from 1 to 10000")
+        require(1 <= self.count <= COUNT_MAX, "count", self.count, f"a whole number from 1 to {COUNT_MAX}")
         require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))
         require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
         require(

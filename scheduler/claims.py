@@ -202,16 +202,21 @@ class Claims:
             stage = job.stage_of(number)
             task = number - stage.first
             if stage.states[task] in (UNPLACED, PLACED):
-                stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - 1)
+                # One more is yet to be counted: of the attempt that was adopted, or below.
+                one_more = stage.states[task] == PLACED or not stage.waits_for
+                stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - one_more)
 
     def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
-        """What no node accounts for may have been started and lost with the scheduler, if its stage was open."""
-        if stage.waits_for or stage.doomed or not stage.spec.task_count:
+        """What no node accounts for may have been started and lost with the scheduler, if its stage was open. What
+        has been started so often as it may be, as far as is known, is not started again, be its stage open or not."""
+        if stage.doomed or not stage.spec.task_count:
             return
         job, progress = stage.job, self._core.progress
         lost = []
         for task in stage.unplaced_tasks():
-            starts = stage.starts[task] = stage.starts.get(task, 0) + 1
+            starts = stage.starts.get(task, 0) + (not stage.waits_for)
+            if starts:
+                stage.starts[task] = starts
             failed = job.failed_before.get(stage.first + task)
             if starts < job.max_attempts:
                 continue

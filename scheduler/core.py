@@ -23,8 +23,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from scheduler.adaptive import AdaptiveRatio
 from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.claims import ARRIVING, SETTLING, Claims
+from scheduler.idle import IdleNodes
 from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node, Nodes
@@ -62,8 +64,8 @@ class Counters:
 
     __slots__ = (
         "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced", "jobs_refused",
-        "launched", "noops", "reservations", "reservations_cancelled", "reservations_refused", "reservations_shared",
-        "retries", "settled", "stale_reports",
+        "launched", "noops", "reservations", "reservations_cancelled", "reservations_idle", "reservations_refused",
+        "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +85,7 @@ class Counters:
     noops: int
     reservations: int
     reservations_cancelled: int
+    reservations_idle: int
     reservations_refused: int
     reservations_shared: int
     retries: int
@@ -104,17 +107,20 @@ class SchedulerCore:
         self.draining = False
         self.started_at_s = now_s
         self.admission = Admission(options.unplaced_tasks_max, options.held_bytes_max)
+        self.adaptive = AdaptiveRatio(options.probe_ratio_max) if options.probe_ratio_max else None
         self.to_node = outbox.to_node
         self.to_client = outbox.to_client
         self.probing = Probing(self)
         self.progress = Progress(self)
         self.claims = Claims(self)
+        self.idle = IdleNodes(self)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
         self._timers = Timers()
         self._next_attempt = 1
         self._history: deque[tuple[float, str, str]] = deque(maxlen=options.history_len_max)
         self._touched: set[str] = set()
         self._keep_history = options.history_len_max > 0
+        self._reorders = options.order != "reserved"
         self._from_node: dict[type, Callable[[Node, Any, float], None]] = {
             m.GetTasks: self._get_tasks,
             m.Report: self._report,
@@ -124,6 +130,7 @@ class SchedulerCore:
             m.NodeChanged: self._node_changed,
             m.NodeState: self._node_state,
             m.Claimed: self.claims.claimed,
+            m.Idle: self.idle.told,
             m.Fenced: lambda _, message, now_s: self.claims.fenced(message, now_s),
         }
         self._from_client: dict[type, Callable[[JobState, Any, float], None]] = {
@@ -147,6 +154,7 @@ class SchedulerCore:
     def node_down(self, node_id: str, now_s: float) -> None:
         """The link to a node monitor broke: its reservations and running tasks go elsewhere (guarantee 4)."""
         node = self.nodes.remove(node_id)
+        self.idle.forget(node_id)
         self.note(now_s, "", "node %s down", node_id)
         for job_id in node.sent:
             self.jobs[job_id].sent_to.discard(node_id)
@@ -309,7 +317,8 @@ class SchedulerCore:
             self.abandon(before, now_s)
             return True
         if before.client == client:
-            self.to_client(client, m.JobAccepted(message.job))
+            if ARRIVING not in before.claiming:  # Else it is told once all tasks are here.
+                self.to_client(client, m.JobAccepted(message.job))
         else:
             self._refuse(client, message.job, "another client has a job of this id", field="job_id")
         return False
@@ -445,33 +454,56 @@ class SchedulerCore:
         if ticket is not None and ticket.id not in node.dropped:
             stage = ticket.stage
             self.probing.spend(ticket, node, left)
-            if stage.unplaced:
-                left = self._serve(stage, node, message, now_s)
+            if stage.share_key is not None and self._reorders:
+                left = self._serve_in_order(stage, node, message, now_s)
+            elif stage.unplaced:
+                left = self._serve(stage, node, message, left, now_s)
             elif stage.locality is not None:
                 stage.locality.waste(node.id, left)
         if left > 0:
             self.counters.noops += left
             self.to_node(node.id, m.NoTask(message.ask, left))
 
-    def _serve(self, stage: StageState, node: Node, message: m.GetTasks, now_s: float) -> int:
-        """Answer the ask with tasks of the stage; returns for how many of its slots there is none."""
+    def _serve_in_order(self, reserved: StageState, node: Node, message: m.GetTasks, now_s: float) -> int:
+        """As `_serve`, with the user's stages of the kind in order: whose reservation it is does not matter to the
+        node (see `order`)."""
+        left = message.count
+        while left:
+            stage = self.probing.first_heir(reserved)
+            if stage is None or stage.job.avoids:
+                break
+            before, left = left, self._serve(stage, node, message, left, now_s)
+            if left == before:
+                break
+        if left and reserved.unplaced:  # The first may have to keep away from the node, which this one need not.
+            left = self._serve(reserved, node, message, left, now_s)
+        if reserved.live < reserved.unplaced:  # It lent its reservation, and gets it back as the others' surplus.
+            self.probing.ensure(reserved, now_s)
+        return left
+
+    def _serve(self, stage: StageState, node: Node, message: m.GetTasks, count: int, now_s: float) -> int:
+        """Answer `count` of the ask's slots with tasks of the stage; returns for how many of them there is none."""
         declined = 0
         if stage.job.avoids and self.probing.avoided_at(stage, node.id):
-            declined = message.count
+            declined = count
         elif message.free is not None and stage.kind.demand:
-            declined = max(0, message.count - _fitting(stage.kind.demand, message.free))
-        left = message.count
+            declined = max(0, message.count - _fitting(stage.kind.demand, message.free))  # Of the whole ask.
+        left = count
         while left > declined and stage.unplaced:
             task = stage.take(node.id)
             if task is None:
                 break
             left -= 1
             self._launch(stage, task, node, message.ask)
-        launched = message.count - left
+        launched = count - left
         if launched:
             stage.backoff_s = 0.0
             self.admission.placed(stage.job.user, launched)
             self.counters.launched += launched
+            if self.probing.by_work:
+                self.probing.served(stage, launched)
+            if self.adaptive is not None and stage.reserved_at_s is not None:
+                self.adaptive.waited(now_s - stage.reserved_at_s, launched)
         if stage.locality is not None:  # What is left of the ask has used up reservations, too.
             stage.locality.waste(node.id, left)
         if self._keep_history:
@@ -552,6 +584,8 @@ class SchedulerCore:
             return
         stage = attempt.stage
         unplaced = stage.unplaced
+        if self.adaptive is not None and message.service_s is not None and message.service_s >= 0:
+            self.adaptive.ran(message.service_s)
         if message.status is TaskStatus.LOST:
             self.progress.lost(attempt, message.error, now_s)
         else:
@@ -693,6 +727,7 @@ class SchedulerCore:
             raise LinkError(f"node {node.id} says it is {message.state!r}")
         node.state = message.state
         self.nodes.changed()
+        self.idle.forget(node.id)
         self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
         if message.state == m.DRAINING:
             self._ensure_all(self.probing.drained(node), now_s)
@@ -752,7 +787,11 @@ class SchedulerCore:
             if counted != held:
                 raise InvariantViolated(f"admission counts {counted} {name}, jobs hold {held}", self.story(""))
         probing = self.probing
-        if not self.jobs and (probing.tickets or probing.heirs or probing.local):
+        if probing.by_work is not None and any(
+            len(heirs) != len(probing.by_work[key]) for key, heirs in probing.heirs.items()
+        ):
+            raise InvariantViolated("stages that wait and stages in order of work differ", self.story(""))
+        if not self.jobs and (probing.tickets or probing.heirs or probing.by_work or probing.local):
             left = f"tickets {list(probing.tickets)}, heirs {probing.heirs}, {list(probing.local)}"
             raise InvariantViolated(f"no jobs, but {left}", self.story(""))
 

@@ -65,8 +65,9 @@ class StageState:
     __slots__ = (
         "attempts", "backoff_s", "blocked", "closed", "common", "details", "doomed", "first", "fresh", "index",
         "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "own_ticket", "payloads",
-        "place_by_s", "predecessors", "probe_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled",
-        "share_key", "spec", "starts", "states", "successors", "tickets", "unplaced", "waits_for",
+        "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s", "refused_by", "rerun",
+        "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states", "successors", "tickets",
+        "unplaced", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -107,10 +108,16 @@ class StageState:
         """Blocked task to the hashes of the inputs it waits for."""
         self.input_losses: dict[int, int] = {}
         """How often a task could not start because inputs were gone."""
+        self.probe_ratio = spec.probe_ratio
+        """The job's own, or what the scheduler has raised it to."""
         self.tickets: dict[int, Ticket] = {}
         self.own_ticket: Ticket | None = None
         self.live = 0
         """Live reservations over all tickets."""
+        self.promised = 0
+        """Reservations on idle nodes that are about to ask, about."""
+        self.promised_at_s = 0.0
+        """When the last of them was made."""
         self.place_by_s: dict[int, float] = {}
         """Unplaced task to the end of its queue timeout, for jobs that have one."""
         self.reserved_at_s: float | None = None

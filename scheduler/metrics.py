@@ -15,6 +15,7 @@ COUNTERS = {
     "reservations": "Reservations sent to node monitors.",
     "reservations_cancelled": "Surplus reservations cancelled.",
     "reservations_shared": "Surplus reservations passed to another job.",
+    "reservations_idle": "Reservations on nodes that had said that they were idle.",
     "reservations_refused": "Reservations that node monitors refused.",
     "asks": "getTask messages from node monitors.",
     "noops": "Slots that asked and got no task.",

@@ -83,6 +83,7 @@ class Nodes:
         self.by_id: Mapping[str, Node] = self._nodes
         """For loops over many of them."""
         self._eligible: dict[Kind, list[str]] = {}
+        self._eligible_sets: dict[Kind, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -104,16 +105,17 @@ class Nodes:
     def add(self, node: Node) -> None:
         """A node has come."""
         self._nodes[node.id] = node
-        self._eligible.clear()
+        self.changed()
 
     def remove(self, node_id: str) -> Node:
         """A node has gone."""
-        self._eligible.clear()
+        self.changed()
         return self._nodes.pop(node_id)
 
     def changed(self) -> None:
         """What a node offers, or its state, changed."""
         self._eligible.clear()
+        self._eligible_sets.clear()
 
     def eligible(self, kind: Kind) -> list[str]:
         """Ids of the nodes that may be given reservations of this kind now. The list is shared: don't change it."""
@@ -126,6 +128,15 @@ class Nodes:
                 for node in self._nodes.values()
                 if node.state == READY and node.info.slots > 0 and node.why_not(kind) is None
             ]
+        return found
+
+    def eligible_set(self, kind: Kind) -> frozenset[str]:
+        """As `eligible`, to look one up."""
+        found = self._eligible_sets.get(kind)
+        if found is None:
+            if len(self._eligible_sets) >= KINDS_MAX:
+                self._eligible_sets.clear()
+            found = self._eligible_sets[kind] = frozenset(self.eligible(kind))
         return found
 
     def could_run(self, kind: Kind, among: Collection[str] | None = None) -> bool:

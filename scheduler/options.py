@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from scheduler.order import ORDERS, OVERTAKEN_MAX_DEFAULT
 from sparrow_py.errors import InvalidOption
+from sparrow_py.job import PROBE_RATIO_MAX
 from sparrow_py.messages import MESSAGE_OVERHEAD_BYTES
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
@@ -37,6 +39,21 @@ class SchedulerOptions(DaemonOptions):
     )
     probe_sharing: bool = option(
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
+    )
+    order: str = option(
+        "shortest",
+        "Which of a user's jobs of the same kind is served first, whichever of them a reservation was made for: "
+        "shortest (least unplaced tasks × expected duration), oldest, or reserved (the one it was made for).",
+    )
+    overtaken_max: int = option(
+        OVERTAKEN_MAX_DEFAULT,
+        "With order=shortest, a job that more tasks have overtaken goes first: so that long jobs do not starve. "
+        "About what the cluster starts in the time that a long job may be held up.",
+    )
+    probe_ratio_max: float = option(
+        0.0,
+        "Raise the probe ratio of jobs up to this while tasks wait: d + f · (max - d), f being their mean wait over "
+        "their mean duration, at most 1. 0: never. For many schedulers on a busy cluster; costs messages.",
     )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
@@ -82,6 +99,14 @@ class SchedulerOptions(DaemonOptions):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
         for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
+        require(
+            0 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
+            "probe_ratio_max",
+            self.probe_ratio_max,
+            f"a number from 0 to {PROBE_RATIO_MAX:g}",
+        )
+        require(self.overtaken_max >= 0, "overtaken_max", self.overtaken_max, "a whole number of tasks from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         for user, text in parse_pairs("user_weight", self.user_weight).items():
             self.weights[user] = _number("user_weight", text)

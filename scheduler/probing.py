@@ -7,11 +7,13 @@ its surplus reservations pass to another job of the user or are cancelled (§8).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scheduler.jobs import ShareKey, StageState, Ticket
 from scheduler.locality import FREE
 from scheduler.nodes import Node
+from scheduler.order import ShortestFirst, work_s
 from scheduler.sampling import reservations_wanted, spread
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
@@ -34,6 +36,10 @@ class Probing:
         self.tickets: dict[int, Ticket] = {}
         self.heirs: dict[ShareKey, dict[StageState, None]] = {}
         """Stages with unplaced tasks by share key, oldest first."""
+        self.by_work: dict[ShareKey, ShortestFirst[StageState]] | None = (
+            {} if core.options.order == "shortest" else None
+        )
+        """The same stages, least work first, where that is their order."""
         self.local: dict[StageState, None] = {}
         """Stages with unplaced tasks that share with none."""
         self._core = core
@@ -51,15 +57,44 @@ class Probing:
         if stage.locality is not None:
             self._ensure_local(stage, now_s)
             return
-        missing = reservations_wanted(stage.spec.probe_ratio, stage.unplaced) - stage.live
+        adaptive = self._core.adaptive
+        if adaptive is not None and stage.reserved_at_s is None:
+            stage.probe_ratio = adaptive.ratio(stage.spec.probe_ratio)
+        missing = reservations_wanted(stage.probe_ratio, stage.unplaced) - stage.live
         if missing <= 0:
             return
         nodes = self._candidates(stage)
         if nodes:
             stage.no_node_since_s = None
-            self._probe(stage, spread(nodes, missing, self._rng), now_s)
+            self._probe(stage, self._choose(stage, nodes, missing, now_s), now_s)
         elif stage.live < stage.unplaced:
             self._wait(stage, now_s, self._nodes.eligible(stage.kind))
+
+    def _choose(self, stage: StageState, nodes: list[str], count: int, now_s: float) -> list[tuple[str, int]]:
+        """Nodes that said they are idle, no more than there are tasks, then random ones (§3.1): most of these are busy
+        when many are, and cost no ask in vain if the idle ones take all."""
+        idle = self._core.idle.take(stage, min(count, stage.unplaced), now_s)
+        if not idle:
+            return spread(nodes, count, self._rng)
+        count -= sum(idle.values())
+        for node_id, more in spread(nodes, count, self._rng) if count else ():
+            idle[node_id] = idle.get(node_id, 0) + more
+        return list(idle.items())
+
+    def reserve(self, stage: StageState, per_node: dict[str, int], now_s: float) -> None:
+        """Queue reservations at these nodes, which the stage may probe."""
+        self._probe(stage, list(per_node.items()), now_s)
+
+    def may_probe(self, stage: StageState) -> Callable[[str], bool]:
+        """Whether the stage may probe a node now, by its id."""
+        eligible, job = self._nodes.eligible_set(stage.kind), stage.job
+        if not stage.refused_by and not job.avoids:
+            return eligible.__contains__
+        return lambda node_id: (
+            node_id in eligible
+            and node_id not in stage.refused_by
+            and not (job.avoids and self.avoided_at(stage, node_id))
+        )
 
     def _ensure_local(self, stage: StageState, now_s: float) -> None:
         locality = stage.locality
@@ -193,7 +228,7 @@ class Probing:
         nodes = self._candidates(stage)
         if node_id not in nodes or any(node_id in ticket.live for ticket in stage.tickets.values()):
             return
-        wanted = reservations_wanted(stage.spec.probe_ratio, stage.unplaced)
+        wanted = reservations_wanted(stage.probe_ratio, stage.unplaced)
         share, rest = divmod(wanted, len(nodes))
         share += self._rng.randrange(len(nodes)) < rest
         if share:
@@ -240,7 +275,10 @@ class Probing:
             raise LinkError(f"node {node.id} takes {count} reservations of ticket {ticket.id}")
         held = ticket.live.get(node.id, 0)
         gone = min(held, count)
-        ticket.stage.live -= gone
+        stage = ticket.stage
+        stage.live -= gone
+        if stage.promised:
+            stage.promised = max(0, stage.promised - gone)
         if held > gone:
             ticket.live[node.id] = held - gone
         elif held:
@@ -285,7 +323,7 @@ class Probing:
         if not stage.tickets:
             return
         core = self._core
-        heir = self._oldest_heir(stage) if core.options.probe_sharing and stage.live else None
+        heir = self.oldest_heir(stage) if core.options.probe_sharing and stage.live else None
         room = heir.unplaced * SHARED_PER_TASK_MAX - heir.live if heir else 0
         nodes = self._nodes.by_id
         for ticket in stage.tickets.values():
@@ -321,6 +359,7 @@ class Probing:
         if stage.share_key is None:
             self.local[stage] = None
             return
+        self._add_by_work(stage, stage.share_key)
         heirs = self.heirs.setdefault(stage.share_key, {})
         if stage in heirs:
             return
@@ -334,10 +373,48 @@ class Probing:
         self.local.pop(stage, None)
         heirs = self.heirs.get(stage.share_key) if stage.share_key is not None else None
         if heirs is not None:
+            assert stage.share_key is not None
             heirs.pop(stage, None)
+            if self.by_work is not None:
+                self.by_work[stage.share_key].remove(stage)
             if not heirs:
-                assert stage.share_key is not None
                 del self.heirs[stage.share_key]
+                if self.by_work is not None:
+                    del self.by_work[stage.share_key]
 
-    def _oldest_heir(self, stage: StageState) -> StageState | None:
+    def oldest_heir(self, stage: StageState) -> StageState | None:
+        """The oldest stage with unplaced tasks whose reservations may pass to and from this one, or the stage."""
         return next(iter(self.heirs.get(stage.share_key, {})), None) if stage.share_key is not None else None
+
+    def first_heir(self, stage: StageState) -> StageState | None:
+        """As `oldest_heir`, the one that is to be served first."""
+        if self.by_work is None:
+            return self.oldest_heir(stage)
+        waiting = self.by_work.get(stage.share_key) if stage.share_key is not None else None
+        return waiting.first() if waiting is not None else None
+
+    def served(self, stage: StageState, count: int) -> None:
+        """So many tasks of the stage were placed."""
+        waiting = self._waiting_by_work(stage)
+        if waiting is not None:
+            waiting.served(stage, count, self._work_s(stage))
+
+    def withdrawn(self, stage: StageState) -> None:
+        """Some of the stage's unplaced tasks need no place any more, and some still do."""
+        waiting = self._waiting_by_work(stage)
+        if waiting is not None:
+            waiting.put(stage, self._work_s(stage))
+
+    def _waiting_by_work(self, stage: StageState) -> ShortestFirst[StageState] | None:
+        """Those with which it waits, if it does, and if they are served by their work."""
+        waiting = self.by_work.get(stage.share_key) if self.by_work and stage.share_key is not None else None
+        return waiting if waiting is not None and stage in waiting else None
+
+    def _add_by_work(self, stage: StageState, key: ShareKey) -> None:
+        if self.by_work is not None:
+            if key not in self.by_work:
+                self.by_work[key] = ShortestFirst(self._core.options.overtaken_max)
+            self.by_work[key].put(stage, self._work_s(stage))
+
+    def _work_s(self, stage: StageState) -> float:
+        return work_s(stage.unplaced, stage.spec.expected_duration_s)

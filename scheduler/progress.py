@@ -107,7 +107,9 @@ class Progress:
         for task in tasks:
             stage.withdraw(task, SETTLED)
         core.admission.withdrawn(stage.job.user, len(tasks))
-        if not stage.unplaced:
+        if stage.unplaced:
+            core.probing.withdrawn(stage)
+        else:
             core.probing.none_unplaced(stage, now_s)
         for task in tasks:
             self.settle_unrun(stage, task, status, reason, now_s)

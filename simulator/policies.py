@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from loadgen.jobs import WorkloadJob
-from node_monitor.options import NodeMonitorOptions
+from node_monitor.options import COUNT_MAX, NodeMonitorOptions
 from scheduler.options import SchedulerOptions
+from scheduler.order import OVERTAKEN_MAX_DEFAULT
 from scheduler.sampling import reservations_wanted, spread
 from simulator.cluster import Cluster
 from simulator.engine import Engine
@@ -47,6 +48,10 @@ class Settings:
     probe_ratio: float = PROBE_RATIO_DEFAULT
     cancellation: bool = True
     probe_sharing: bool = True
+    order: str = "shortest"
+    overtaken_max: int = OVERTAKEN_MAX_DEFAULT
+    probe_ratio_max: float = 0.0
+    report_idle: bool = True
 
     def __post_init__(self) -> None:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
@@ -58,23 +63,34 @@ class Settings:
 class Sparrow:
     """Batch sampling with late binding (§3), by the daemons' cores."""
 
+    node_host: type[NodeHost] = NodeHost
+    """What drives a node monitor's core."""
+
     def __init__(self, cluster: Cluster, settings: Settings, engine: Engine, seed: int, users: tuple[str, ...]) -> None:
         self._settings = settings
         network = Network(engine, cluster.delay, random.Random(f"{seed} network"))
         scheduler_options = SchedulerOptions(
             probe_sharing=settings.probe_sharing,
             cancellation=settings.cancellation,
+            order=settings.order,
+            overtaken_max=settings.overtaken_max,
+            probe_ratio_max=settings.probe_ratio_max,
             unplaced_tasks_max=1 << 60,
             user_weight=tuple(f"{user}={weight}" for user, weight in cluster.weights.items()),
         )
-        node_options = NodeMonitorOptions(queue=cluster.queue, get_task_timeout_s=1.0 + 10 * cluster.delay.one_way_ms)
+        node_options = NodeMonitorOptions(
+            count=min(cluster.nodes, COUNT_MAX),
+            queue=cluster.queue,
+            report_idle=settings.report_idle,
+            get_task_timeout_s=1.0 + cluster.delay.one_way_ms / 50,
+        )
         blobs = NoBlobs()
         self.schedulers = [
             SchedulerHost(f"s{number}", scheduler_options, engine, network, f"{seed} scheduler {number}")
             for number in range(cluster.schedulers)
         ]
         self.nodes = [
-            NodeHost(f"n{number}", cluster.slots, node_options, engine, network, blobs)
+            self.node_host(f"n{number}", cluster.slots, node_options, engine, network, blobs)
             for number in range(cluster.nodes)
         ]
         self.clients = {

@@ -432,6 +432,12 @@ class Fenced(Message, tag=48):
     epoch: int
 
 
+class Idle(Message, tag=49):
+    """The node has `free` slots and nothing queued: a hint, said to one scheduler."""
+
+    free: int
+
+
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
@@ -445,7 +451,7 @@ ToNode = (
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
-    | Goodbye
+    | Idle | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

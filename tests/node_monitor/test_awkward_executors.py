@@ -9,11 +9,12 @@ import pytest
 from node_monitor.core import ERROR_CHARS_MAX, NodeMonitorCore
 from node_monitor.executor_state import BROKEN_FAILURES, AppPlan
 from node_monitor.options import NodeMonitorOptions
+from simulator.blobs import FakeBlobs
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import FakeBlobs, Recorder, reserve
+from tests.support.recorder import Recorder, reserve
 
 FINISHED, FAILED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.CANCELLED
 

@@ -9,11 +9,12 @@ import pytest
 from node_monitor.core import RESTART_DELAY_S, NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from simulator.blobs import FakeBlobs
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import FakeBlobs, Recorder, reserve
+from tests.support.recorder import Recorder, reserve
 
 FINISHED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.LOST, TaskStatus.CANCELLED
 
@@ -85,6 +86,32 @@ def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
     rig.launch(9, ask=2)
     (run,) = rig.take(x.Run)
     assert run.common == rig.core._jobs["s", "j1"].commons[0].number
+
+
+def test_a_launch_that_comes_twice_is_run_once_and_not_handed_back() -> None:
+    """Handed back, it would be started elsewhere while it runs here."""
+    rig = Rig(2)
+    rig.receive(reserve(1, 2, app="pool"))
+    rig.launch(1, 1, ask=1)  # The ask was for two tasks: there is room for the second.
+    assert len(rig.take(x.Run)) == 1 and not rig.take(m.HandBack)
+    rig.launch(2, ask=1)
+    rig.launch(1, 2, ask=1)  # There is nothing left of the ask.
+    assert len(rig.take(x.Run)) == 1 and not rig.take(m.HandBack)
+    rig.done("p1", 1)
+    rig.launch(1, ask=1)
+    assert not rig.take(x.Run) and not rig.take(m.HandBack)
+
+
+def test_after_a_new_link_launches_are_counted_anew() -> None:
+    """A process of the same name, say, that has started again."""
+    rig = Rig(2)
+    rig.receive(reserve(1, app="pool"))
+    rig.launch(5, ask=1)
+    rig.core.scheduler_down("s", 0.0)
+    rig.core.scheduler_up("s")
+    rig.receive(reserve(2, app="pool"))
+    rig.launch(1, ask=2)
+    assert len(rig.take(x.Run)) == 2
 
 
 def test_an_executor_that_dies_gives_its_slot_back_and_its_runs_are_lost() -> None:

@@ -11,11 +11,12 @@ from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from simulator.blobs import FakeBlobs
+from simulator.world import World
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
-from tests.support.recorder import FakeBlobs, Recorder, reserve, submission
-from tests.support.world import World
+from tests.support.recorder import Recorder, reserve, submission
 
 
 class Node:
@@ -155,7 +156,7 @@ def test_a_task_that_is_handed_back_runs_elsewhere_and_this_was_no_start() -> No
     world.run_for(0.01)
     log = world.submit([0.1] * 4, max_attempts=1)
     world.run_for(0.0011)  # The reservations are queued, the getTasks under way.
-    link.to_peer.stall(world.now + 0.5)
+    link.to_peer.hold(world.now + 0.5)
     world.run()
     world.check_end()
     assert log.statuses() == [TaskStatus.FINISHED] * 4

@@ -14,11 +14,11 @@ from scheduler.core import SchedulerCore
 from scheduler.locality import Locality
 from scheduler.options import SchedulerOptions
 from scheduler.sampling import spread
+from simulator.world import World
 from sparrow_py import messages as m
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
 from tests.support.recorder import Recorder, submission
-from tests.support.world import World
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.world import JobLog, World
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
 from sparrow_py.speculation import Speculation
 from tests.support.speculating import SpeculatingClient, slow_down
-from tests.support.world import JobLog, World
 
 TASK_S = 0.1
 FACTOR = 20.0

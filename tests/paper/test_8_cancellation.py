@@ -6,8 +6,8 @@ object identity and removes none.) And what may happen instead: probe sharing, D
 
 from __future__ import annotations
 
+from simulator.world import JobLog, World
 from sparrow_py.job import TaskStatus
-from tests.support.world import JobLog, World
 
 NO_SHARING = {"probe_sharing": False}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.world import World
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
 from tests.paper.test_3_3_constraints import Rig
-from tests.support.world import World
 
 FINISHED = TaskStatus.FINISHED
 
@@ -86,6 +86,19 @@ def test_it_goes_both_ways_and_both_end_even_on_one_node() -> None:
     world.check_end()
     assert first.statuses() + second.statuses() == [FINISHED] * 8
     assert min(start.given_at_s for start in second.starts) >= max(start.ended_at_s or 0.0 for start in first.starts)
+
+
+def test_a_job_that_has_to_keep_away_from_a_node_keeps_nobody_else_from_it() -> None:
+    """The user's oldest job waits for one that it avoids; a third, which avoids nobody, runs meanwhile."""
+    world = World(1, nodes=[2], scheduler={"probe_sharing": False})
+    avoided = world.submit([0.5], app="pool")
+    world.run_for(0.005)
+    oldest = world.submit([0.01] * 2, avoid=[avoided.spec.job_id])
+    third = world.submit([0.01] * 2)
+    world.run()
+    world.check_end()
+    assert oldest.statuses() + third.statuses() == [FINISHED] * 4
+    assert third.ended_at_s < avoided.ended_at_s < oldest.ended_at_s
 
 
 def test_the_two_are_sent_to_the_same_scheduler_which_alone_can_see_to_it() -> None:

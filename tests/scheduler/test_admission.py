@@ -9,10 +9,10 @@ import pytest
 from scheduler.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from simulator.world import World
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
 from tests.support.recorder import Recorder, submission
-from tests.support.world import World
 
 
 def test_a_user_may_hold_as_many_as_the_limit_and_no_more() -> None:

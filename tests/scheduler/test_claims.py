@@ -12,12 +12,13 @@ from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from simulator.blobs import FakeBlobs
+from simulator.world import World
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
-from tests.support.recorder import FakeBlobs, Recorder, reserve, submission
-from tests.support.world import World
+from tests.support.recorder import Recorder, reserve, submission
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 INFO = m.NodeInfo(4, {}, {}, {"many": ""})
@@ -256,6 +257,19 @@ def test_starts_in_vain_that_only_nodes_know_of_count() -> None:
     assert rig.outcomes() == [(0, LOST, 3)]
 
 
+@pytest.mark.parametrize(("status", "max_attempts"), [(LOST, 2), (LOST, 3), (FAILED, 3)])
+def test_starts_in_vain_count_for_a_stage_that_is_not_open_yet_too(status: TaskStatus, max_attempts: int) -> None:
+    """It was open at the old scheduler; here the stage before it has yet to run again, as its node cannot be asked."""
+    rig = Rig("a")
+    stages = [
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="first"),
+        m.Stage("many", 1, b"", "", 2.0, 0, None, name="last", after=("first",)),
+    ]
+    rig.client(m.SubmitJob("j", 1, "", stages, max_attempts, True, None, False), m.AddTasks("j", 0, [b"p"] * 2))
+    rig.node("a", *(report(1, attempt, status) for attempt in range(1, max_attempts + 1)), claimed())
+    assert (1, status, max_attempts) in rig.outcomes()
+
+
 def test_a_report_of_an_attempt_that_no_earlier_epoch_can_have_made_is_ignored() -> None:
     rig = Rig("a")
     rig.bring()
@@ -365,7 +379,9 @@ class Node:
     def __init__(self) -> None:
         self.outbox = Recorder()
         self.blobs = FakeBlobs()
-        self.core = NodeMonitorCore(NodeMonitorOptions(), 2, [AppPlan("pool")], self.outbox, self.blobs)
+        self.core = NodeMonitorCore(
+            NodeMonitorOptions(report_idle=False), 2, [AppPlan("pool")], self.outbox, self.blobs
+        )
         for scheduler in ("old", "new"):
             self.core.scheduler_up(scheduler)
         for number in range(2):
@@ -408,6 +424,23 @@ def test_a_launch_of_a_lower_epoch_is_handed_back_and_its_slot_free() -> None:
         m.HandBack("j", 1 << m.EPOCH_SHIFT | 1, "another scheduler has the job"),
     ]
     assert node.core.free_slots == 2 and node.core.idle and not node.outbox.take(x.Run)
+
+
+def test_a_scheduler_whose_job_was_claimed_while_it_had_nothing_here_is_fenced_all_the_same() -> None:
+    """Its task has ended, but the common bytes that it sent are here, and it will not send them again."""
+    node = Node()
+    node.receive("old", m.Common("j", 0, b"f", instance=7))
+    node.run(1, 1)
+    node.core.done("p1", x.Done(1, FINISHED, b"r", "", 0.0, 0.1), 0.0)
+    node.receive("old", reserve(2, app="pool", job="j"))
+    node.receive("new", m.Claim("j", "anna", 1, instance=7))
+    node.to("old")
+    node.outbox.take(x.Run)
+    node.receive("old", m.Launch(2, "j", 0, 1, 2, b"p"))
+    assert node.to("old") == [m.Fenced("j", 1), m.HandBack("j", 2, "another scheduler has the job")]
+    assert not node.outbox.take(x.Run)
+    node.receive("old", m.ForgetJob("j"))
+    assert not node.core._jobs
 
 
 def test_the_scheduler_that_claimed_may_launch() -> None:

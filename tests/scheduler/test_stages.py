@@ -10,10 +10,10 @@ import pytest
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.progress import INPUT_LOSSES_MAX
+from simulator.world import World
 from sparrow_py import messages as m
 from sparrow_py.job import BlobRef, TaskStatus
 from tests.support.recorder import Recorder
-from tests.support.world import World
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 
@@ -28,7 +28,8 @@ class Rig:
 
     def __init__(self, **options: Any) -> None:
         self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
+        # What is written down here names tasks by the order in which stages were submitted.
+        self.core = SchedulerCore(SchedulerOptions(**{"order": "oldest"} | options), random.Random(1), self.outbox)
         self.core.node_up("n", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
         self.asks = 0
 

@@ -182,3 +182,15 @@ def test_a_job_spec_is_checked_before_it_is_sent(fields: dict[str, Any], field: 
     with pytest.raises(InvalidRequest) as caught:
         JobSpec(**fields).validate()
     assert caught.value.field == field
+
+
+def test_a_job_that_is_submitted_twice_before_it_has_arrived_whole_is_accepted_or_refused_once() -> None:
+    """What its tasks prefer is not known before they are here: the second submission is no reason to accept it."""
+    for node, answer in (("n", m.JobAccepted), ("elsewhere", m.JobRefused)):
+        scheduler, outbox = core()
+        for _ in range(2):
+            scheduler.receive_from_client("c", "anna", submission(local=True), 0.0)
+        assert not outbox.sent
+        details = {0: m.TaskDetail((node,))}
+        scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""], details), 0.0)
+        assert [type(message) for to, message in outbox.sent if to == "c"] == [answer]

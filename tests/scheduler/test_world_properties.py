@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.order import ORDERS
+from simulator.world import ClientHost, NodeHost, World
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
-from tests.support.world import ClientHost, NodeHost, World
 
 PROPERTY = settings(
     derandomize=True,
@@ -135,6 +136,9 @@ WORLD = st.fixed_dictionaries(
         "scheduler": st.fixed_dictionaries(
             {
                 "probe_sharing": st.booleans(),
+                "order": st.sampled_from(ORDERS),
+                "overtaken_max": st.sampled_from([0, 3, 10_000]),
+                "probe_ratio_max": st.sampled_from([0.0, 6.0]),
                 "unplaced_tasks_max": st.sampled_from([12, 20, 1_000_000]),
                 "held_bytes_max": st.sampled_from([300, 1 << 30, 1 << 30]),
                 "settling_s": st.sampled_from([0.0, 2.0]),
@@ -320,6 +324,9 @@ def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...]) -> None:
             "scheduler": {
                 "unplaced_tasks_max": pick([20, 1_000_000]),
                 "probe_sharing": pick([True, False]),
+                "order": pick(ORDERS),
+                "overtaken_max": pick([0, 3, 10_000]),
+                "probe_ratio_max": pick([0.0, 6.0]),
                 "settling_s": pick([0.0, 0.0, 2.0]),
             },
             "node": {"reservations_per_user_max": pick([1, 5, 1_000_000])},

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from simulator.world import JobLog, World
 from sparrow_py.speculation import Speculation
 from tests.support.speculating import SpeculatingClient, slow_down
-from tests.support.world import JobLog, World
 
 JOB = st.fixed_dictionaries(
     {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.job import BlobRef
 
@@ -46,33 +45,6 @@ class Recorder:
         found = [pair for pair in self.sent if isinstance(pair[1], kind)]
         self.sent = [pair for pair in self.sent if not isinstance(pair[1], kind)]
         return found
-
-
-class FakeBlobs:
-    """A blob store that has what `add` was told of, and takes every result."""
-
-    def __init__(self, address: str = "here:1") -> None:
-        self.address = address
-        self.files: dict[str, x.File] = {}
-        self.pins: dict[int, set[str]] = {}
-
-    def add(self, ref: BlobRef) -> None:
-        self.files[ref.hash] = x.File(f"/blobs/{ref.hash}", ref.size, ref.hash)
-
-    def file(self, hash_: str) -> x.File | None:
-        return self.files.get(hash_)
-
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
-        self.files[file.hash] = file
-        self.pin(file.hash, owner)
-        return BlobRef(file.hash, file.size, (self.address,))
-
-    def pin(self, hash_: str, owner: int) -> None:
-        assert hash_ in self.files
-        self.pins.setdefault(owner, set()).add(hash_)
-
-    def unpin(self, owner: int) -> None:
-        self.pins.pop(owner, None)
 
 
 def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:

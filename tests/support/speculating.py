@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from simulator.world import ClientHost, JobLog, NodeHost, World
 from sparrow_py.client_core import Sink
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.job import JobSpec
 from sparrow_py.speculation import Speculation
-from tests.support.world import ClientHost, JobLog, NodeHost, World
 
 
 class VirtualTimer:
@@ -123,11 +123,5 @@ class SpeculatingClient:
 
 
 def slow_down(node: NodeHost, factor: float) -> None:
-    """What runs on this node's executors from now on lasts so many times longer."""
-    for executor in node.executors.values():
-        later = executor._later
-
-        def stretched(delay_s: float, action: Callable[[], None], later: Any = later) -> None:
-            later(delay_s * factor, action)
-
-        executor._later = stretched  # type: ignore[method-assign]
+    """What starts on this node from now on lasts so many times longer."""
+    node.slowness = factor

@@ -1,0 +1,39 @@
+"""Large data in a simulated cluster: only names and sizes, no bytes."""
+
+from __future__ import annotations
+
+from sparrow_py import executor_protocol as x
+from sparrow_py.job import BlobRef
+
+
+class FakeBlobs:
+    """The blob store of a node: has what `add` was told of, and takes every result."""
+
+    def __init__(self, address: str = "here:1") -> None:
+        self.address = address
+        self.files: dict[str, x.File] = {}
+        self.pins: dict[int, set[str]] = {}
+        """By owner."""
+
+    def add(self, ref: BlobRef) -> None:
+        """It has come from another node."""
+        self.files[ref.hash] = x.File(f"/blobs/{ref.hash}", ref.size, ref.hash)
+
+    def file(self, hash_: str) -> x.File | None:
+        """The file with these bytes, or None."""
+        return self.files.get(hash_)
+
+    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+        """Keep an executor's result."""
+        self.files[file.hash] = file
+        self.pin(file.hash, owner)
+        return BlobRef(file.hash, file.size, (self.address,))
+
+    def pin(self, hash_: str, owner: int) -> None:
+        """Keep it as long as the owner is there."""
+        assert hash_ in self.files
+        self.pins.setdefault(owner, set()).add(hash_)
+
+    def unpin(self, owner: int) -> None:
+        """The owner is gone."""
+        self.pins.pop(owner, None)

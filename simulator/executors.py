@@ -1,0 +1,191 @@
+"""Executors under virtual time: each task runs for as long as its payload says, and what it is given is checked.
+
+A payload is the text "job task seconds failures", and " large" if the result is too large for a message. The task fails
+so many times before it finishes; its result is its payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from node_monitor.executor_state import AppPlan
+from simulator.broken import Broken
+from simulator.job_log import Start
+from sparrow_py import constraints
+from sparrow_py import executor_protocol as x
+from sparrow_py.job import TaskStatus
+
+if TYPE_CHECKING:
+    from simulator.fallible_hosts import NodeHost
+
+PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
+"""An app of one process with a place per slot, and one of a process with one place per slot."""
+CLOCKS_DIFFER = 0.05
+"""Clocks of hosts run apart by no more than this share: what one took for a time limit may be so much less."""
+
+
+class VirtualExecutor:
+    """An executor process. It goes on while its node monitor is stalled."""
+
+    def __init__(self, node: NodeHost, executor_id: str, app: str, places: int) -> None:
+        self.node = node
+        self.id = executor_id
+        self.app = app
+        self.places = places
+        self.alive = True
+        self.commons: dict[int, x.Data] = {}
+        self.waiting: list[tuple[x.Run, Start]] = []
+        self.running: dict[int, Start] = {}
+
+    def received(self, message: x.ExecutorMessage) -> None:
+        """A message of its node monitor."""
+        if isinstance(message, x.Run):
+            self._given(message)
+        elif isinstance(message, x.Common):
+            self.commons[message.common] = message.data
+        elif isinstance(message, x.ForgetCommon):
+            del self.commons[message.common]
+        elif isinstance(message, x.Revoke):
+            returned = [(run, start) for run, start in self.waiting if run.run in message.runs]
+            self.waiting = [pair for pair in self.waiting if pair not in returned]
+            for _, start in returned:
+                start.returned = True
+            self._later(0.0, partial(self._say_returned, [run.run for run, _ in returned]))
+        elif isinstance(message, x.Kill):
+            for run in message.runs:
+                self._later(0.0, partial(self._killed, run))
+
+    def _say_returned(self, runs: list[int]) -> None:
+        node = self.node
+        node.event(lambda: node.core.returned(self.id, x.Returned(runs), node.now_s))
+
+    def _given(self, run: x.Run) -> None:
+        world = self.node.world
+        assert isinstance(run.payload, bytes)
+        job_id, number = run.payload.decode().split()[:2]
+        log, task = world.logs[job_id], int(number)
+        held = self.node.core._executors[self.id].running[run.run]
+        start = Start(log, task, (held.job.id, held.attempt), self.node, held.job.scheduler)
+        log.starts.append(start)
+        world.starts.append(start)
+        self._check_given(start, run)
+        self.waiting.append((run, start))
+        for name, amount in world.resources.items():
+            taken = sum(other.demand.get(name, 0.0) for other in self.node.given())
+            if taken > amount + 1e-6:
+                raise Broken(f"{taken} {name} of {amount} are taken", log.id)
+        if self.places > 1 and len(self.running) + len(self.waiting) > self.places:
+            raise Broken("a slot is to run two tasks", log.id)
+        self._start_next()
+
+    def _check_given(self, start: Start, run: x.Run) -> None:
+        log, stage = start.log, start.log.stage(start.task)
+        if (self.commons[run.common] if run.common else b"") != stage.common:
+            raise Broken("not the stage's common bytes", log.id)
+        if not all(log.finished(name) for name in stage.after):
+            raise Broken("a stage began before those that it comes after", log.id)
+        wanted = log.details[start.task].inputs if start.task in log.details else ()
+        if [content(data) for data in run.inputs] != log.inputs(wanted):
+            raise Broken(f"task {start.task} was not given the inputs that it asked for", log.id)
+        twin = next((one for one in log.starts if one is not start and one.name == start.name), None)
+        if twin is not None and not twin.returned:
+            raise Broken(f"attempt {start.attempt} of task {start.task} was started twice", log.id)
+        _check_place(start)
+
+    def _start_next(self) -> None:
+        world = self.node.world
+        while self.waiting and len(self.running) < self.places:
+            run, start = self.waiting.pop(0)
+            self.running[run.run] = start
+            start.started_at_s, start.started_own_s = world.now, self.node.now_s
+            if self.node.running > self.node.slots:
+                raise Broken("a slot runs two tasks", start.log.id)
+            _check_neighbours(start)
+            assert isinstance(run.payload, bytes)
+            seconds, failures = run.payload.decode().split()[2:4]
+            earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
+            fails = earlier < int(failures)
+            self._later(float(seconds) * self.node.slowness, partial(self._ended, run, fails))
+
+    def _ended(self, run: x.Run, fails: bool) -> None:
+        if run.run not in self.running:
+            return  # It was killed.
+        start = self.running.pop(run.run)
+        world, node = self.node.world, self.node
+        assert start.started_at_s is not None
+        start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
+        key = (node.name, start.log.client.user)
+        world.service_s[key] = world.service_s.get(key, 0.0) + world.now - start.started_at_s
+        payload = run.payload
+        assert isinstance(payload, bytes)
+        result: x.Data = payload
+        if payload.endswith(b"large") and not fails:
+            other = f"{world.number()}" if world.results_differ else ""
+            hash_ = payload.hex() + other.rjust(64 - 2 * len(payload), "0")
+            result = x.File(f"/results/{hash_}", len(payload), hash_)
+        self._done(run.run, TaskStatus.FAILED if fails else TaskStatus.FINISHED, result, "", start)
+        self._start_next()
+
+    def _killed(self, run: int) -> None:
+        start = self.running.pop(run, None)
+        if start is None:
+            return
+        start.killed = True
+        self._done(run, TaskStatus.FAILED, b"", "it was killed", start)
+        self._start_next()
+
+    def _done(self, run: int, status: TaskStatus, result: x.Data, error: str, start: Start) -> None:
+        node = self.node
+        done = x.Done(run, status, result, error, start.started_own_s, node.now_s - start.started_own_s)
+        node.event(lambda: node.core.done(self.id, done, node.now_s))
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        def act() -> None:
+            if self.alive:
+                action()
+
+        self.node.world.at(self.node.world.now + delay_s, act)
+
+    def held(self) -> list[Start]:
+        """What it has been given and has not ended."""
+        return [*self.running.values(), *(start for _, start in self.waiting)]
+
+    def die(self) -> None:
+        """The process is gone."""
+        self.alive = False
+        for start in self.held():
+            start.executor_died = True
+
+
+def content(data: x.Data) -> bytes:
+    """What an input holds: the payload of the task that produced it."""
+    return data if isinstance(data, bytes) else bytes.fromhex(data.hash[: 2 * data.size])
+
+
+def _check_place(start: Start) -> None:
+    """The task may run on this node: what its constraints say."""
+    log, node, stage = start.log, start.node, start.log.stage(start.task)
+    attributes = {**node.info().attributes, "node": node.name}
+    for text in stage.where:
+        if not constraints.holds(constraints.parse("where", text), attributes):
+            raise Broken(f"task {start.task} runs on {node.name}, which is not {text}", log.id)
+    preferred = log.details[start.task].preferred if start.task in log.details else ()
+    if not preferred or node.name in preferred:
+        return
+    if stage.delay_s is None:
+        raise Broken(f"task {start.task} runs on {node.name}, which is none of {preferred}", log.id)
+    if log.world.now < log.submitted_at_s + (1 - CLOCKS_DIFFER) * stage.delay_s - log.world.leapt_s:
+        raise Broken(f"task {start.task} runs on {node.name} before its preferred nodes had their time", log.id)
+
+
+def _check_neighbours(start: Start) -> None:
+    """No job that its own avoids runs on the node, as far as one scheduler knew of both all the time (§8)."""
+    log = start.log
+    for other in start.node.given():
+        related = other.log in log.avoids or log in other.log.avoids
+        if not related or not other.runs or other.scheduler != start.scheduler:
+            continue
+        if all(len(one.submitted_to) == 1 for one in (log, other.log)) and not start.lost and not other.lost:
+            raise Broken(f"it and {other.log.id} avoid each other, and run on one node", log.id)

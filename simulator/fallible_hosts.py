@@ -1,0 +1,395 @@
+"""Drivers of the pure cores under virtual time whose processes may die, stall, and have clocks of their own.
+
+They do what the daemons' drivers do (`scheduler/daemon.py`, `node_monitor/daemon.py`, `sparrow_py/session.py`): a
+message that a core rejects ends its link, a peer that dials again replaces its old link, a client that is cut off is
+not waited for. `simulator.hosts` has the lean ones, for clusters in which nothing fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from node_monitor.core import NodeMonitorCore
+from scheduler.core import SchedulerCore
+from simulator.blobs import FakeBlobs
+from simulator.broken import Broken
+from simulator.clocks import HostClock
+from simulator.executors import PLANS, VirtualExecutor
+from simulator.links import Link
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.client_core import ClientCore, ClientJob
+from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.job import BlobRef
+
+if TYPE_CHECKING:
+    from simulator.job_log import Start
+    from simulator.world import World
+
+
+class Host:
+    """A process with a core."""
+
+    core: Any
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.alive = True
+        self.clock: HostClock = world.clock()
+        self.links: dict[str, Link] = {}
+        """Those that stand as far as this host knows, by what it calls the other side."""
+        self.stalled_until_s = 0.0
+        self.backlog: list[Callable[[], None]] = []
+        """What has come while it was stalled."""
+        self._wake_at_s = inf
+        world.all_hosts.append(self)
+
+    @property
+    def now_s(self) -> float:
+        """By its own clock."""
+        return self.clock.read_s(self.world.engine.now_s)
+
+    def event(self, action: Callable[[], None]) -> None:
+        """Something happens to the process; while that is stalled it waits."""
+        if not self.alive:
+            return
+        if self.stalled:
+            self.backlog.append(action)
+            return
+        self.world.touched[self] = None
+        action()
+
+    # ---- stalls ------------------------------------------------------------------------------
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it does nothing now, as after SIGSTOP."""
+        return self.world.engine.now_s < self.stalled_until_s or bool(self.backlog)
+
+    def go_on(self, _: None = None) -> None:
+        """The stall is over, unless a longer one has begun: everything that came meanwhile happens."""
+        if not self.alive or self.world.engine.now_s < self.stalled_until_s:
+            return
+        backlog, self.backlog = self.backlog, []
+        self.world.touched[self] = None
+        for action in backlog:
+            if self.alive:
+                action()
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Be woken when the core's deadline comes."""
+        deadline_s = self.core.next_deadline_s() if self.alive else None
+        if deadline_s is None:
+            return
+        at_s = max(self.clock.true_s(deadline_s), self.world.engine.now_s)
+        if at_s < self._wake_at_s:
+            self._wake_at_s = at_s
+            self.world.engine.at(at_s, self._wake, at_s)
+
+    def _wake(self, at_s: float) -> None:
+        if at_s != self._wake_at_s:
+            return  # It was armed for an earlier time since.
+        self._wake_at_s = inf
+        self.event(self._tick)
+
+    def _tick(self) -> None:
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is None:
+            return
+        if self.clock.true_s(deadline_s) <= self.world.engine.now_s:
+            self.clock.at_least(deadline_s)
+        if deadline_s <= self.now_s:
+            self.core.tick(self.now_s)
+
+    def clock_leaps(self, seconds: float, rate: float) -> None:
+        """Its clock goes ahead, and then runs at another rate."""
+        self.clock.leap(self.world.engine.now_s, seconds, rate)
+        self._wake_at_s = inf
+        self.world.touched[self] = None
+
+    # ---- links -------------------------------------------------------------------------------
+
+    def received(self, link: Link, frame: list[Any]) -> None:
+        """A frame has come; what the core rejects ends the link."""
+        try:
+            for message in frame:
+                self._receive(link, message)
+        except (LinkError, InvalidRequest) as error:
+            if not link.duplicated:
+                raise Broken(
+                    f"{self.name} rejects what an honest peer sent: {error}", getattr(message, "job", "")
+                ) from error
+            self.world.counts["links cut for what came twice"] += 1
+            self._reject(link)
+            link.end(self)
+
+    def _receive(self, link: Link, message: Any) -> None:
+        raise NotImplementedError
+
+    def _reject(self, link: Link) -> None:
+        """The link is about to end, as its peer sent what may not be sent."""
+
+    def down(self, link: Link) -> None:
+        """The link is gone, as this host has found out."""
+        raise NotImplementedError
+
+
+class SchedulerHost(Host):
+    """A scheduler process."""
+
+    core: SchedulerCore
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self._clients = 0
+        self._cut_off: set[Link] = set()
+        self.core = SchedulerCore(world.scheduler_options, random.Random(world.rng.random()), self, now_s=self.now_s)
+
+    # ---- the core's outbox
+
+    def to_node(self, node_id: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self.links.get(node_id)
+        if link is not None:
+            self.world.sent.append((self.name, link.peer.name, message))
+            link.to_peer.send(message)
+
+    def to_client(self, client: str, message: m.Message) -> None:
+        """Effect of the core."""
+        self.to_node(client, message)
+
+    # ---- links
+
+    def up(self, link: Link) -> None:
+        """A peer has dialled."""
+        if self not in link.open or link.peer not in link.open:
+            return  # It is gone again.
+        link.to_peer.send(m.Welcome(m.PROTOCOL_VERSION, self.name, self.world.frame_bytes_max))
+        if not isinstance(link.peer, NodeHost):
+            self._clients += 1
+            link.known_as = f"{link.peer.name}#{self._clients}"
+            self.links[link.known_as] = link
+            return
+        before = self.links.get(link.known_as)
+        if before is not None:  # The node dialled again before its old link was seen to be dead.
+            before.end(self)
+        self.links[link.known_as] = link
+        self.core.node_up(link.known_as, link.peer.info(), self.now_s)
+
+    def down(self, link: Link) -> None:
+        if self.links.get(link.known_as) is not link:
+            return
+        del self.links[link.known_as]
+        if isinstance(link.peer, NodeHost):
+            self.core.node_down(link.known_as, self.now_s)
+        else:
+            self.core.client_down(link.known_as, self.now_s, said_goodbye=link in self._cut_off)
+
+    def _reject(self, link: Link) -> None:
+        self._cut_off.add(link)  # It is not to be waited for.
+
+    def _receive(self, link: Link, message: Any) -> None:
+        if isinstance(link.peer, NodeHost):
+            self.core.receive_from_node(link.known_as, message, self.now_s)
+        else:
+            self.core.receive_from_client(link.known_as, link.peer.user, message, self.now_s)
+
+
+class Dialler(Host):
+    """A process that dials schedulers, and does so again whenever a link is gone."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.dialled: dict[SchedulerHost, Link] = {}
+        """Its links, those that were not welcomed yet included."""
+
+    def received(self, link: Link, frame: list[Any]) -> None:
+        if isinstance(frame[0], m.Welcome):
+            self.links[frame[0].name] = link
+            self._welcomed(frame[0])
+            frame = frame[1:]
+        super().received(link, frame)
+
+    def _welcomed(self, welcome: m.Welcome) -> None:
+        raise NotImplementedError
+
+    def down(self, link: Link) -> None:
+        if self.dialled.get(link.scheduler) is link:
+            del self.dialled[link.scheduler]
+            if link.redial_after_s is not None:
+                self.world.dial_later(link.scheduler, self, link.redial_after_s)
+        if self.links.get(link.scheduler.name) is link:
+            del self.links[link.scheduler.name]
+            self._scheduler_down(link.scheduler.name)
+
+    def _scheduler_down(self, scheduler: str) -> None:
+        raise NotImplementedError
+
+
+class NodeHost(Dialler):
+    """A node monitor process and its executors. slowness: tasks that start take so many times longer."""
+
+    core: NodeMonitorCore
+
+    def __init__(self, world: World, name: str, slots: int) -> None:
+        super().__init__(world, name)
+        self.slots = slots
+        self.leaving = False
+        """Whether its process is about to end."""
+        self.slowness = 1.0
+        self.executors: dict[str, VirtualExecutor] = {}
+        self.blobs = FakeBlobs(name)
+        self.core = NodeMonitorCore(world.node_options, slots, list(PLANS), self, self.blobs, world.resources)
+
+    def info(self) -> m.NodeInfo:
+        """What it says of itself."""
+        attributes = node_attributes(self.name)
+        return m.NodeInfo(self.slots, self.world.resources, attributes, {p.app: p.runtime for p in PLANS}, self.name)
+
+    @property
+    def running(self) -> int:
+        """Tasks that run here."""
+        return sum(len(executor.running) for executor in self.executors.values())
+
+    def given(self) -> list[Start]:
+        """What its executors have been given and have not ended."""
+        return [start for executor in self.executors.values() for start in executor.held()]
+
+    # ---- the core's outbox
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self.links.get(scheduler)
+        if link is not None:
+            self.world.sent.append((self.name, scheduler, message))
+            link.to_scheduler.send(message)
+
+    def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
+        """Effect of the core."""
+        if executor in self.executors:
+            self.executors[executor].received(message)
+        elif isinstance(message, x.Run):
+            raise Broken("a task is given to an executor that is gone")
+
+    def kill_executor(self, executor: str) -> None:
+        """Effect of the core."""
+
+        def kill() -> None:
+            if executor in self.executors:
+                for start in self.executors[executor].held():
+                    start.killed = True
+                self.world.kill_executor(self.executors[executor])
+
+        self.world.at(self.world.now, kill)
+
+    def fetch(self, ref: BlobRef) -> None:
+        """Effect of the core."""
+
+        def arrive() -> None:
+            sources = [
+                node
+                for node in self.world.nodes
+                if node.name in ref.at and node.blobs.file(ref.hash) and not self.world.parted(self.name, node.name)
+            ]
+            if sources:
+                self.blobs.add(ref)
+            self.core.fetched(ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.now_s)
+
+        self.world.at(self.world.now + 2 * self.world.latency_s(), partial(self.event, arrive))
+
+    def start_executor(self, app: str, places: int) -> None:
+        """Effect of the core."""
+        delay_s = self.world.executor_start_s * self.world.rng.uniform(0.5, 1.0)
+        fails = self.world.rng.random() < self.world.executor_start_fails
+        self.world.at(
+            self.world.now + delay_s, partial(self.event, partial(self._executor_started, app, places, fails))
+        )
+
+    def _executor_started(self, app: str, places: int, fails: bool) -> None:
+        if fails:
+            self.core.executor_failed(app, "no luck", self.now_s)
+            return
+        executor = VirtualExecutor(self, f"{app}-{self.world.number()}", app, places)
+        self.executors[executor.id] = executor
+        self.core.executor_up(executor.id, app, places, self.now_s)
+
+    # ---- links
+
+    def _welcomed(self, welcome: m.Welcome) -> None:
+        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max)
+
+    def _receive(self, link: Link, message: Any) -> None:
+        self.core.receive(link.scheduler.name, message, self.now_s)
+
+    def _scheduler_down(self, scheduler: str) -> None:
+        self.core.scheduler_down(scheduler, self.now_s)
+
+
+class ClientHost(Dialler):
+    """A client process."""
+
+    core: ClientCore
+
+    def __init__(self, world: World, name: str, user: str) -> None:
+        super().__init__(world, name)
+        self.user = user
+        self.core = ClientCore(random.Random(world.rng.random()), self, submit_timeout_s=world.submit_timeout_s)
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self.links.get(scheduler)
+        if isinstance(message, m.SubmitJob):
+            log = self.world.logs[message.job]
+            log.submitted_to.append(scheduler)
+            log.submitted_last_s[message.epoch] = self.world.now
+            log.submitted_last_to[message.epoch] = scheduler
+            if message.epoch:
+                log.moved_at_s.append(self.world.now)
+        if link is not None:
+            link.to_scheduler.send(message)
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """No input of these jobs is the client's."""
+        self.core.uploaded(job.id, BlobRef(hash_, 0, ()))
+
+    def stream(self, scheduler: str, job: ClientJob) -> None:
+        """As `Session._stream`: one message a turn, until the job is no longer that scheduler's."""
+        link, chunks = self.links.get(scheduler), job.chunks
+
+        def step() -> None:
+            if link is None or self not in link.open or job.scheduler != scheduler:
+                return
+            if (job.cancelled and not job.submission.epoch) or job.chunks is not chunks:
+                return
+            chunk = next(chunks, None)
+            if chunk is None:
+                self.core.streamed(job)
+                return
+            link.to_scheduler.send(chunk)
+            self.world.at(self.world.now + self.world.latency_s(), partial(self.event, step))
+
+        self.world.at(self.world.now, partial(self.event, step))
+
+    # ---- links
+
+    def _welcomed(self, welcome: m.Welcome) -> None:
+        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, self.now_s)
+
+    def _receive(self, link: Link, message: Any) -> None:
+        self.core.receive(link.scheduler.name, message, self.now_s)
+
+    def _scheduler_down(self, scheduler: str) -> None:
+        self.core.scheduler_down(scheduler, "the link broke", self.now_s)
+
+
+def node_attributes(name: str) -> dict[str, str]:
+    """A node's attributes: its number, and whether that is even."""
+    number = int(name.lstrip("n"))
+    return {"number": str(number), "parity": "odd" if number % 2 else "even"}

@@ -1,0 +1,188 @@
+"""What becomes of a job in a simulated cluster: all that its client was told, and each start of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from simulator.broken import Broken
+from sparrow_py import messages as m
+from sparrow_py.errors import SparrowError
+from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+
+if TYPE_CHECKING:
+    from simulator.fallible_hosts import ClientHost, NodeHost
+    from simulator.world import World
+
+
+class JobLog:
+    """The `Sink` of a job: all that its client was told, with the times."""
+
+    def __init__(self, world: World, spec: JobSpec, client: ClientHost) -> None:
+        self.world = world
+        self.spec = spec
+        self.client = client
+        self.submitted_at_s = world.now
+        self.accepted_count = 0
+        self.error: SparrowError | None = None
+        self.outcomes: list[m.Outcome] = []
+        self.placed_tasks: list[int] = []
+        self.not_cancelled_tasks: list[int] = []
+        self.asked_to_cancel: dict[int, float] = {}
+        """Task to when it was first to be cancelled by its number."""
+        self.cancelled_at_s: float | None = None
+        self.ended_count = 0
+        self.ended_at_s = 0.0
+        self.starts: list[Start] = []
+        self.moved_at_s: list[float] = []
+        """When the client took the job to another scheduler."""
+        self.running_too = False
+        """Whether cancellation was to stop what runs."""
+        self.submitted_to: list[str] = []
+        """The schedulers that were sent the job, refusals included."""
+        self.submitted_last_s: dict[int, float] = {}
+        """When it was last sent with each epoch."""
+        self.submitted_last_to: dict[int, str] = {}
+        """To whom it was last sent with each epoch."""
+        self.avoids: list[JobLog] = []
+        """Jobs that were at the scheduler when this one came, and that it avoids."""
+        self.payloads: list[Any] = []
+        self.stage_of: list[int] = []
+        self.stages: Sequence[StageSpec] = spec.as_stages()
+        self.names = [stage.name for stage in self.stages]
+        for index, stage in enumerate(self.stages):
+            self.payloads += [task.payload if isinstance(task, TaskSpec) else task for task in stage.tasks]
+            self.stage_of += [index] * len(stage.tasks)
+        self.details = {
+            number: task
+            for number, task in enumerate(task for stage in self.stages for task in stage.tasks)
+            if isinstance(task, TaskSpec)
+        }
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return str(self.spec.job_id)
+
+    # ---- what the client's core tells --------------------------------------------------------
+
+    def accepted(self) -> None:
+        """The job will run."""
+        self.accepted_count += 1
+
+    def refused(self, error: SparrowError) -> None:
+        """Nothing of it will run."""
+        if self.error is not None:
+            raise Broken("it was refused twice", self.id)
+        self.error = error
+
+    def placed(self, task: int) -> None:
+        """The task has left the queue."""
+        self.placed_tasks.append(task)
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        """How a task ended."""
+        if self.ended_count:
+            raise Broken("an outcome after the end", self.id)
+        self.outcomes.append(outcome)
+
+    def not_cancelled(self, task: int) -> None:
+        """The task runs and was not cancelled."""
+        self.not_cancelled_tasks.append(task)
+
+    def ended(self) -> None:
+        """All outcomes have been told."""
+        self.ended_count += 1
+        self.ended_at_s = self.world.now
+
+    # ---- what tests and oracles ask ----------------------------------------------------------
+
+    @property
+    def response_s(self) -> float:
+        """From submission until its last outcome."""
+        return self.ended_at_s - self.submitted_at_s
+
+    def statuses(self) -> list[TaskStatus]:
+        """Of each task, in order; all must have ended."""
+        by_task = {outcome.task: outcome.status for outcome in self.outcomes}
+        return [by_task[task] for task in range(len(self.payloads))]
+
+    def stage(self, task: int) -> StageSpec:
+        """The stage that the task is of."""
+        return self.stages[self.stage_of[task]]
+
+    def inputs(self, wanted: Sequence[Any]) -> list[bytes]:
+        """The results that a task with these `inputs` is to be given."""
+        return [
+            payload
+            for name in wanted
+            for payload, of in zip(self.payloads, self.stage_of, strict=True)
+            if self.names[of] == name
+        ]
+
+    def finished(self, stage: str) -> bool:
+        """Whether every task of the stage has a run that ended well."""
+        index = self.names.index(stage)
+        ended = {start.task for start in self.starts if start.ended_at_s is not None and not start.failed}
+        return all(task in ended for task, of in enumerate(self.stage_of) if of == index)
+
+
+class Start:
+    """One run of a task that was given to an executor."""
+
+    def __init__(self, log: JobLog, task: int, name: tuple[str, int], node: NodeHost, scheduler: str) -> None:
+        self.log = log
+        self.task = task
+        self.name = name
+        """(job, attempt): the job is another than the log's where it was submitted again as a copy."""
+        self.attempt = name[1]
+        """The attempt's id: the job's epoch, then a number."""
+        self.node = node
+        self.scheduler = scheduler
+        self.link = node.links.get(scheduler)
+        self.given_at_s = log.world.now
+        self.started_at_s: float | None = None
+        self.started_own_s = 0.0
+        """By the clock of its node."""
+        self.ended_at_s: float | None = None
+        self.ended_own_s = 0.0
+        self.returned = False
+        self.failed = False
+        self.executor_died = False
+        self.killed = False
+
+    @property
+    def epoch(self) -> int:
+        """Under which it was started."""
+        return self.attempt >> m.EPOCH_SHIFT
+
+    @property
+    def demand(self) -> dict[str, float]:
+        """What it takes of its node."""
+        return dict(self.log.stage(self.task).demand or {})
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has begun, and neither it nor its executor has ended."""
+        return self.started_at_s is not None and not self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not go on."""
+        return self.ended_at_s is not None or self.killed or self.executor_died or self.returned
+
+    @property
+    def produced(self) -> bool:
+        """Whether its result was too large for a message, and so may have died with its node."""
+        return bool(self.log.payloads[self.task].endswith(b"large"))
+
+    @property
+    def lost(self) -> bool:
+        """Whether its executor, its node or its scheduler was lost, or the link between the latter two."""
+        return self.executor_died or self.link is None or not self.link.alive
+
+    def may_be_repeated(self, again: Start) -> bool:
+        """Whether guarantee 3 allows `again` after this one."""
+        moved = again.epoch > self.epoch  # Another scheduler started it, which cannot know what it was not told.
+        failed = self.failed or self.killed  # The latter for its task_timeout_s.
+        return self.lost or moved or self.produced or (failed and self.log.spec.retry_failed)

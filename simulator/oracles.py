@@ -1,0 +1,283 @@
+"""What must hold in a simulated cluster, whatever fails: invariants after each event, guarantees at the end.
+
+The numbers are those of the guarantees in DESIGN.md §5. `check` asks cores for their own invariants and compares what
+each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere (5).
+Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
+rejects (6 is the cores' business; what was refused is checked to have been refused wholly).
+
+Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
+reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
+And what a scheduler started that can reach neither the client nor the job's next scheduler, nobody can count
+(ARCHITECTURE.md, Failover): such a job may have starts beyond `max_attempts`, unless that is 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from node_monitor.queues import FairQueue
+from simulator.broken import Broken
+from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
+from simulator.job_log import JobLog, Start
+from simulator.links import Link
+from sparrow_py import messages as m
+from sparrow_py.job import BlobRef, TaskStatus
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+LOST_BECAUSE = (
+    "queue_timeout_s",
+    "no node that may run it was connected",
+    "an input is gone",
+    "its inputs could not be had",
+    "took job",
+    "may have",
+)
+"""Reasons for which a task may be lost though attempts remain."""
+TOLD_S = 1.5
+"""What a client says is known to all whom it concerns after so long, where nothing is delayed: the slowest networks
+that are simulated need 0.08 s for a frame, and a job may take a few."""
+CANCELLED_BY_CLUSTER = ("before it was",)
+"""A task before it was not finished."""
+
+
+def check(world: World, hosts: Iterable[Host]) -> None:
+    """What must hold after every event, of these hosts and their links."""
+    links: dict[Link, None] = {}
+    for host in hosts:
+        if isinstance(host, SchedulerHost):
+            host.core._touched.update(host.core.jobs)  # All jobs, not only those that had an event.
+        host.core.check_invariants()
+        if not isinstance(host, ClientHost):
+            links.update(dict.fromkeys(host.links.values()))
+    for link in links:
+        node = link.peer
+        if isinstance(node, NodeHost) and _quiet(link):
+            _compare(link, node)
+
+
+def _quiet(link: Link) -> bool:
+    """Whether each side knows all that the other has sent."""
+    node, scheduler = link.peer, link.scheduler
+    if len(link.open) < 2 or not link.alive or not link.empty:
+        return False
+    both = node.links.get(scheduler.name) is link and scheduler.links.get(link.known_as) is link
+    return both and not node.stalled and not scheduler.stalled
+
+
+def _compare(link: Link, node: NodeHost) -> None:
+    name, core = link.scheduler.name, link.scheduler.core
+    queued = sum(ticket.count for ticket in node.core.queue.tickets() if ticket.key[0] == name)
+    believed = core.live_reservations(node.name)
+    # Without cancellation a scheduler forgets reservations that wait at a node; that asks for them one day, in vain.
+    agrees = queued == believed if core.options.cancellation else queued >= believed
+    if not agrees and not link.duplicated:
+        raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
+    held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
+    lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
+    if lacking:
+        raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])
+
+
+# ---- the end ---------------------------------------------------------------------------------
+
+
+def check_end(world: World) -> None:
+    """What must hold when nothing more happens: the guarantees of DESIGN.md §5, and nothing left anywhere."""
+    for log in world.logs.values():
+        _check_starts(world, log)
+        if log.client.alive:  # Else its outcomes are nobody's.
+            _check_outcomes(world, log)
+    for scheduler in world.schedulers:
+        _check_scheduler_empty(scheduler)
+    for node in world.nodes:
+        _check_node_empty(world, node)
+    for client in world.clients:
+        if client.alive and (client.core.jobs or client.core._waiting):
+            raise Broken(f"client {client.name} waits for ever", next(iter(client.core.jobs), ""))
+
+
+def _nothing_left(where: str, job: str = "", **things: object) -> None:
+    for name, thing in things.items():
+        if thing:
+            raise Broken(f"left at {where}: {name} {thing!r}", job)
+
+
+def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
+    core = scheduler.core
+    _nothing_left(scheduler.name, next(iter(core.jobs), ""), jobs=list(core.jobs), unplaced=core.admission.unplaced)
+    _nothing_left(
+        scheduler.name,
+        tickets=core.probing.tickets, heirs=core.probing.heirs, local=core.probing.local,
+        held_bytes=core.admission.held_bytes, jobs_of=core._jobs_of, deadline=core.next_deadline_s() is not None,
+    )  # fmt: skip
+    for node in core.nodes.all():
+        _nothing_left(f"{scheduler.name} of {node.id}", tickets=node.tickets, attempts=node.attempts, sent=node.sent)
+
+
+def _check_node_empty(world: World, node: NodeHost) -> None:
+    core = node.core
+    job = next((job_id for _, job_id, _ in core._held), "")
+    _nothing_left(
+        node.name, job,
+        queued=list(core.queue.tickets()), asks=core._asks, held=list(core._held), jobs=list(core._jobs),
+        taken_slots=core.slots - core.free_slots, fetching=core._fetching, tried=core._tried, pins=node.blobs.pins,
+        flows=isinstance(core.queue, FairQueue) and core.queue.flow_count,
+    )  # fmt: skip
+    for name, amount in world.resources.items():
+        if abs(core.free[name] - amount) > 1e-9:
+            raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
+    for app in core.apps.values():
+        _nothing_left(node.name, asking=app.asking, prefetched=app.prefetched, ready=app.ready)
+    for known in core._executors.values():
+        _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
+    for executor in node.executors.values():
+        _nothing_left(f"executor {executor.id}", commons=executor.commons)
+
+
+# ---- starts: guarantee 3 ---------------------------------------------------------------------
+
+
+def _check_starts(world: World, log: JobLog) -> None:
+    by_task: dict[int, list[Start]] = {}
+    for start in log.starts:
+        _check_time_limit(world, start)
+        _check_not_cancelled(world, start)
+        if not start.returned:
+            by_task.setdefault(start.task, []).append(start)
+    for task, starts in by_task.items():
+        starts.sort(key=lambda start: start.attempt)
+        _check_number(world, log, task, starts)
+        for start, again in itertools.pairwise(starts):
+            if not start.may_be_repeated(again):
+                raise Broken(f"task {task} was started again for no reason", log.id)
+            if _accounted_for(world, start, again):
+                raise Broken(f"task {task} was started again; {start.node.name} knew of it", log.id)
+
+
+def _check_number(world: World, log: JobLog, task: int, starts: list[Start]) -> None:
+    most = log.spec.max_attempts
+    if len(starts) <= most:
+        return
+    # What a scheduler started while its client could not hear of it, only those nodes can tell.
+    untold = any(
+        not start.node.alive or any(again.epoch > start.epoch and not _asked(world, start, again) for again in starts)
+        for start in starts
+    )
+    if most == 1 or not log.moved_at_s or not untold:
+        raise Broken(f"{len(starts)} starts of task {task}; at most {most}", log.id)
+
+
+def _asked(world: World, start: Start, again: Start) -> bool:
+    """Whether the scheduler that started the task again could ask the node of the earlier start before it did so."""
+    log = start.log
+    moved_s = log.submitted_last_s.get(again.epoch, 0.0)
+    return _reached(world, start.node, log.submitted_last_to.get(again.epoch, ""), moved_s, again.given_at_s)
+
+
+def _reached(world: World, node: Host, scheduler: str, from_s: float, until_s: float) -> bool:
+    """Whether they were linked all that time, and neither was stalled or cut off from the other for a while."""
+    for link in world.all_links:
+        if link.peer is not node or link.scheduler.name != scheduler:
+            continue
+        if link.since_s <= from_s and link.until_s >= until_s and link.held_until_s <= from_s:
+            return not any(
+                host in (node, link.scheduler) and since_s <= until_s and to_s >= from_s
+                for host, since_s, to_s in world.stalls
+            )
+    return False
+
+
+def _check_time_limit(world: World, start: Start) -> None:
+    limit_s = start.log.stage(start.task).task_timeout_s
+    if limit_s is None or start.started_at_s is None or start.ended_at_s is None:
+        return
+    stalled = any(
+        host is start.node and since_s <= start.ended_at_s and until_s >= start.started_at_s
+        for host, since_s, until_s in world.stalls
+    )
+    if not stalled and start.ended_own_s > start.started_own_s + limit_s + 1e-6:
+        raise Broken(f"task {start.task} ran for longer than {limit_s} s", start.log.id)
+
+
+def _check_not_cancelled(world: World, start: Start) -> None:
+    """A task does not start long after it was cancelled, as far as everybody concerned could be told."""
+    log = start.log
+    asked_s = log.asked_to_cancel.get(start.task, start.given_at_s)
+    if start.given_at_s <= asked_s + TOLD_S or log.moved_at_s or log.submitted_last_s[0] > asked_s:
+        return
+    told = _reached(world, log.client, start.scheduler, asked_s, start.given_at_s)
+    if told and _reached(world, start.node, start.scheduler, asked_s, start.given_at_s):
+        raise Broken(f"task {start.task} was started long after it was cancelled", log.id)
+
+
+def _accounted_for(world: World, start: Start, again: Start) -> bool:
+    """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the node
+    of the earlier start told it: they were linked from before it got the job until then."""
+    log = start.log
+    in_vain = start.executor_died or start.killed or start.produced
+    if again.epoch == start.epoch or in_vain or (start.failed and log.spec.retry_failed):
+        return False
+    moved_s = log.submitted_last_s.get(again.epoch, 0.0)
+    return start.given_at_s < moved_s and _reached(world, start.node, again.scheduler, moved_s, again.given_at_s)
+
+
+# ---- outcomes: guarantees 1, 2 and 4 ---------------------------------------------------------
+
+
+def _check_outcomes(world: World, log: JobLog) -> None:
+    if log.error is not None:
+        if log.outcomes or log.ended_count:
+            raise Broken("it was refused, and yet there are outcomes", log.id)
+        return
+    if log.accepted_count > 1:
+        raise Broken("it was accepted twice", log.id)
+    if log.ended_count != 1:
+        raise Broken(f"it ended {log.ended_count} times", log.id)
+    tasks = sorted(outcome.task for outcome in log.outcomes)
+    if tasks != list(range(len(log.payloads))):
+        raise Broken(f"of {len(log.payloads)} tasks these have outcomes: {tasks}", log.id)
+    for outcome in log.outcomes:
+        _check_outcome(world, log, outcome)
+
+
+def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
+    if outcome.attempts > log.spec.max_attempts:
+        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}", log.id)
+    if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
+        _check_result(log, outcome)
+    elif outcome.status is TaskStatus.LOST:
+        because = any(reason in outcome.error for reason in LOST_BECAUSE)
+        if not because and outcome.attempts < log.spec.max_attempts:
+            raise Broken(f"task {outcome.task} was lost while attempts remained: {outcome.error!r}", log.id)
+    else:
+        _check_cancelled(world, log, outcome)
+
+
+def _check_result(log: JobLog, outcome: m.Outcome) -> None:
+    result, payload = outcome.result, log.payloads[outcome.task]
+    if isinstance(result, BlobRef):
+        result = bytes.fromhex(result.hash[: 2 * result.size])
+    stopped = outcome.status is TaskStatus.FAILED and not result
+    if result != payload and not stopped:
+        raise Broken(f"task {outcome.task} has the result of another", log.id)
+    if outcome.attempts < 1:
+        raise Broken(f"task {outcome.task} {outcome.status.value} and was never started", log.id)
+    if outcome.status is TaskStatus.FINISHED and not any(
+        start.task == outcome.task and start.ended_at_s is not None and not start.failed for start in log.starts
+    ):
+        raise Broken(f"task {outcome.task} finished, and no run of it did", log.id)
+
+
+def _check_cancelled(world: World, log: JobLog, outcome: m.Outcome) -> None:
+    doomed = any(reason in outcome.error for reason in CANCELLED_BY_CLUSTER)
+    full = world.scheduler_options.held_bytes_max < 1000
+    if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:
+        raise Broken(f"task {outcome.task} was cancelled by nobody: {outcome.error!r}", log.id)
+    ran = [start for start in log.starts if start.task == outcome.task and not start.returned]
+    stopped = log.running_too or log.moved_at_s or "before a scheduler took it" in outcome.error
+    if not stopped and not all(start.lost or start.failed or start.killed for start in ran):
+        raise Broken(f"task {outcome.task} was cancelled, and yet it ran: {outcome.error!r}", log.id)

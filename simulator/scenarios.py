@@ -1,0 +1,256 @@
+"""Scenarios of the soak: a cluster, its options, what users do, and what goes wrong, all drawn from a seed.
+
+What a seed means is a matter of this file: it may mean something else in another version of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from node_monitor.options import QUEUE_POLICIES
+from scheduler.order import ORDERS
+from simulator import faults
+from simulator.clocks import HostClock
+from simulator.faults import Fault
+from simulator.world import World
+
+HORIZON_S = 3.0
+"""Users act, and faults begin, within so long."""
+JOBS_MAX = 14
+FAULTS_MAX = 10
+DURATIONS_S = (0.0, 0.0004, 0.003, 0.01, 0.05, 0.4)
+USERS = (("anna",), ("anna", "bert"), ("anna", "bert", "anna"))
+NOTHING_SAID: dict[str, Any] = {}
+PREFERRED = [(("n0",),), (("n0", "n1"), ()), (("n2",), ("n0", "n1", "n3"), (), ("n1",)), (("n9",), ("n0", "n2"))]
+"""Of a job's tasks in turn; there is never a node n9."""
+PLACES: list[dict[str, Any]] = [
+    *[NOTHING_SAID] * 8,
+    {"preferred": PREFERRED[0], "probe_ratio": 1.0},
+    {"preferred": PREFERRED[1]},
+    {"preferred": PREFERRED[2], "probe_ratio": 3.0},
+    {"preferred": PREFERRED[3], "delay_s": 0.0},
+    {"preferred": PREFERRED[2], "delay_s": 0.03},
+    {"preferred": PREFERRED[2], "where": ["parity == even"]},
+    {"where": ["parity == even"]},
+    {"where": ["node in n0, n2", "number <= 1"]},
+    {"where": ["gpu exists"]},
+    {"demand": {"cpu": 0.7}},
+    {"demand": {"cpu": 0.1}, "where": ["number >= 1"]},
+    {"demand": {"cpu": 2.0}, "preferred": PREFERRED[1]},
+]
+"""Where a stage's tasks may run."""
+LIMITS: list[dict[str, Any]] = [
+    *[NOTHING_SAID] * 6,
+    {"task_timeout_s": 0.02},
+    {"task_timeout_s": 0.001, "retry_failed": True},
+    {"wait_for_nodes_s": 0.0},
+    {"wait_for_nodes_s": 0.3, "on_client_lost": "finish"},
+    {"on_client_lost": "finish"},
+]
+"""What else a job may say."""
+CANCELS = ("cancel-job", "cancel-job running", "cancel-tasks", "cancel-tasks running", "operator")
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a user does, `at_s` after the scenario begins. `pick` chooses among what there is then."""
+
+    at_s: float
+    kind: str
+    pick: int
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """setup: arguments of `World`. clocks: whether hosts' clocks differ from the start."""
+
+    seed: int
+    setup: dict[str, Any]
+    actions: Sequence[Action]
+    faults: Sequence[Fault]
+    clocks: bool
+
+    def play(self, **more: Any) -> World:
+        """The world after all of it, at rest. `more`: further arguments of `World`."""
+        world = self.begin(**more)
+        world.run()
+        return world
+
+    def begin(self, **more: Any) -> World:
+        """The world, to which all that is yet to happen."""
+        rng = random.Random(f"{self.seed} clocks")
+        low, high = faults.CLOCK_RATES
+
+        def clock() -> HostClock:
+            return HostClock(rng.uniform(0, faults.CLOCK_OFFSET_MAX_S), rng.uniform(low, high))
+
+        setup: dict[str, Any] = {"clock": clock} if self.clocks else {}
+        for name, value in self.setup.items():
+            setup[name] = {**value, **more.pop(name, {})} if isinstance(value, dict) else value
+        world = World(self.seed, **setup, **more)
+        begin_s = world.now
+        for action in self.actions:
+            world.at(begin_s + action.at_s, partial(act, world, action))
+        for fault in self.faults:
+            world.at(begin_s + fault.at_s, partial(_inject, world, fault))
+        return world
+
+
+def _inject(world: World, fault: Fault) -> None:
+    faults.inject(world, fault)
+
+
+def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS)) -> Scenario:
+    """The seed's scenario, with faults of these kinds."""
+    rng = random.Random(f"{seed} scenario")
+    setup = _setup(rng)
+    actions = [_job(rng) for _ in range(rng.randint(1, JOBS_MAX))]
+    actions += [
+        Action(rng.uniform(0, HORIZON_S), rng.choice(CANCELS), rng.randrange(1000)) for _ in range(rng.randint(0, 5))
+    ]
+    actions.sort(key=lambda action: action.at_s)
+    rng = random.Random(f"{seed} faults")
+    drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
+    return Scenario(seed, setup, actions, drawn, "clock" in kinds and rng.random() < 0.5)
+
+
+def _setup(rng: random.Random) -> dict[str, Any]:
+    pick = rng.choice
+    latency = pick([(0.0005, 0.0005), (0.0001, 0.01), (0.001, 0.08)])
+    return {
+        "nodes": [rng.randint(1, 4) for _ in range(rng.randint(1, 5))],
+        "schedulers": pick([1, 1, 2, 3]),
+        "users": pick(USERS),
+        "latency": latency,
+        "split": pick([True, False]),
+        "results_differ": pick([True, False]),
+        "executor_start_s": pick([0.0, 0.02]),
+        "executor_start_fails": pick([0.0, 0.0, 0.3]),
+        "warm": pick([(), ("many", "pool")]),
+        "frame_bytes_max": pick([1 << 20, 4096 + 60]),
+        "heartbeat_s": pick([0.3, 2.0, 10.0]),
+        "scheduler": {
+            "probe_sharing": pick([True, False]),
+            "cancellation": pick([True, True, False]),
+            "order": pick(ORDERS),
+            "overtaken_max": pick([0, 5, 10_000]),
+            "probe_ratio_max": pick([0.0, 0.0, 6.0]),
+            "unplaced_tasks_max": pick([20, 60, 1_000_000]),
+            "held_bytes_max": pick([300, *[1 << 30] * 9]),
+            "settling_s": pick([0.0, 0.0, 2.0]),
+            "client_grace_s": pick([0.1, 10.0]),
+            "claim_timeout_s": 1.0 if latency[1] > 0.01 else pick([0.2, 1.0]),
+            "wait_for_nodes_s": pick([0.5, 300.0, 300.0]),
+            "user_weight": pick([(), ("bert=2.5",)]),
+            "user_priority": pick([(), ("anna=1",)]),
+        },
+        "node": {
+            "reservations_per_user_max": pick([1, 5, 1_000_000]),
+            "get_task_timeout_s": pick([1.0, 0.2]),  # The longest round trip is 0.16 s.
+            "queue": pick(["fair", *QUEUE_POLICIES]),
+            "report_idle": pick([True, True, False]),
+        },
+    }
+
+
+def _job(rng: random.Random) -> Action:
+    pick = rng.choice
+    at_s = pick([0.0, rng.uniform(0.0, 0.1), rng.uniform(0.0, HORIZON_S)])
+    if rng.random() < 0.4:
+        return Action(at_s, "dag", rng.randrange(1000), _dag(rng))
+    fields = {
+        "durations_s": [pick(DURATIONS_S) for _ in range(pick([1, 2, 5, 12, 20]))],
+        "app": pick(["many", "pool"]),
+        "probe_ratio": pick([1.0, 1.1, 1.5, 2.0, 3.7]),
+        "prefetch": pick([0, 0, 1, 8]),
+        "max_attempts": pick([1, 2, 3]),
+        "queue_timeout_s": pick([*[None] * 6, 0.02, 0.5]),
+        "failures": pick([0, 0, 0, 1, 5]),
+        "retry_failed": pick([True, False]),
+        "report_placed": pick([True, False]),
+        "avoid": pick([False, False, False, True]),
+        "place": pick(PLACES),
+        "limits": pick(LIMITS),
+    }
+    return Action(at_s, "job", rng.randrange(1000), fields)
+
+
+def _dag(rng: random.Random) -> dict[str, Any]:
+    pick = rng.choice
+    stages = [
+        {
+            "durations_s": [pick(DURATIONS_S) for _ in range(rng.randrange(5))],
+            "after": rng.randrange(16),
+            "large": pick([True, False]),
+            "ask": pick([True, True, False]),
+            "app": pick(["many", "pool"]),
+            "failures": pick([0, 0, 0, 0, 0, 1]),
+            "place": pick([NOTHING_SAID, NOTHING_SAID, pick(PLACES)]),
+        }
+        for _ in range(rng.randint(2, 4))
+    ]
+    return {
+        "stages": stages,
+        "max_attempts": pick([1, 2, 3, 3]),
+        "retry_failed": pick([True, False]),
+        "avoid": pick([False, False, True]),
+        "limits": pick(LIMITS),
+    }
+
+
+# ---- what users do ---------------------------------------------------------------------------
+
+
+def act(world: World, action: Action) -> None:
+    """The user does it, if there is anything to do it to."""
+    if action.kind in ("job", "dag"):
+        _submit(world, action)
+        return
+    logs = list(world.logs.values())
+    if not logs:
+        return
+    log = logs[action.pick % len(logs)]
+    what, _, running = action.kind.partition(" ")
+    if what == "cancel-job":
+        world.cancel(log, running=bool(running))
+    elif what == "cancel-tasks":
+        tasks = range(action.pick % 3, len(log.payloads), 1 + action.pick % 4)
+        world.cancel_tasks(log, list(tasks), running=bool(running))
+    elif world.schedulers:
+        scheduler = world.schedulers[action.pick % len(world.schedulers)]
+        log.cancelled_at_s = world.now
+        scheduler.event(partial(_operator_cancels, scheduler, log.id))
+
+
+def _operator_cancels(scheduler: Any, job_id: str) -> None:
+    scheduler.core.cancel_job(job_id, scheduler.now_s)
+
+
+def _submit(world: World, action: Action) -> None:
+    fields = dict(action.fields)
+    place, limits, avoids = fields.pop("place", {}), dict(fields.pop("limits")), fields.pop("avoid")
+    client = action.pick % len(world.clients)
+    if not world.clients[client].alive:
+        return
+    before = [job_id for job_id, log in world.logs.items() if log.client is world.clients[client]]
+    fields["avoid"] = [before[-1 - action.pick % len(before)]] if avoids and before else []
+    if action.kind == "job":
+        fields.update({**place, **limits})
+        if fields.get("demand"):
+            fields["prefetch"] = 0
+        world.submit(client=client, **fields)
+        return
+    stages = []
+    own = {name: limits.pop(name) for name in ("task_timeout_s",) if name in limits}
+    for number, stage in enumerate(fields.pop("stages")):
+        after = [f"s{other}" for other in range(number) if stage["after"] >> other & 1]
+        kept = {name: stage[name] for name in ("large", "ask", "app", "failures")}
+        stages.append((f"s{number}", after, stage["durations_s"], {**own, **kept, **stage["place"]}))
+    if action.pick % 3 == 0:
+        stages.reverse()  # They may come in any order.
+    world.submit_stages(*stages, client=client, **{**fields, **limits})

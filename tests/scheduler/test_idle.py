@@ -1,0 +1,244 @@
+"""Idle nodes say so to a scheduler: what it makes of it, and what nodes say when."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import AppPlan
+from node_monitor.options import NodeMonitorOptions
+from scheduler.core import SchedulerCore
+from scheduler.idle import ASK_S, RESERVATIONS_PER_TASK_MAX
+from scheduler.options import SchedulerOptions
+from simulator.blobs import FakeBlobs
+from sparrow_py import constraints
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from sparrow_py.job import TaskStatus
+from tests.support.recorder import Recorder, reserve, submission
+
+
+class Scheduler:
+    """A scheduler with nodes n0, n1, … of two slots, every other one of them in zone eu."""
+
+    def __init__(self, nodes: int) -> None:
+        self.outbox = Recorder()
+        self.core = SchedulerCore(SchedulerOptions(), random.Random(1), self.outbox)
+        for node in range(nodes):
+            info = m.NodeInfo(2, {}, {"zone": "us" if node % 2 else "eu"}, {"many": ""})
+            self.core.node_up(f"n{node}", info, 0.0)
+
+    def submit(self, job: str, tasks: int, user: str = "anna", **fields: Any) -> None:
+        for message in (submission(job, tasks, **fields), m.AddTasks(job, 0, [b""] * tasks)):
+            self.core.receive_from_client("c", user, message, 0.0)
+        self.core.check_invariants()
+
+    def node(self, node: str, message: Any, now_s: float = 0.0) -> None:
+        self.core.receive_from_node(node, message, now_s)
+        self.core.check_invariants()
+
+    def reserved(self) -> dict[str, int]:
+        """Reservations by node since the last call."""
+        found: dict[str, int] = {}
+        for node, message in self.outbox.take(m.Reserve):
+            found[node] = found.get(node, 0) + message.count
+        return found
+
+
+def test_a_job_probes_the_nodes_that_said_they_are_idle_and_no_more_of_them_than_it_has_tasks() -> None:
+    scheduler = Scheduler(500)
+    for node in ("n1", "n3", "n5", "n7"):
+        scheduler.node(node, m.Idle(1))
+    scheduler.submit("j", 3)
+    reserved = scheduler.reserved()
+    assert {"n3", "n5", "n7"} <= set(reserved) and sum(reserved.values()) == 6
+    scheduler.submit("k", 3)
+    assert "n1" in scheduler.reserved()
+    assert not scheduler.core.idle.free
+
+
+def test_free_slots_of_one_node_count_each() -> None:
+    scheduler = Scheduler(500)
+    scheduler.node("n1", m.Idle(2))
+    scheduler.submit("j", 2)
+    reserved = scheduler.reserved()
+    assert reserved["n1"] == 2 and sum(reserved.values()) == 4
+
+
+def test_an_idle_node_gets_a_reservation_of_what_waits_at_once() -> None:
+    scheduler = Scheduler(500)
+    scheduler.submit("j", 3)
+    others = scheduler.reserved()
+    node = next(f"n{number}" for number in range(500) if f"n{number}" not in others)
+    scheduler.node(node, m.Idle(2))
+    assert scheduler.reserved() == {node: 2}
+    assert scheduler.core.counters.reservations_idle == 2
+
+
+def test_users_get_idle_nodes_in_turn() -> None:
+    scheduler = Scheduler(50)
+    scheduler.submit("a0", 3, "anna")
+    scheduler.submit("a1", 3, "anna")
+    scheduler.submit("b", 3, "ben")
+    scheduler.outbox.take(m.Reserve)
+    for number in range(4):
+        scheduler.node(f"n{number}", m.Idle(1))
+    assert [reserve.job for _, reserve in scheduler.outbox.take(m.Reserve)] == ["a0", "b", "a0", "b"]
+
+
+def test_an_idle_node_is_used_only_by_what_may_run_there() -> None:
+    scheduler = Scheduler(4)
+    scheduler.submit("j", 1, where=(constraints.parse("where", "zone == eu"),))
+    scheduler.reserved()
+    scheduler.node("n1", m.Idle(2))
+    assert not scheduler.reserved() and "n1" in scheduler.core.idle.free
+    scheduler.node("n2", m.Idle(2))
+    assert scheduler.reserved() == {"n2": 1}
+
+
+def test_a_job_gets_no_more_reservations_on_idle_nodes_than_make_sense() -> None:
+    scheduler = Scheduler(50)
+    scheduler.submit("j", 1)
+    for number in range(50):
+        scheduler.node(f"n{number}", m.Idle(1), now_s=number)  # None of them asks.
+    assert sum(scheduler.reserved().values()) == RESERVATIONS_PER_TASK_MAX
+
+
+def test_while_idle_nodes_are_about_to_ask_no_others_get_a_reservation_for_the_same_tasks() -> None:
+    scheduler = Scheduler(50)
+    for number in range(10):
+        scheduler.node(f"n{number}", m.Idle(1))
+    scheduler.submit("j", 2)
+    ticket = {node: message.ticket for node, message in scheduler.outbox.take(m.Reserve)}
+    assert {"n8", "n9"} <= set(ticket)
+    scheduler.node("n20", m.Idle(1), now_s=ASK_S)
+    assert not scheduler.reserved()
+    scheduler.node("n9", m.GetTasks(1, ticket["n9"], 1), now_s=ASK_S)  # One asks, the other does not.
+    scheduler.node("n21", m.Idle(1), now_s=ASK_S)
+    assert not scheduler.reserved()
+    scheduler.node("n22", m.Idle(1), now_s=2.5 * ASK_S)
+    assert scheduler.reserved() == {"n22": 1}
+
+
+@pytest.mark.parametrize("how", ["gone", "cordoned"])
+def test_a_node_that_goes_is_idle_no_more(how: str) -> None:
+    scheduler = Scheduler(2)
+    scheduler.node("n0", m.Idle(2))
+    if how == "gone":
+        scheduler.core.node_down("n0", 0.0)
+    else:
+        scheduler.node("n0", m.NodeState(m.CORDONED, ""))
+    assert not scheduler.core.idle.free
+    scheduler.submit("j", 1)
+    assert set(scheduler.reserved()) == {"n1"}
+
+
+def test_an_idle_node_has_a_free_slot() -> None:
+    with pytest.raises(LinkError, match="0 free slots"):
+        Scheduler(1).node("n0", m.Idle(0))
+
+
+class Node:
+    """A node monitor of schedulers s0, s1, … with one executor of as many places as it has slots."""
+
+    def __init__(self, slots: int = 1, schedulers: int = 1, **options: Any) -> None:
+        self.outbox = Recorder()
+        plan = AppPlan("many", one_process=True)
+        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self.outbox, FakeBlobs())
+        for number in range(schedulers):
+            self.core.scheduler_up(f"s{number}")
+        self.core.executor_up("e", "many", slots, 0.0)
+        self.settle()
+
+    def settle(self) -> None:
+        self.core.pump(0.0)
+        self.core.check_invariants()
+
+    def receive(self, scheduler: str, *messages: m.Message) -> None:
+        self.core.receive_frame(scheduler, messages, 0.0)
+        self.settle()
+
+    def run_task(self, scheduler: str, ask: int, run: int) -> None:
+        """A task of the scheduler comes and ends."""
+        self.receive(scheduler, reserve(run))
+        self.receive(scheduler, m.Launch(ask, f"j{run}", 0, 0, run, b""))
+        self.core.done("e", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), 0.0)
+        self.settle()
+
+    def said(self) -> list[tuple[str, int]]:
+        """To whom it said that it is idle since the last call, with how many free slots."""
+        return [(to, message.free) for to, message in self.outbox.take(m.Idle)]
+
+
+def test_a_node_says_once_that_it_is_idle() -> None:
+    node = Node(2)
+    assert node.said() == [("s0", 2)]
+    node.settle()
+    assert not node.said()
+
+
+def test_it_says_so_again_after_a_task_to_the_scheduler_whose_task_has_ended() -> None:
+    node = Node(schedulers=3)
+    node.said()
+    for run, scheduler in enumerate(("s2", "s2", "s0", "s1"), 1):
+        node.run_task(scheduler, run, run)
+        assert node.said() == [(scheduler, 1)]
+
+
+def test_after_an_ask_in_vain_it_tells_another() -> None:
+    node = Node(schedulers=2)
+    node.run_task("s0", 1, 1)
+    node.said()
+    told = set()
+    for number in range(2, 4):
+        node.receive("s0", reserve(number))
+        node.receive("s0", m.NoTask(number, 1))
+        told |= set(node.said())
+    assert told == {("s0", 1), ("s1", 1)}
+
+
+def test_it_is_not_idle_while_something_is_queued() -> None:
+    node = Node(2)
+    node.said()
+    node.receive("s0", reserve(1, 3))
+    assert not node.said()
+
+
+def test_each_slot_that_comes_free_is_told() -> None:
+    node = Node(2)
+    node.receive("s0", reserve(1, 2))
+    node.receive("s0", m.Launch(1, "j1", 0, 0, 1, b""), m.Launch(1, "j1", 0, 1, 2, b""))
+    node.said()
+    for run, free in ((1, 1), (2, 2)):
+        node.core.done("e", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), 0.0)
+        node.settle()
+        assert node.said() == [("s0", free)]
+
+
+def test_a_cordoned_node_says_nothing_until_it_takes_part_again() -> None:
+    node = Node()
+    node.said()
+    node.core.cordon(0.0)
+    node.run_task("s0", 1, 1)
+    assert not node.said()
+    node.core.uncordon(0.0)
+    node.settle()
+    assert node.said() == [("s0", 1)]
+
+
+def test_when_a_scheduler_goes_another_is_told() -> None:
+    node = Node(schedulers=2)
+    (told,) = node.said()
+    node.core.scheduler_down(told[0], 0.0)
+    node.settle()
+    assert [to for to, _ in node.said()] == [name for name in ("s0", "s1") if name != told[0]]
+
+
+def test_it_can_be_turned_off() -> None:
+    node = Node(report_idle=False)
+    node.run_task("s0", 1, 1)
+    assert not node.said()

@@ -1,0 +1,142 @@
+"""The paper's figures, at a tiny scale: which simulations they need, what is computed and what is written."""
+
+import csv
+import json
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from click.testing import CliRunner
+
+from simulator import figures
+from simulator.figure_command import COLUMNS, figure_command, make
+from simulator.figures import FIGURES, Figure, Panel, Samples, Scale
+from simulator.intervals import interval
+from simulator.policies import Settings
+from simulator.sweep import Figures, Point
+from sparrow_py.errors import InvalidOption
+
+TINY = Scale(nodes=40, jobs=20, seeds=2, few_points=True)
+
+
+def made_up(figure: Figure) -> dict[str, Figures]:
+    """Results without simulation: plausible numbers that differ by seed."""
+    return {
+        point.key: {
+            "response_p5_ms": 100.0 + point.seed, "response_p50_ms": 200.0 + point.seed,
+            "response_p95_ms": 300.0 + point.seed, "zero_wait": 0.5 + point.seed / 100, "asking_over_service": 0.01,
+        }
+        for point in figure.points
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("scale", [TINY, Scale()], ids=["tiny", "the paper's"])
+def test_each_panel_has_its_curves_and_each_curve_its_seeds(name: str, scale: Scale) -> None:
+    figure = FIGURES[name](scale)
+    found = figures.rows(figure, made_up(figure))
+    assert {row.panel for row in found} == {panel.title for panel in figure.panels}
+    assert all(len(row.by_seed) == scale.seeds for row in found)
+    assert {samples.group for samples in figure.samples} == {panel.group for panel in figure.panels}
+    assert {line.of for line in figure.lines} <= {row.curve for row in found} | {""}
+    assert all(0 <= y <= 1 for line in figure.lines for y in line.ys)
+
+
+def test_the_defaults_are_the_paper_s_cluster_and_jobs() -> None:
+    points = FIGURES["5"](Scale()).points
+    assert {point.cluster.nodes for point in points} == {10_000}
+    assert {point.workload.tasks for point in points} == {500}  # type: ignore[attr-defined]
+    ratios = {point.settings.probe_ratio for point in points if point.settings.cancellation is False}
+    assert ratios == {1.0, 1.2, 1.5, 2.0, 3.0, 4.0}
+
+
+def test_the_paper_s_sparrow_has_nothing_that_came_after_it() -> None:
+    hints = get_type_hints(Settings)
+    switches = {name for name in hints if hints[name] is bool}
+    known = {"probe_ratio", "order", "overtaken_max", "probe_ratio_max"}
+    assert set(hints) - switches == known, "figures.paper must say what the paper has of the others"
+    paper = figures.paper()
+    assert {getattr(paper, name) for name in switches} == {False}
+    assert (paper.probe_ratio, paper.order, paper.probe_ratio_max) == (2.0, "reserved", 0.0)
+    assert figures.paper(cancellation=True).cancellation
+
+
+def test_policies_are_paired() -> None:
+    figure = FIGURES["6"](TINY)
+    arrivals: dict[str, set[str]] = {}
+    for samples in figure.samples:
+        for point in samples.points:
+            arrivals.setdefault(f"{point.workload} {point.seed}", set()).add(point.policy)
+    assert all(len(policies) == len(figures.POLICY_NAMES) for policies in arrivals.values())
+
+
+def test_total_cores_stay_the_same_in_figure_7() -> None:
+    scale = Scale(nodes=160, jobs=20)
+    assert {point.cluster.nodes * point.cluster.slots for point in FIGURES["7"](scale).points} == {160}
+
+
+def test_a_ratio_is_taken_seed_by_seed() -> None:
+    def point(policy: str, seed: int) -> Point:
+        return (
+            FIGURES["5"](TINY)
+            .points[0]
+            .__class__(cluster=figures.Cluster(nodes=40), workload=figures.Synthetic(), policy=policy, seed=seed)
+        )
+
+    above, below = (tuple(point(policy, seed) for seed in (1, 2)) for policy in ("sparrow", "central"))
+    panel = Panel("", "g", "response_p50_ms", "")
+    figure = Figure("x", "", "", "", (panel,), (Samples("g", "curve", 1.0, above, below),))
+    values = dict(zip([one.key for one in (*above, *below)], (10.0, 30.0, 5.0, 10.0), strict=True))
+    (row,) = figures.rows(figure, {key: {"response_p50_ms": value} for key, value in values.items()})
+    assert row.by_seed == (2.0, 3.0)
+    assert row.value == interval([2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_plots_and_tables_are_written_the_same_each_time(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = FIGURES[name](TINY)
+    monkeypatch.setattr("simulator.sweep.run", lambda *_, **__: made_up(figure))
+    monkeypatch.setattr("simulator.figure_plots.PNG_DPI", 40)
+    written = []
+    for directory in (tmp_path / "one", tmp_path / "two"):
+        directory.mkdir()
+        make(figure, directory)
+        written.append({path.name: path.read_bytes() for path in directory.iterdir()})
+    assert set(written[0]) == {f"figure-{name}.{kind}" for kind in ("png", "svg", "csv", "json")}
+    assert written[0] == written[1]
+    rows = list(csv.DictReader(written[0][f"figure-{name}.csv"].decode().splitlines()))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(json.loads(written[0][f"figure-{name}.json"])["rows"]) == len(rows)
+
+
+def test_the_command_simulates_draws_and_resumes(tmp_path: Path) -> None:
+    arguments = ["4.3", "--nodes", "40", "--jobs", "20", "--seeds", "1", "--quick", "--processes", "1"]
+    first = CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)
+    assert first.exit_code == 0
+    assert "d = 2" in first.output
+    kinds = {path.suffix for path in tmp_path.iterdir()}
+    assert kinds == {".png", ".svg", ".csv", ".json", ".jsonl"}
+    results = (tmp_path / "results.jsonl").read_bytes()
+    again = CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)
+    assert again.stdout == first.stdout
+    assert (tmp_path / "results.jsonl").read_bytes() == results
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["8"], "figure"),
+        (["3", "--nodes", "10"], "nodes"),
+        (["3", "--seeds", "0"], "seeds"),
+        (["3", "--jobs", "1"], "jobs"),
+    ],
+)
+def test_what_cannot_be_is_named(tmp_path: Path, arguments: list[str], named: str) -> None:
+    with pytest.raises(InvalidOption, match=named):
+        CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)
+
+
+def test_all_is_all_and_no_figure_is_made_twice() -> None:
+    assert figures.named(["5", "all"]) == ["5", *(name for name in FIGURES if name != "5")]

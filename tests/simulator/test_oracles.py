@@ -1,0 +1,384 @@
+"""Each oracle finds the bug that it is there for: with one planted in a core, a run fails that passes without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from node_monitor.core import NodeMonitorCore
+from node_monitor.memory import Memory
+from node_monitor.queues import FairQueue
+from scheduler.core import SchedulerCore
+from scheduler.jobs import JobState, StageState
+from scheduler.nodes import Nodes
+from scheduler.probing import Probing
+from scheduler.progress import Progress
+from simulator.broken import Broken
+from simulator.world import World
+from sparrow_py import messages as m
+from sparrow_py.client_core import ClientCore
+from sparrow_py.errors import InvariantViolated
+from sparrow_py.job import TaskStatus
+
+Patch = pytest.MonkeyPatch
+
+
+# ---- runs that are as they should be without a planted bug -----------------------------------
+
+
+BUSY_SEEDS = 6
+"""Chance decides whether a bug shows: one of so many worlds is to find it."""
+
+
+def busy() -> None:
+    """Several jobs of two users, a DAG, constraints, failures, cancellations, time limits."""
+    for seed in range(BUSY_SEEDS):
+        world = World(seed, nodes=[2, 1, 2], users=["anna", "bert"], events_max=20_000)
+        world.submit([0.01] * 8)
+        world.submit([0.02] * 6, client=1, where=["parity == even"], failures=1, retry_failed=True)
+        world.submit_stages(("a", (), [0.2] * 3), ("b", ("a",), [0.01] * 2), client=1, ask=False)
+        world.submit([0.5, 0.001], app="pool", task_timeout_s=0.05, max_attempts=1)
+        first = world.submit([0.05] * 2)
+        world.run_for(0.005)
+        world.submit([0.01] * 4, avoid=[first.spec.job_id])
+        late = world.submit([0.3] * 30)
+        world.run_for(0.02)
+        world.cancel_tasks(late, [28, 29])
+        world.cancel(late)
+        world.run()
+        world.check_end()
+
+
+def deadly() -> None:
+    """Executors die under a job that may be started twice, and an only node under one that may be started once."""
+    world = World(1, nodes=[2])
+    log = world.submit([0.1] * 4, app="pool", max_attempts=2)
+    world.submit([0.1] * 2, max_attempts=1)
+    for _ in range(10):
+        world.run_for(0.05)
+        for executor in list(world.nodes[0].executors.values()):
+            if executor.running:
+                world.kill_executor(executor)
+    world.run()
+    world.check_end()
+    assert log.outcomes
+
+
+def failover() -> None:
+    """A client's link breaks while its job has ended in part, and runs in part; the job moves, and is claimed."""
+    for seed in range(4):
+        world = World(seed, nodes=[2, 2], schedulers=2, latency=(0.001, 0.002), scheduler={"settling_s": 0.0})
+        world.submit([0.02, 0.2] * 4)
+        world.run_for(0.05)
+        (link,) = [one for one in world.links() if one.peer is world.clients[0] and one.scheduler.core.jobs]
+        for pipe in link.pipes:
+            pipe.hold(world.now + 0.05)
+        world.run_for(0.02)
+        world.drop_link(link)
+        world.run()
+        world.check_end()
+
+
+def preferring() -> None:
+    """Tasks with preferred nodes, some of which may go elsewhere in time; tasks that ask for results of others."""
+    world = World(2, nodes=[1, 1, 1])
+    world.submit([0.05] * 4, preferred=(("n0",),))
+    world.submit([0.05] * 6, preferred=(("n1",),), delay_s=0.1)
+    world.submit_stages(("a", (), [0.01] * 3), ("b", ("a",), [0.01] * 2))
+    world.run()
+    world.check_end()
+
+
+def avoiding() -> None:
+    """A job that has to keep away from nodes on which another runs."""
+    for seed in range(4):
+        world = World(seed, nodes=[2, 2, 2])
+        other = world.submit([0.3] * 2)
+        world.run_for(0.05)
+        world.submit([0.01] * 6, avoid=[other.spec.job_id])
+        world.run()
+        world.check_end()
+
+
+def demanding() -> None:
+    """Tasks that take most of a node each, where there are slots for more."""
+    world = World(3, nodes=[2, 1, 2])
+    world.submit([0.02] * 6, demand={"cpu": 3.0})
+    world.run()
+    world.check_end()
+
+
+def cancelling() -> None:
+    """Tasks that have long to wait are cancelled."""
+    world = World(1, nodes=[1], events_max=5000)
+    log = world.submit([0.5] * 8)
+    world.run_for(0.1)
+    world.cancel_tasks(log, [5, 6])
+    world.run()
+    world.check_end()
+
+
+# ---- bugs ------------------------------------------------------------------------------------
+
+
+def wrap(patch: Patch, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Replace a method by `around(inner, *arguments)`."""
+    inner = getattr(owner, name)
+    patch.setattr(owner, name, lambda *arguments, **named: around(inner, *arguments, **named))
+
+
+def every(nth: int, bug: Callable[..., Any]) -> Callable[..., Any]:
+    """The bug, with every nth call only."""
+    calls = 0
+
+    def around(inner: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return bug(inner, *arguments, **named) if calls % nth == 0 else inner(*arguments, **named)
+
+    return around
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """What should be done is not."""
+
+
+def drops_reports(patch: Patch) -> None:
+    def report(inner: Any, core: Any, *arguments: Any) -> None:
+        told, core._to_scheduler = core._to_scheduler, nothing
+        inner(core, *arguments)
+        core._to_scheduler = told
+
+    wrap(patch, NodeMonitorCore, "done", every(3, report))
+
+
+def takes_what_finished_for_lost(patch: Patch) -> None:
+    def report(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
+        inner(core, node, msgspec.structs.replace(message, status=TaskStatus.LOST, error="so it is believed"), now_s)
+
+    wrap(patch, SchedulerCore, "_report", every(4, report))
+
+
+def launches_twice(patch: Patch) -> None:
+    def launch(inner: Any, core: Any, scheduler: str, message: Any, now_s: float) -> None:
+        inner(core, scheduler, message, now_s)
+        core._launched.pop(scheduler, None)
+        inner(core, scheduler, message, now_s)
+
+    wrap(patch, NodeMonitorCore, "_launch", every(5, launch))
+
+
+def forgets_cancelled_reservations(patch: Patch) -> None:
+    patch.setattr(FairQueue, "cancel", lambda queue, key: 0)
+
+
+def starts_once_too_often(patch: Patch) -> None:
+    def lost(inner: Any, progress: Any, attempt: Any, reason: str, now_s: float) -> None:
+        attempt.stage.job.max_attempts += 1
+        inner(progress, attempt, reason, now_s)
+
+    wrap(patch, Progress, "lost", lost)
+
+
+def tells_an_outcome_twice(patch: Patch) -> None:
+    def settle(inner: Any, client: Any, job: Any, outcome: Any) -> None:
+        inner(client, job, outcome)
+        job.sink.outcome(outcome)
+
+    wrap(patch, ClientCore, "_settle", every(5, settle))
+
+
+def loses_an_outcome(patch: Patch) -> None:
+    def settle(inner: Any, client: Any, job: Any, outcome: Any) -> None:
+        client.duplicates += 1
+
+    wrap(patch, ClientCore, "_settle", every(5, settle))
+
+
+def mixes_results_up(patch: Patch) -> None:
+    def settle(inner: Any, client: Any, job: Any, outcome: Any) -> None:
+        inner(client, job, msgspec.structs.replace(outcome, result=b"another's"))
+
+    wrap(patch, ClientCore, "_settle", every(5, settle))
+
+
+def leaks_slots(patch: Patch) -> None:
+    wrap(patch, NodeMonitorCore, "_answered", every(4, nothing))
+
+
+def lends_slots_twice(patch: Patch) -> None:
+    def placed(inner: Any, core: Any, executor: Any, now_s: float) -> None:
+        inner(core, executor, now_s)
+        core.free_slots += 1
+
+    wrap(patch, NodeMonitorCore, "_place_freed", every(3, placed))
+
+
+def ignores_constraints(patch: Patch) -> None:
+    patch.setattr(Nodes, "eligible", lambda nodes, kind: [node.id for node in nodes.all()])
+
+
+def ignores_demands(patch: Patch) -> None:
+    def may_run(inner: Any, core: Any, ticket: Any) -> bool:
+        return bool(inner(core, SimpleNamespace(app=ticket.app, demand=None)))
+
+    wrap(patch, NodeMonitorCore, "_may_run", may_run)
+    patch.setattr("scheduler.core._fitting", lambda demand, free: 1000)  # Which would see to it, too.
+
+
+def ignores_preferences(patch: Patch) -> None:
+    def add(inner: Any, stage: Any, payloads: Any, details: Any) -> None:
+        everywhere = {task: m.TaskDetail(("n0", "n1", "n2"), detail.inputs) for task, detail in details.items()}
+        inner(stage, payloads, everywhere)
+
+    wrap(patch, StageState, "add_tasks", add)
+
+
+def ignores_avoided_jobs(patch: Patch) -> None:
+    patch.setattr(Probing, "avoided_at", lambda probing, stage, node_id: False)
+
+
+def opens_stages_too_soon(patch: Patch) -> None:
+    def linked(inner: Any, job: Any) -> None:
+        inner(job)
+        for stage in job.stages:
+            stage.waits_for.clear()
+
+    wrap(patch, JobState, "_link_stages", linked)
+
+
+def mixes_inputs_up(patch: Patch) -> None:
+    wrap(patch, NodeMonitorCore, "_inputs", lambda inner, core, held: inner(core, held)[::-1])
+
+
+def runs_without_common_bytes(patch: Patch) -> None:
+    def launch(inner: Any, core: Any, scheduler: str, message: Any, now_s: float) -> None:
+        core._jobs[scheduler, message.job].commons.clear()
+        inner(core, scheduler, message, now_s)
+
+    wrap(patch, NodeMonitorCore, "_launch", every(3, launch))
+
+
+def ignores_delays(patch: Patch) -> None:
+    def unplaced(inner: Any, core: Any, stage: Any, tasks: Any, now_s: float) -> None:
+        inner(core, stage, tasks, now_s)
+        if stage.locality is not None and stage.spec.delay_s is not None:
+            core._relax(stage, tasks, now_s)
+
+    wrap(patch, SchedulerCore, "became_unplaced", unplaced)
+
+
+def lets_tasks_run_for_ever(patch: Patch) -> None:
+    patch.setattr(NodeMonitorCore, "_at_run", nothing)
+
+
+def cancels_of_itself(patch: Patch) -> None:
+    def accept(inner: Any, core: Any, job: Any, now_s: float) -> None:
+        inner(core, job, now_s)
+        core.at_stage(now_s + 0.01, job.stages[0], lambda stage, at_s: core.cancel(stage.job, "of itself", at_s))
+
+    wrap(patch, SchedulerCore, "_accept", every(3, accept))
+
+
+def remembers_no_outcomes(patch: Patch) -> None:
+    patch.setattr(Memory, "outcomes", lambda memory, owner, job: iter(()))
+
+
+def keeps_what_it_should_forget(patch: Patch) -> None:
+    patch.setattr(NodeMonitorCore, "_forget_job", nothing)
+
+
+def answers_for_slots_that_did_not_ask(patch: Patch) -> None:
+    def get_tasks(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
+        core.to_node(node.id, m.NoTask(message.ask, message.count + 100))
+        inner(core, node, message, now_s)
+
+    wrap(patch, SchedulerCore, "_get_tasks", get_tasks)
+
+
+def sends_no_cancellation(patch: Patch) -> None:
+    patch.setattr(ClientCore, "_send_cancels", nothing)
+
+
+def never_submits(patch: Patch) -> None:
+    patch.setattr(ClientCore, "_assign", nothing)
+
+
+def tries_for_ever(patch: Patch) -> None:
+    def get_tasks(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
+        ticket = core.probing.tickets.get(message.ticket)
+        core.to_node(node.id, m.NoTask(message.ask, message.count))
+        if ticket is not None:
+            core.probing.spend(ticket, node, message.count)
+            core.probing.ensure(ticket.stage, now_s)
+
+    wrap(patch, SchedulerCore, "_get_tasks", get_tasks)
+
+
+BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
+    (drops_reports, busy, "believes that attempts"),
+    (takes_what_finished_for_lost, busy, "was started again for no reason"),
+    (launches_twice, failover, "was started twice|was started again for no reason|tasks are here"),
+    (forgets_cancelled_reservations, busy, "reservations of s0 queued"),
+    (starts_once_too_often, deadly, "attempts of task|starts of task"),
+    (tells_an_outcome_twice, busy, "these have outcomes"),
+    (loses_an_outcome, busy, "lost while attempts remained"),
+    (mixes_results_up, busy, "the result of another"),
+    (leaks_slots, busy, "slots are not|asking, prefetched"),
+    (lends_slots_twice, busy, "slots are not"),
+    (ignores_constraints, busy, "which is not parity == even"),
+    (ignores_demands, demanding, "are taken|taken of"),
+    (ignores_preferences, preferring, "which is none of"),
+    (ignores_avoided_jobs, avoiding, "avoid each other"),
+    (opens_stages_too_soon, busy, "before those that it comes after"),
+    (mixes_inputs_up, preferring, "the inputs that it asked for"),
+    (runs_without_common_bytes, busy, "not the stage's common bytes"),
+    (ignores_delays, preferring, "before its preferred nodes had their time"),
+    (lets_tasks_run_for_ever, busy, "ran for longer"),
+    (cancels_of_itself, busy, "cancelled by nobody"),
+    (remembers_no_outcomes, failover, "knew of it"),
+    (keeps_what_it_should_forget, busy, "left at n"),
+    (answers_for_slots_that_did_not_ask, busy, "rejects what an honest peer sent"),
+    (sends_no_cancellation, cancelling, "long after it was cancelled"),
+    (never_submits, busy, "waits for nothing"),
+    (tries_for_ever, cancelling, "goes on and on"),
+]
+
+
+@pytest.mark.parametrize("run", [busy, deadly, failover, preferring, avoiding, demanding, cancelling])
+def test_the_runs_pass_without_a_bug(run: Callable[[], None]) -> None:
+    run()
+
+
+@pytest.mark.parametrize(("plant", "run", "problem"), BUGS, ids=[plant.__name__ for plant, _, _ in BUGS])
+def test_a_planted_bug_is_found(
+    plant: Callable[[Patch], None], run: Callable[[], None], problem: str, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((Broken, InvariantViolated), match=problem):
+        run()
+
+
+def test_what_is_broken_names_the_job() -> None:
+    assert str(Broken("it ended twice", "j7")) == "j7: it ended twice" and Broken("x", "j7").job == "j7"
+    assert str(Broken("a slot runs two tasks")) == "a slot runs two tasks"
+
+
+def test_a_link_over_which_a_frame_came_twice_is_exempt_from_comparing_reservations_and_no_other() -> None:
+    """The same difference is found on a link that delivered nothing twice."""
+    for duplicated in (True, False):
+        world = World(nodes=[1])
+        world.submit([0.5] * 3)
+        world.run_for(0.1)
+        (link,) = world.links(type(world.nodes[0]))
+        link.duplicated = duplicated
+        world.nodes[0].core.queue.clear()
+        if duplicated:
+            world.check()
+            continue
+        with pytest.raises(Broken, match="0 reservations of s0 queued at n0"):
+            world.check()

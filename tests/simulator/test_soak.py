@@ -1,0 +1,116 @@
+"""The soak: a few seeds pass, the same seed is the same run, and a bug is told so that it can be played again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from scheduler.core import SchedulerCore
+from scheduler.probing import Probing
+from simulator import faults, scenarios, soak
+from simulator.soak import run_seed, soak_command
+from sparrow_py.errors import InvalidOption
+
+ALL = tuple(faults.KINDS)
+SEEDS = range(40)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(soak_command, list(arguments))
+
+
+@pytest.mark.parametrize("kinds", [(), ALL, ("duplication",), ("partition", "scheduler-crash", "loss", "stall")])
+def test_some_seeds_pass(kinds: tuple[str, ...]) -> None:
+    counts, failures = soak.soak(SEEDS, kinds, processes=1)
+    assert not failures, failures
+    assert counts.seeds == len(SEEDS) and set(counts.faults) == set(kinds)
+    assert min(counts.jobs, counts.tasks, counts.retries, counts.outcomes["finished"]) > len(SEEDS)
+    assert set(counts.outcomes) == {"finished", "failed", "cancelled", "lost"}
+
+
+def test_every_kind_of_fault_is_among_those_that_are_drawn() -> None:
+    drawn = {fault.kind for seed in range(60) for fault in scenarios.draw(seed).faults}
+    assert drawn == set(ALL)
+
+
+def test_faults_do_not_change_what_users_do() -> None:
+    one, other = scenarios.draw(5), scenarios.draw(5, ("cut",))
+    assert (one.setup, one.actions) == (other.setup, other.actions) and one.faults != other.faults
+
+
+def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_the_processes() -> None:
+    command = [sys.executable, "-m", "simulator", "soak", "--seeds", "12", "--first", "30"]
+    outputs = [
+        subprocess.run(
+            [*command, "--processes", processes], check=True, capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=100,
+        ).stdout
+        for hash_seed, processes in (("1", "1"), ("2", "2"))
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1] and b"seeds" in outputs[0]
+
+
+@pytest.fixture
+def bug(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Reports are ignored if the node's name is n0."""
+    inner = SchedulerCore._report
+
+    def report(core: Any, node: Any, message: Any, now_s: float) -> None:
+        if node.id != "n0":
+            inner(core, node, message, now_s)
+
+    monkeypatch.setattr(SchedulerCore, "_report", report)
+    yield
+
+
+@pytest.mark.usefixtures("bug")
+def test_a_failure_is_told_with_the_command_that_replays_it_and_the_history_of_its_job() -> None:
+    result = run("--seeds", "2", "--faults", "stall", "--processes", "1")
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert lines[0].startswith("seed 0: j") and "believes that attempts" in lines[0]
+    assert lines[1].strip() == "python -m simulator soak --seed 0 --faults stall"
+    for part in ("submits it", ": accepted with epoch 0", "reserved", "is given task", "ends task"):
+        assert part in result.output, part
+    assert "of which failed" in result.output
+    again = run("--seed", "0", "--faults", "stall")
+    assert again.exit_code == 1 and again.output.splitlines()[:2] == lines[:2]
+
+
+def test_a_core_that_raises_is_told_with_where_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Probing, "spend", lambda *_: {}["what is not there"])
+    _, failure = run_seed(1, ())
+    assert failure is not None and failure.problem == "KeyError: 'what is not there'"
+    assert any("raised at test_soak.py" in line for line in failure.story)
+
+
+def test_a_run_that_goes_on_and_on_fails() -> None:
+    _, failure = run_seed(3, (), events_max=150)
+    assert failure is not None and failure.problem == "it goes on and on"
+    assert run("--seed", "3", "--events", "150", "--faults", "none").exit_code == 1
+
+
+def test_all_is_well() -> None:
+    result = run("--seeds", "3", "--processes", "1")
+    assert result.exit_code == 0 and "faults: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--seeds", "0"], "seeds"), (["--events", "-1"], "events"), (["--processes", "0"], "processes"),
+     (["--faults", "flood"], "flood")],
+)  # fmt: skip
+def test_bad_input_is_named(arguments: list[str], named: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, InvalidOption) and named in str(result.exception)
+
+
+def test_it_is_a_command() -> None:
+    assert isinstance(soak_command, click.Command)

@@ -1,0 +1,55 @@
+"""Simulations with several seeds, each run once for all tests of a process, and what they say with what confidence.
+
+A claim is held to a 95 % confidence interval by Student's t over seeds. Policies are compared seed by seed: they meet
+the same jobs, so a ratio is far more certain than what it is made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulator.cluster import Cluster
+from simulator.figures import paper
+from simulator.intervals import Interval, interval
+from simulator.policies import Settings
+from simulator.simulate import Workload
+from simulator.sweep import Point, compute
+
+SEEDS = range(1, 5)
+
+_known: dict[str, dict[str, Any]] = {}
+"""What was measured, by the points' keys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is simulated with each seed."""
+
+    cluster: Cluster
+    workload: Workload
+    policy: str = "sparrow"
+    settings: Settings = field(default_factory=paper)
+    seeds: range = SEEDS
+
+    def by_seed(self, measure: str) -> list[float]:
+        """The measure (`simulator.measures`) with each seed."""
+        return [float(self._measured(seed)[measure]) for seed in self.seeds]
+
+    def _measured(self, seed: int) -> dict[str, Any]:
+        point = Point(
+            cluster=self.cluster, workload=self.workload, policy=self.policy, settings=self.settings, seed=seed
+        )
+        if point.key not in _known:
+            _known[point.key] = compute(point)
+        return _known[point.key]
+
+
+def mean(case: Case, measure: str) -> Interval:
+    """The measure's mean over seeds."""
+    return interval(case.by_seed(measure))
+
+
+def ratio(above: Case, below: Case, measure: str = "response_p50_ms") -> Interval:
+    """The mean over seeds of how many times as much the one has as the other."""
+    return interval([a / b for a, b in zip(above.by_seed(measure), below.by_seed(measure), strict=True)])
