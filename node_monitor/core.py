@@ -115,6 +115,14 @@ class Counters:
 class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
+    __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
+        "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held", "_history",
+        "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_memory", "_next_ask",
+        "_next_number", "_next_run", "_prefetching", "_report_idle", "_resources", "_start_executor", "_timers",
+        "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots", "leaving",
+        "options", "queue", "schedulers", "slots", "state",
+    )  # fmt: skip
+
     def __init__(
         self,
         options: NodeMonitorOptions,
@@ -171,17 +179,6 @@ class NodeMonitorCore:
         self._timers = Timers()
         self._history: deque[tuple[float, str]] = deque(maxlen=options.history_len_max)
         self._keep_history = options.history_len_max > 0
-        self._from_scheduler: dict[type, Callable[[str, Any, float], None]] = {
-            m.Reserve: self._reserve,
-            m.CancelReservations: self._cancel_reservations,
-            m.Common: self._common,
-            m.Launch: self._launch,
-            m.NoTask: self._no_task,
-            m.CancelAttempt: self._cancel_attempt,
-            m.ForgetJob: self._forget_job,
-            m.Input: self._input,
-            m.Claim: self._claim,
-        }
 
     @property
     def draining(self) -> bool:
@@ -216,13 +213,13 @@ class NodeMonitorCore:
 
     def receive(self, scheduler: str, message: m.Message, now_s: float) -> None:
         """A message from a connected scheduler; `LinkError` if it may not be sent."""
-        self._from_scheduler[type(message)](scheduler, message, now_s)
+        _FROM_SCHEDULER[type(message)](self, scheduler, message, now_s)
 
     def receive_frame(self, scheduler: str, frame: Sequence[m.Message], now_s: float) -> None:
         """As `receive`, for all that came together, and then `pump`."""
-        handlers = self._from_scheduler
+        handlers = _FROM_SCHEDULER
         for message in frame:
-            handlers[type(message)](scheduler, message, now_s)
+            handlers[type(message)](self, scheduler, message, now_s)
         if self.free_slots > 0 or self._prefetching:
             self.pump(now_s)
 
@@ -1109,6 +1106,19 @@ class NodeMonitorCore:
         if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
             return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"
         return None
+
+
+_FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] = {
+    m.Reserve: NodeMonitorCore._reserve,
+    m.CancelReservations: NodeMonitorCore._cancel_reservations,
+    m.Common: NodeMonitorCore._common,
+    m.Launch: NodeMonitorCore._launch,
+    m.NoTask: NodeMonitorCore._no_task,
+    m.CancelAttempt: NodeMonitorCore._cancel_attempt,
+    m.ForgetJob: NodeMonitorCore._forget_job,
+    m.Input: NodeMonitorCore._input,
+    m.Claim: NodeMonitorCore._claim,
+}
 
 
 def _unfit(held: Held, error: str, message: x.Done) -> m.Report:

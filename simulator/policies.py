@@ -42,7 +42,7 @@ class Policy(Protocol):
 class Settings:
     """What may be set of policies; each looks at what concerns it.
 
-    probe_ratio: d. scheduler: further options of the daemons' schedulers, by name; node: of their node monitors.
+    probe_ratio: d of the jobs. The others are the options of that name of the daemons.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT
@@ -246,7 +246,7 @@ class BatchSampling(_OnPlainNodes):
 
     def submit(self, record: JobRecord) -> None:
         if record.job.preferred:
-            raise InvalidOption("policy", "batch", "one with task-level constraints: sparrow, per-task or random")
+            raise InvalidOption("policy", "batch", "sparrow, per-task or random, for jobs with task-level constraints")
         tasks = len(record.job.durations_s)
         nodes = self.candidates(record.job)
         names = [str(node) for node in nodes]
@@ -279,7 +279,7 @@ class Central:
 
     def submit(self, record: JobRecord) -> None:
         if record.job.where or record.job.preferred:
-            raise InvalidOption("policy", "central", "one with constraints: sparrow, per-task or random")
+            raise InvalidOption("policy", "central", "sparrow, per-task or random, for jobs with constraints")
         for task in range(len(record.job.durations_s)):
             if self._free:
                 self._free -= 1

@@ -127,6 +127,7 @@ class Scheduler:
                 report = m.Report(job, launch.task, launch.attempt, TaskStatus.FINISHED, b"", "", at_s + wait_s, 0.1)
                 self.core.receive_from_node(node, report, at_s + wait_s + 0.1)
             self.core.check_invariants()
+        self.outbox.sent.clear()
 
 
 class TestInTheCore:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import node_monitor.core
 from node_monitor.core import NodeMonitorCore
 from node_monitor.memory import Memory
 from node_monitor.queues import FairQueue
@@ -128,7 +129,15 @@ def cancelling() -> None:
 def wrap(patch: Patch, owner: Any, name: str, around: Callable[..., Any]) -> None:
     """Replace a method by `around(inner, *arguments)`."""
     inner = getattr(owner, name)
-    patch.setattr(owner, name, lambda *arguments, **named: around(inner, *arguments, **named))
+    replace(patch, owner, name, lambda *arguments, **named: around(inner, *arguments, **named))
+
+
+def replace(patch: Patch, owner: Any, name: str, other: Callable[..., Any]) -> None:
+    """Replace a method, also where messages are dispatched to it."""
+    for kind, handler in node_monitor.core._FROM_SCHEDULER.items():
+        if handler is getattr(owner, name):
+            patch.setitem(node_monitor.core._FROM_SCHEDULER, kind, other)
+    patch.setattr(owner, name, other)
 
 
 def every(nth: int, bug: Callable[..., Any]) -> Callable[..., Any]:
@@ -289,7 +298,7 @@ def remembers_no_outcomes(patch: Patch) -> None:
 
 
 def keeps_what_it_should_forget(patch: Patch) -> None:
-    patch.setattr(NodeMonitorCore, "_forget_job", nothing)
+    replace(patch, NodeMonitorCore, "_forget_job", nothing)
 
 
 def answers_for_slots_that_did_not_ask(patch: Patch) -> None:

@@ -51,6 +51,7 @@ MESSAGES: list[m.Message] = [
     m.Claim("job", "user", 2),
     m.Claimed("job", 2, [(0, 1)]),
     m.Fenced("job", 2),
+    m.Idle(3),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

@@ -1,0 +1,213 @@
+"""Paper §5: what it simulates on 10,000 machines with jobs of 500 tasks, here on 200 with jobs of 10.
+
+A job has a task for one slot in 20, as in the paper. Sparrow is the paper's (`simulator.figures.paper`: no
+cancellation, no sharing of probes, nothing that came later), but for the tests that say "today's defaults".
+`python -m benchmarks.simulator_reference` compares larger simulations with the numbers of another implementation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from loadgen.durations import Durations
+from loadgen.synthetic import Synthetic
+from simulator.cluster import Cluster
+from simulator.figures import SHARE_OF_CLUSTER, paper
+from simulator.intervals import interval
+from simulator.network import Delay
+from simulator.policies import Settings
+from simulator.simulate import COOL_DOWN, WARM_UP
+from tests.support.late_binding import LateBinding
+from tests.support.paired import Case, ratio
+
+SLOTS = 200
+TASKS = SLOTS // SHARE_OF_CLUSTER
+TASKS_PER_SLOT = 30
+NOISE = 0.12
+"""How far from the paper's ratio to `central` the mean may be at 95 % load: queues vary slowly, and jobs of 10 tasks
+notice a single late task more than jobs of 500."""
+
+
+def case(
+    load: float,
+    policy: str = "sparrow",
+    settings: Settings | None = None,
+    *,
+    durations: Durations | None = None,
+    cores: int = 1,
+    schedulers: int = 1,
+) -> Case:
+    """The paper's jobs at a load; `settings`: the paper's Sparrow unless given."""
+    return Case(
+        cluster=Cluster(nodes=SLOTS // cores, slots=cores, schedulers=schedulers),
+        workload=Synthetic(
+            tasks=TASKS, load=load, jobs=SLOTS * TASKS_PER_SLOT // TASKS, durations=durations or Durations()
+        ),
+        policy=policy,
+        settings=settings or paper(),
+    )
+
+
+def probing(probe_ratio: float) -> Case:
+    """The paper's Sparrow at 95 % load."""
+    return case(0.95, settings=paper(probe_ratio=probe_ratio))
+
+
+# ---- another implementation ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [0.6, 0.95])
+@pytest.mark.parametrize("percent", [50, 95])
+def test_the_daemons_do_what_the_paper_s_algorithm_does_in_few_lines(load: float, percent: int) -> None:
+    """On the same jobs, seed by seed: the two differ in nothing but which nodes they probe."""
+    ours = case(load)
+    assert isinstance(ours.workload, Synthetic)
+    theirs_ms = []
+    for seed in ours.seeds:
+        jobs = list(ours.workload.generate(seed, SLOTS, 1))
+        response_s = LateBinding(jobs, SLOTS, 2, Delay().one_way_ms / 1000, seed).run()
+        first, last = int(len(jobs) * WARM_UP), len(jobs) - int(len(jobs) * COOL_DOWN)
+        theirs_ms.append(1000 * float(np.percentile(response_s[first:last], percent)))
+    pairs = zip(ours.by_seed(f"response_p{percent}_ms"), theirs_ms, strict=True)
+    found = interval([one / other for one, other in pairs])
+    assert found.high - found.low < 0.15
+    assert found.low - 0.01 <= 1 <= found.high + 0.01
+
+
+# ---- §5.1: the probe ratio -------------------------------------------------------------------
+
+
+def test_a_probe_ratio_of_1_2_improves_dramatically_over_1() -> None:
+    """ "Even d = 1.2 leads to dramatically improved response time": by half and more, 95th percentile too."""
+    assert ratio(probing(1.0), probing(1.2)).low > 1.5
+    assert ratio(probing(1.0), probing(1.2), "response_p95_ms").low > 1.5
+
+
+def test_more_probes_help_with_diminishing_returns() -> None:
+    """Each next ratio is faster, and each further probe for a task saves less than the one before it."""
+    ratios = (1.0, 1.2, 2.0, 4.0)
+    saved = []
+    for less, more in itertools.pairwise(ratios):
+        faster = ratio(probing(more), probing(less))
+        assert faster.high < 1, f"d = {more} over d = {less}"
+        # In units of what d = 1 takes, for each probe that a task has more.
+        over_one = [ratio(probing(d), probing(1.0)).mean for d in (less, more)]
+        saved.append((over_one[0] - over_one[1]) / (more - less))
+    assert saved[0] > 2 * saved[1] > 4 * saved[2] > 0
+
+
+def test_within_4_percent_of_central_at_60_percent_load() -> None:
+    """The paper's 4 % and one more: on 200 machines it is 3 to 4 %, on 400 it is 2 %."""
+    found = ratio(case(0.6), case(0.6, "central"))
+    assert found.low > 1
+    assert found.high < 1.05
+
+
+def test_about_33_percent_above_central_at_95_percent_load() -> None:
+    """The interval reaches the paper's figure, and the mean is not far from it."""
+    found = ratio(case(0.95), case(0.95, "central"))
+    assert found.low <= 1.33
+    assert abs(found.mean - 1.33) < NOISE
+
+
+# ---- §5.2: other techniques ------------------------------------------------------------------
+
+KINDS = {
+    "constant": Durations("constant"),
+    "exponential": Durations("exponential"),
+    "pareto, light": Durations("pareto", alpha=3.0),
+    "pareto, heavy": Durations("pareto", alpha=1.2),
+}
+
+
+def technique(kind: str, policy: str) -> Case:
+    """One technique at 95 % load."""
+    return case(0.95, policy, durations=KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_binding_is_ahead_of_batch_sampling_of_per_task_sampling_of_random_placement(kind: str) -> None:
+    techniques = [technique(kind, policy) for policy in ("random", "per-task", "batch", "sparrow")]
+    for slower, faster in itertools.pairwise(techniques):
+        assert ratio(slower, faster).low > 1, f"{slower.policy} over {faster.policy}"
+
+
+def test_the_gap_widens_as_tails_get_heavier() -> None:
+    """Seed by seed, per-task sampling over late binding; the paper's 3 times is for a tail index it does not state."""
+    light, heavy = (over(kind) for kind in ("pareto, light", "pareto, heavy"))
+    assert min(light) > 1
+    assert all(more > less for less, more in zip(light, heavy, strict=True))
+    assert ratio(technique("pareto, heavy", "per-task"), technique("pareto, heavy", "sparrow")).low > 1.5
+
+
+def over(kind: str) -> list[float]:
+    """The median of per-task sampling over that of late binding, with each seed."""
+    pair = (technique(kind, policy).by_seed("response_p50_ms") for policy in ("per-task", "sparrow"))
+    return [above / below for above, below in zip(*pair, strict=True)]
+
+
+# ---- §5.3: several cores ---------------------------------------------------------------------
+
+
+def test_quad_cores_are_over_20_percent_faster_than_single_cores() -> None:
+    """At 95 % load, with as many cores in all: in the mean by more than 20 %, and surely by more than 15 %."""
+    found = ratio(case(0.95, cores=4), case(0.95))
+    assert found.mean < 0.8
+    assert found.high < 0.85
+
+
+# ---- §8: cancellation ------------------------------------------------------------------------
+
+
+def test_cancellation_lowers_the_median_by_some_percent() -> None:
+    """At 95 % load; the paper proposes it (§8) and measures nothing."""
+    found = ratio(case(0.95, settings=paper(cancellation=True)), case(0.95))
+    assert found.high < 1
+    assert found.mean > 0.9
+
+
+def test_cancellation_sends_fewer_asks_in_vain() -> None:
+    assert ratio(case(0.95, settings=paper(cancellation=True)), case(0.95), "noop_asks").high < 0.5
+
+
+# ---- beyond the paper: today's defaults ------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedulers", [1, 10])
+def test_today_s_defaults_are_within_15_percent_of_central_at_95_percent_load(schedulers: int) -> None:
+    found = ratio(defaults(0.95, schedulers), case(0.95, "central"))
+    assert found.high < 1.15
+    assert ratio(defaults(0.95, schedulers), case(0.95), "response_p99_ms").high < 1
+
+
+@pytest.mark.parametrize("schedulers", [1, 10])
+@pytest.mark.parametrize("measure", ["response_p50_ms", "response_p99_ms"])
+def test_today_s_defaults_hurt_nobody_at_60_percent_load(schedulers: int, measure: str) -> None:
+    """Not worse than the paper's Sparrow with as many schedulers: surely not by more than 2 %, and not in the mean."""
+    found = ratio(defaults(0.6, schedulers), case(0.6, schedulers=schedulers), measure)
+    assert found.mean <= 1
+    assert found.high < 1.02
+
+
+def defaults(load: float, schedulers: int) -> Case:
+    """The daemons as they are."""
+    return case(load, settings=Settings(), schedulers=schedulers)
+
+
+def test_schedulers_that_know_nothing_of_each_other_cost_the_paper_s_sparrow_nothing() -> None:
+    """It keeps no state of nodes: ten schedulers probe as one does."""
+    for measure in ("response_p50_ms", "response_p95_ms"):
+        found = ratio(case(0.6, schedulers=10), case(0.6), measure)
+        assert found.low - 0.01 <= 1 <= found.high + 0.01
+
+
+def test_policies_meet_the_same_jobs() -> None:
+    """What makes ratios by seed mean something: the jobs' longest tasks are the same, whatever ran them."""
+    ideals = {tuple(one.by_seed("ideal_p50_ms")) for one in (case(0.6, "central"), case(0.6), defaults(0.6, 10))}
+    assert len(ideals) == 1
+    other = dataclasses.replace(case(0.6, "central"), seeds=range(5, 9))
+    assert tuple(other.by_seed("ideal_p50_ms")) not in ideals

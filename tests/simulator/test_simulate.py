@@ -1,0 +1,109 @@
+"""`simulate`: the same arguments give the same result, policies are paired, and what is measured is what is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loadgen.durations import Durations
+from loadgen.synthetic import Synthetic
+from loadgen.traces import Trace, parse_lines
+from simulator.cluster import Cluster
+from simulator.network import Delay
+from simulator.policies import Settings
+from simulator.simulate import Result, simulate
+from sparrow_py.errors import InvalidOption
+
+ROOT = Path(__file__).parents[2]
+POLICIES = ("sparrow", "batch", "per-task", "random", "central")
+CLUSTER = Cluster(nodes=15, slots=2, schedulers=2, delay=Delay("exponential"), weights={"bob": 3.0})
+WORKLOAD = Synthetic(tasks=4, load=0.8, jobs=60, users=("ann", "bob"), durations=Durations("pareto"))
+PRINT_ALL = """
+from tests.simulator.test_simulate import *
+for policy in POLICIES:
+    result = simulate(CLUSTER, WORKLOAD, policy, seed=5)
+    print(policy, result.figures(), result.settings)
+    for record in result.records: print(record.job, list(record.started_s), list(record.nodes))
+"""
+
+
+def seen(result: Result) -> list[tuple[float, list[float]]]:
+    """What a run's policy met: arrivals and service times."""
+    return [(record.job.arrival_s, list(record.job.durations_s)) for record in result.records]
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT_ALL],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4711")
+    }
+    assert len(outputs) == 1
+    assert outputs.pop().count(b"WorkloadJob") == len(POLICIES) * WORKLOAD.jobs
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_run_leaves_nothing_behind_for_the_next(policy: str) -> None:
+    first, _, again = (simulate(CLUSTER, WORKLOAD, policy, seed=seed) for seed in (5, 6, 5))
+    assert first.figures() == again.figures()
+    assert [list(one.started_s) for one in first.records] == [list(one.started_s) for one in again.records]
+
+
+def test_policies_and_settings_meet_the_same_arrivals_and_service_times() -> None:
+    runs = [simulate(CLUSTER, WORKLOAD, policy, seed=3) for policy in POLICIES]
+    runs.append(simulate(CLUSTER, WORKLOAD, "sparrow", Settings(probe_ratio=3.0, cancellation=False), seed=3))
+    runs.append(simulate(Cluster(nodes=30, schedulers=5), WORKLOAD, "sparrow", seed=3))
+    assert all(seen(run) == seen(runs[0]) for run in runs)
+    assert seen(simulate(CLUSTER, WORKLOAD, "sparrow", seed=4)) != seen(runs[0])
+
+
+def test_the_first_tenth_and_the_last_twentieth_are_not_measured() -> None:
+    result = simulate(CLUSTER, WORKLOAD, "central")
+    measured = result.records[6:57]
+    assert len(result.response_ms) == result.figures()["jobs_measured"] == 51
+    assert len(result.wait_ms) == 51 * 4
+    for record, response_ms, ideal_ms in zip(measured, result.response_ms, result.ideal_ms, strict=True):
+        ends = [at_s + seconds for at_s, seconds in zip(record.started_s, record.job.durations_s, strict=True)]
+        assert response_ms == pytest.approx(1000 * (max(ends) - record.job.arrival_s))
+        assert ideal_ms == pytest.approx(1000 * max(record.job.durations_s))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_is_faster_than_its_longest_task(policy: str) -> None:
+    result = simulate(CLUSTER, WORKLOAD, policy)
+    assert np.all(result.response_ms >= result.ideal_ms - 1e-6)
+    assert np.all(result.wait_ms >= 0)
+
+
+def test_a_trace_runs_with_each_of_its_users() -> None:
+    lines = ('{"arrival_s": 0, "durations_s": [0.1], "user": "ann"}', "1 2 0.1 0.1 0.2")
+    trace = Trace("t", tuple(parse_lines("t", lines)))
+    result = simulate(Cluster(nodes=2), trace)
+    assert [record.job.user for record in result.records] == ["ann", "user0"]
+    assert (result.settings["trace"], result.settings["stretch"], result.settings["jobs"]) == ("t", 1.0, 2)
+
+
+def test_settings_say_what_was_simulated() -> None:
+    found = simulate(CLUSTER, WORKLOAD, "per-task", Settings(probe_ratio=3.0), seed=9).settings
+    wanted = {"policy": "per-task", "seed": 9, "nodes": 15, "slots": 2, "tasks": 4, "load": 0.8, "probe_ratio": 3.0}
+    assert found | wanted == found
+
+
+def test_an_unknown_policy_is_named() -> None:
+    with pytest.raises(InvalidOption, match="magic"):
+        simulate(CLUSTER, WORKLOAD, "magic")
+
+
+def test_a_probe_ratio_below_1_is_named() -> None:
+    with pytest.raises(Exception, match="probe_ratio"):
+        Settings(probe_ratio=0.5)
