@@ -9,6 +9,7 @@ ATC 2015), without asking those. Else the scheduler remembers the node, and the 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler.jobs import StageState
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 RESERVATIONS_PER_TASK_MAX = 8
 """A stage with so many reservations for each unplaced task gets no more of them on idle nodes."""
+LOOKED_AT_MAX = 100
+"""Waiting stages of a user and kind that are looked at for an idle node."""
 ASK_S = 0.01
 """An idle node that was given a reservation is expected to ask so soon: meanwhile no other node gets one for the same
 task. A few round trips; if the hint was out of date, the node asks later or never."""
@@ -63,10 +66,12 @@ class IdleNodes:
         if not self.free:
             return taken
         allowed = self._core.probing.may_probe(stage)
-        for node_id in reversed(self.free):
+        eligible = self._core.nodes.eligible(stage.kind)
+        # The fewer of the two: a stage may fit few nodes, and a thousand others may be idle.
+        for node_id in reversed(self.free) if len(self.free) <= len(eligible) else eligible:
             if len(taken) == count:
                 break
-            if allowed(node_id):
+            if node_id in self.free and allowed(node_id):
                 taken[node_id] = 1
         left = count - len(taken)
         for node_id in taken:
@@ -78,9 +83,11 @@ class IdleNodes:
 
     def _waiting_stage(self, node: Node, now_s: float) -> StageState | None:
         """The stage that gets the node: the oldest of one user and kind after the other, each in turn."""
-        heirs = self._core.probing.heirs
+        heirs, nodes = self._core.probing.heirs, self._core.nodes
         for key in heirs:
-            for stage in heirs[key]:
+            if node.id not in nodes.eligible_set(key[1]):
+                continue
+            for stage in islice(heirs[key], LOOKED_AT_MAX):
                 if stage.promised and stage.promised_at_s + ASK_S < now_s:
                     stage.promised = 0
                 enough = stage.promised >= stage.unplaced or stage.live >= RESERVATIONS_PER_TASK_MAX * stage.unplaced

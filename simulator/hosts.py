@@ -55,17 +55,46 @@ class NoBlobs:
         """Nothing is kept."""
 
 
-class SchedulerHost:
+class _Waking:
+    """A host that calls its core when the core's deadline comes."""
+
+    __slots__ = ("_engine", "_wake_at_s", "core")
+
+    core: SchedulerCore | NodeMonitorCore
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._wake_at_s = inf
+
+    def _arm(self) -> None:
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s < self._wake_at_s:
+            self._wake_at_s = deadline_s
+            self._engine.at(deadline_s, self._wake)
+
+    def _wake(self, _: None) -> None:
+        self._wake_at_s = inf
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s <= self._engine.now_s:
+            self._tick(self._engine.now_s)
+        self._arm()
+
+    def _tick(self, now_s: float) -> None:
+        self.core.tick(now_s)
+
+
+class SchedulerHost(_Waking):
     """A scheduler."""
+
+    core: SchedulerCore
 
     def __init__(self, name: str, options: SchedulerOptions, engine: Engine, network: Network, seed: str) -> None:
         self.name = name
         self.peers: dict[str, Pipe] = {}
         self.received = 0
         """Messages that came."""
-        self._engine = engine
+        super().__init__(engine)
         self._unsent = network.unsent
-        self._wake_at_s = inf
         self.core = SchedulerCore(options, random.Random(seed), self, now_s=engine.now_s)
 
     def to_node(self, node_id: str, message: m.Message) -> None:
@@ -95,25 +124,14 @@ class SchedulerHost:
             core.receive_from_client(client, user, message, now_s)
         self._arm()
 
-    def _arm(self) -> None:
-        deadline_s = self.core.next_deadline_s()
-        if deadline_s is not None and deadline_s < self._wake_at_s:
-            self._wake_at_s = deadline_s
-            self._engine.at(deadline_s, self._wake)
 
-    def _wake(self, _: None) -> None:
-        self._wake_at_s = inf
-        deadline_s = self.core.next_deadline_s()
-        if deadline_s is not None and deadline_s <= self._engine.now_s:
-            self.core.tick(self._engine.now_s)
-        self._arm()
-
-
-class NodeHost:
+class NodeHost(_Waking):
     """A node monitor and its one executor, which has a place for each slot."""
 
+    core: NodeMonitorCore
+
     __slots__ = (
-        "_asks", "_done", "_engine", "_unsent", "_wake_at_s", "core", "ended", "name", "peers", "received", "slots",
+        "_asks", "_done", "_unsent", "ended", "name", "peers", "received", "slots",
     )  # fmt: skip
 
     def __init__(
@@ -125,9 +143,8 @@ class NodeHost:
         self.received = 0
         self.ended = 0
         """Tasks that ended here."""
-        self._engine = engine
+        super().__init__(engine)
         self._unsent = network.unsent
-        self._wake_at_s = inf
         plan = AppPlan(APP, one_process=True, supervised=False)
         self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
         self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
@@ -189,19 +206,9 @@ class NodeHost:
         if self._wake_at_s == inf:  # Else it is to wake before this ask is due.
             self._arm()
 
-    def _arm(self) -> None:
-        deadline_s = self.core.next_deadline_s()
-        if deadline_s is not None and deadline_s < self._wake_at_s:
-            self._wake_at_s = deadline_s
-            self._engine.at(deadline_s, self._wake)
-
-    def _wake(self, _: None) -> None:
-        self._wake_at_s = inf
-        deadline_s = self.core.next_deadline_s()
-        if deadline_s is not None and deadline_s <= self._engine.now_s:
-            self.core.tick(self._engine.now_s)
-            self.core.pump(self._engine.now_s)
-        self._arm()
+    def _tick(self, now_s: float) -> None:
+        self.core.tick(now_s)
+        self.core.pump(now_s)
 
 
 class _Sink:

@@ -20,7 +20,7 @@ from sparrow_py.errors import InvalidOption
 
 WARM_UP = 0.1
 COOL_DOWN = 0.05
-GC_THRESHOLDS = (50_000, 10, 10)
+GC_THRESHOLDS = (200_000, 20, 20)
 """Jobs that have ended are cyclic garbage, a hundred kilobytes each; nearly all else goes by itself."""
 PERCENTILES = (5, 50, 95, 99)
 

@@ -100,6 +100,15 @@ def test_an_idle_node_is_used_only_by_what_may_run_there() -> None:
     assert scheduler.reserved() == {"n2": 1}
 
 
+def test_a_stage_that_fits_few_nodes_finds_them_among_many_idle_ones() -> None:
+    scheduler = Scheduler(9)
+    for number in range(1, 9, 2):
+        scheduler.node(f"n{number}", m.Idle(1))
+    scheduler.node("n4", m.Idle(2))
+    scheduler.submit("j", 2, where=(constraints.parse("where", "node in n2, n4"),))
+    assert scheduler.reserved()["n4"] >= 2 and "n4" not in scheduler.core.idle.free
+
+
 def test_a_job_gets_no_more_reservations_on_idle_nodes_than_make_sense() -> None:
     scheduler = Scheduler(50)
     scheduler.submit("j", 1)

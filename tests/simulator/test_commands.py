@@ -6,8 +6,9 @@ import sys
 import click
 import pytest
 
-from simulator.__main__ import COMMANDS, exit_code, main, one_line
+from simulator.__main__ import SimulatorGroup, main
 from simulator.hosts import SimulationError
+from sparrow_py.command_group import exit_code, one_line
 from sparrow_py.errors import InvalidOption
 
 
@@ -36,7 +37,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    assert all(f"  {command} " in out for command in COMMANDS)
+    assert all(f"  {command} " in out for command in SimulatorGroup.commands_at)
 
 
 def test_a_command_is_imported_when_it_is_asked_for_and_matplotlib_when_something_is_drawn() -> None:
