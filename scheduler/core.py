@@ -453,16 +453,24 @@ class SchedulerCore:
         ticket = self.probing.tickets.get(message.ticket)
         if ticket is not None and ticket.id not in node.dropped:
             stage = ticket.stage
-            self.probing.spend(ticket, node, left)
-            if stage.share_key is not None and self._reorders:
+            known = self.probing.spend(ticket, node, left)
+            if stage.locality is not None:  # Each of its reservations is one task's: one too many would be another's.
+                left -= known - self._serve_local(stage, node, message, known, now_s)
+            elif stage.share_key is not None and self._reorders:
                 left = self._serve_in_order(stage, node, message, now_s)
             elif stage.unplaced:
                 left = self._serve(stage, node, message, left, now_s)
-            elif stage.locality is not None:
-                stage.locality.waste(node.id, left)
         if left > 0:
             self.counters.noops += left
             self.to_node(node.id, m.NoTask(message.ask, left))
+
+    def _serve_local(self, stage: StageState, node: Node, message: m.GetTasks, count: int, now_s: float) -> int:
+        """As `_serve`, for a stage with task-level constraints."""
+        if count and stage.unplaced:
+            return self._serve(stage, node, message, count, now_s)
+        assert stage.locality is not None
+        stage.locality.waste(node.id, count)
+        return count
 
     def _serve_in_order(self, reserved: StageState, node: Node, message: m.GetTasks, now_s: float) -> int:
         """As `_serve`, with the user's stages of the kind in order: whose reservation it is does not matter to the

@@ -93,6 +93,23 @@ def test_what_crossed_the_news_of_a_drain_is_not_taken_for_new(local: bool) -> N
     assert rig.core.live_reservations("a") == new.count
 
 
+def test_an_ask_for_more_than_was_reserved_gets_nothing_that_was_reserved_under_another_ticket() -> None:
+    """Its reservation came twice: no TCP connection does that, but the scheduler's books have to survive it."""
+    rig = Rig("a", "b")
+    rig.submit(2, preferred=[("a",), ("b",)], retry_failed=True)
+    first = rig.reserved()["a"].ticket
+    rig.node("a", m.GetTasks(1, first, 1))
+    rig.node("b", m.NodeState(m.DRAINING, ""))  # From now on the stage's reservations have another ticket.
+    (launch,) = rig.take(m.Launch)
+    rig.node("a", m.Report("j", 0, launch.attempt, TaskStatus.FAILED, b"", "", 0.0, 0.1))
+    second = rig.reserved()["a"].ticket
+    assert second != first
+    rig.node("a", m.GetTasks(2, first, 1))
+    assert rig.take(m.NoTask) == [m.NoTask(2, 1)] and not rig.take(m.Launch)
+    rig.node("a", m.GetTasks(3, second, 1))
+    assert [launch.task for launch in rig.take(m.Launch)] == [0]
+
+
 def test_a_state_that_is_none_breaks_the_link() -> None:
     with pytest.raises(LinkError, match="dancing"):
         Rig("a").node("a", m.NodeState("dancing", ""))
