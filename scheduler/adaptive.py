@@ -55,4 +55,6 @@ class AdaptiveRatio:
 
     def ratio(self, own: float) -> float:
         """The probe ratio of a job whose own is this, if it probes now."""
-        return own + self.waiting * max(0.0, self.ratio_max - own)
+        if self.ratio_max <= own:
+            return own
+        return min(self.ratio_max, own + self.waiting * (self.ratio_max - own))  # Rounding may take the sum beyond.
