@@ -41,12 +41,13 @@ class IdleNodes:
         """The node has free slots and nothing queued."""
         if message.free < 1:
             raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
+        free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
         self.free.pop(node.id, None)
         stage = self._waiting_stage(node, now_s)
         if stage is None:
-            self.free[node.id] = message.free
+            self.free[node.id] = free
             return
-        count = min(message.free, stage.unplaced - stage.promised)
+        count = min(free, stage.unplaced - stage.promised)
         self._promised(stage, count, now_s)
         self._core.probing.reserve(stage, {node.id: count}, now_s)
 

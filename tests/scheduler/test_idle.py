@@ -146,6 +146,15 @@ def test_a_node_that_goes_is_idle_no_more(how: str) -> None:
     assert set(scheduler.reserved()) == {"n1"}
 
 
+def test_a_node_that_says_it_has_more_free_slots_than_slots_gets_no_more_for_it() -> None:
+    scheduler = Scheduler(500)
+    scheduler.node("n1", m.Idle(1_000_000))
+    scheduler.submit("j", 100)
+    assert 2 <= scheduler.reserved()["n1"] <= 3  # Its slots, and perhaps one by chance.
+    scheduler.node("n3", m.Idle(1_000_000), now_s=1.0)
+    assert scheduler.reserved() == {"n3": 2}
+
+
 def test_an_idle_node_has_a_free_slot() -> None:
     with pytest.raises(LinkError, match="0 free slots"):
         Scheduler(1).node("n0", m.Idle(0))
