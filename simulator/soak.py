@@ -6,14 +6,11 @@ seeds give the same output; wall times go to standard error.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,7 +23,7 @@ from rich.table import Table
 from simulator import faults, scenarios
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host
-from simulator.hosts import SimulationError
+from simulator.processes import side_by_side
 from simulator.world import EVENTS_MAX, World
 from sparrow_py.errors import InvalidOption, InvariantViolated
 
@@ -192,7 +189,7 @@ def soak(
     with Progress(*columns, console=Console(stderr=True), disable=len(seeds) < SEEDS_PER_BATCH) as progress:
         bar = progress.add_task("seeds", total=len(seeds))
         work = partial(_run_batch, kinds=tuple(kinds), events_max=events_max)
-        for batch, (counted, failed) in _in_processes(
+        for batch, (counted, failed) in side_by_side(
             work, batches, min(processes or os.cpu_count() or 1, len(batches))
         ):
             counts.add(counted)
@@ -214,23 +211,6 @@ def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int) -> Result:
         if failure is not None:
             failures.append(failure)
     return counts, failures
-
-
-def _in_processes(work: partial[Result], batches: Sequence[Batch], processes: int) -> Iterator[tuple[Batch, Result]]:
-    if processes <= 1:
-        for batch in batches:
-            yield batch, work(batch)
-        return
-    # Not forked: the parent may have threads (the progress bar's).
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(work, batch): batch for batch in batches}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BrokenProcessPool:
-            raise SimulationError("a process was killed, for want of memory?") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 # ---- the command -----------------------------------------------------------------------------

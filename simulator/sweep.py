@@ -10,12 +10,8 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
-import multiprocessing
 import os
-import signal
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,9 +24,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from loadgen.traces import Trace
 from simulator import idle_slots  # noqa: F401  (its policy is one that points may name)
 from simulator.cluster import Cluster
-from simulator.hosts import SimulationError
 from simulator.measures import measures
 from simulator.policies import Settings
+from simulator.processes import side_by_side
 from simulator.simulate import Workload, simulate
 from sparrow_py.errors import InvalidOption
 
@@ -115,32 +111,9 @@ def _computed(label: str, points: Sequence[Point], processes: int) -> Iterator[t
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), disable=not points) as progress:
         bar = progress.add_task(label, total=len(points))
-        for done in _in_processes(points, min(processes, len(points))):
+        for done in side_by_side(compute, points, min(processes, len(points))):
             progress.advance(bar)
             yield done
-
-
-def _in_processes(points: Sequence[Point], processes: int) -> Iterator[tuple[Point, Figures]]:
-    if processes <= 1:
-        for point in points:
-            yield point, compute(point)
-        return
-    # Not forked: the parent may have threads (the progress bar's).
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, spawn, initializer=_end_at_interrupt) as pool:
-        futures = {pool.submit(compute, point): point for point in points}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BrokenProcessPool:
-            raise SimulationError("a process was killed, for want of memory? What was computed is kept") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _end_at_interrupt() -> None:
-    """In a process of the pool: end at Ctrl-C, at once and without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # ---- the results file ------------------------------------------------------------------------
