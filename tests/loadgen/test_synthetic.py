@@ -2,11 +2,7 @@
 
 import itertools
 import math
-import os
 import statistics
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +11,8 @@ from loadgen.durations import Durations
 from loadgen.jobs import WorkloadJob
 from loadgen.synthetic import Synthetic
 from sparrow_py.errors import InvalidOption
+from tests.support.hash_seeds import outputs
 
-ROOT = Path(__file__).parents[2]
 Z = 3.9
 """Normal quantile of a two-sided confidence of 99.99 %."""
 EVERYTHING = Synthetic(
@@ -33,18 +29,8 @@ def jobs_of(workload: Synthetic, seed: int = 1, nodes: int = 100, slots: int = 1
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed() -> None:
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PRINT_EVERYTHING],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "1", "random")
-    }
-    assert len(outputs) == 1
-    assert outputs.pop().count(b"WorkloadJob") == EVERYTHING.jobs
+    (output,) = outputs(PRINT_EVERYTHING)
+    assert output.count(b"WorkloadJob") == EVERYTHING.jobs
 
 
 def test_another_seed_is_another_workload() -> None:

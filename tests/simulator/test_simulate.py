@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,8 +13,8 @@ from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption
+from tests.support.hash_seeds import outputs
 
-ROOT = Path(__file__).parents[2]
 POLICIES = ("sparrow", "batch", "per-task", "random", "central")
 CLUSTER = Cluster(nodes=15, slots=2, schedulers=2, delay=Delay("exponential"), weights={"bob": 3.0})
 WORKLOAD = Synthetic(tasks=4, load=0.8, jobs=60, users=("ann", "bob"), durations=Durations("pareto"))
@@ -38,18 +33,8 @@ def seen(result: Result) -> list[tuple[float, list[float]]]:
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed() -> None:
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PRINT_ALL],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "4711")
-    }
-    assert len(outputs) == 1
-    assert outputs.pop().count(b"WorkloadJob") == len(POLICIES) * WORKLOAD.jobs
+    (output,) = outputs(PRINT_ALL)
+    assert output.count(b"WorkloadJob") == len(POLICIES) * WORKLOAD.jobs
 
 
 @pytest.mark.parametrize("policy", POLICIES)
