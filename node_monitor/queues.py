@@ -429,6 +429,7 @@ class FairQueue(ReservationQueue):
         """A busy period ended: nobody owes anybody anything, all tags and V go."""
         del self._levels[level.priority]
         self._ranked.remove(level)
+        level.dissolve()
 
 
 class PriorityQueue(FairQueue):
@@ -608,7 +609,16 @@ class _Level:
         heappush(self.heap, entry)
         self._trim(self.heap)
 
+    def dissolve(self) -> None:
+        """It is used no more: its parts let go of each other, and so go without the garbage collector."""
+        for flow in self.flows.values():
+            flow.entry = None
+        self.flows.clear()
+        self.heap.clear()
+        self.debts.clear()
+
     def _forget(self, flow: _Flow) -> None:
+        flow.entry = None
         del self.flows[flow.user]
         self._trim(self.heap)
 

@@ -115,6 +115,8 @@ class SchedulerCore:
         self.claims = Claims(self)
         self.idle = IdleNodes(self)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
+        self._ended: list[JobState] = []
+        """Jobs that have ended since one was submitted last: only then is nothing of them looked at any more."""
         self._timers = Timers()
         self._next_attempt = 1
         self._history: deque[tuple[float, str, str]] = deque(maxlen=options.history_len_max)
@@ -237,6 +239,9 @@ class SchedulerCore:
     # ---- submission --------------------------------------------------------------------------
 
     def _submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
+        for ended in self._ended:
+            ended.dissolve()
+        self._ended.clear()
         try:
             check_submission(message, self.options.payload_bytes_max)
         except InvalidRequest as error:
@@ -666,6 +671,7 @@ class SchedulerCore:
         for node_id in sorted(job.sent_to):
             del self.nodes[node_id].sent[job.id]
             self.to_node(node_id, m.ForgetJob(job.id))
+        self._ended.append(job)
 
     # ---- cancellation ------------------------------------------------------------------------
 
