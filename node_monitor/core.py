@@ -655,7 +655,7 @@ class NodeMonitorCore:
         known = job.commons.get(message.stage)
         if known is None or known.data != message.data:  # Another scheduler may send the same again.
             number = self._number()
-            job.numbers.add(number)
+            job.numbers.append(number)
             known = job.commons[message.stage] = CommonHere(number, message.data, message.task_timeout_s)
         known.task_timeout_s = message.task_timeout_s
 
@@ -957,7 +957,7 @@ class NodeMonitorCore:
         del self._jobs[(job.scheduler, job.id)]
         self._blobs.unpin(job.number)
         for executor in self._executors.values():
-            for number in sorted(job.numbers & executor.commons):
+            for number in sorted(executor.commons.intersection(job.numbers)) if executor.commons else ():
                 executor.commons.discard(number)
                 self._to_executor(executor.id, x.ForgetCommon(number))
 
@@ -1001,7 +1001,7 @@ class NodeMonitorCore:
             self._jobs[scheduler, job.id] = there = job
         else:
             there.held += job.held
-            there.numbers |= job.numbers
+            there.numbers += job.numbers
             self._blobs.unpin(job.number)
         for one in held:
             one.job = there

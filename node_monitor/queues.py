@@ -346,97 +346,107 @@ class FairQueue(ReservationQueue):
     slots: servers of the node. The algorithm is the same for any number; the bound grows with it.
     """
 
-    strict = False
-    """Whether tickets' priorities count."""
-
     def __init__(self, slots: int) -> None:
         super().__init__()
         if slots < 1:
             raise ValueError(f"slots must be at least 1, not {slots}")
         self.slots = slots
-        self._levels: dict[int, _Level] = {}
-        self._ranked: list[_Level] = []  # highest priority first
+        self._level = _Level(0)
+
+    def _levels(self) -> list[_Level]:
+        return [self._level]
 
     @property
     def flow_count(self) -> int:
         """Users of whom something is remembered, once for each priority: those with reservations queued, with charges
         outstanding, or in debt."""
-        return sum(len(level.flows) for level in self._ranked)
+        return sum(len(level.flows) for level in self._levels())
 
     def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
-        for level in self._ranked:
-            charge = level.take(may_run)
-            if charge is not None:
-                ticket = charge.ticket
-                self._spend(ticket, 1)
-                if not ticket.count:
-                    self._unindex(ticket.key)
-                return charge
-        return None
+        charge = self._level.take(may_run)
+        if charge is not None:
+            self._taken(charge.ticket)
+        return charge
+
+    def _taken(self, ticket: QueuedTicket) -> None:
+        self._spend(ticket, 1)
+        if not ticket.count:
+            self._unindex(ticket.key)
 
     def refund(self, charge: Charge) -> None:
         flow = _close(charge)
-        self._correct(flow, charge, -charge._cost)
+        flow.level.correct(flow, charge, -charge._cost)
 
     def settle(self, charge: Charge, service_s: float) -> None:
         _check_duration("service_s", service_s)
         flow = _close(charge)
         mean_s = flow.mean_s
         flow.mean_s = service_s if mean_s is None else mean_s + _EWMA_GAIN * (service_s - mean_s)
-        self._correct(flow, charge, int(service_s * charge._rate) - charge._cost)
+        flow.level.correct(flow, charge, int(service_s * charge._rate) - charge._cost)
 
     def check_invariants(self) -> None:
         super().check_invariants()
-        assert self._ranked == sorted(self._levels.values(), key=lambda level: -level.priority), "levels out of order"
         queued = 0
-        for priority, level in self._levels.items():
+        for level in self._levels():
             level.check_invariants()
             for flow in level.flows.values():
                 for key, ticket in flow.tickets.items():
                     assert self.ticket(key) is ticket, f"{ticket} has a place but is not indexed"
                     assert ticket.user == flow.user, f"{ticket} is queued for {flow.user}"
-                    assert self._priority(ticket) == priority, f"{ticket} is queued at priority {priority}"
+                    assert self._level_of(ticket) is level, f"{ticket} is queued at priority {level.priority}"
                 queued += len(flow.tickets)
         assert queued == sum(1 for _ in self.tickets()), "a ticket is indexed but has no place"
 
-    def _priority(self, ticket: QueuedTicket) -> int:
-        return ticket.priority if self.strict else 0
+    def _level_of(self, ticket: QueuedTicket) -> _Level:
+        """Where the ticket is queued."""
+        return self._level
 
     def _enqueue(self, ticket: QueuedTicket) -> None:
-        priority = ticket.priority if self.strict else 0
-        level = self._levels.get(priority)
-        if level is None:
-            level = self._levels[priority] = _Level(priority)
-            self._ranked = sorted(self._levels.values(), key=lambda level: -level.priority)
-        level.enqueue(ticket)
+        self._level.enqueue(ticket)
 
     def _dequeue(self, ticket: QueuedTicket) -> None:
-        level = self._levels[self._priority(ticket)]
-        level.dequeue(ticket)
-        if not level.active:
-            self._drop(level)
+        self._level_of(ticket).dequeue(ticket)
 
     def _reweigh(self, ticket: QueuedTicket) -> None:
-        self._levels[self._priority(ticket)].flows[ticket.user].rate = _TICKS_PER_S / ticket.weight
-
-    def _correct(self, flow: _Flow, charge: Charge, change: int) -> None:
-        level = flow.level
-        level.correct(flow, charge, change)
-        if not level.active:
-            self._drop(level)
-
-    def _drop(self, level: _Level) -> None:
-        """A busy period ended: nobody owes anybody anything, all tags and V go."""
-        del self._levels[level.priority]
-        self._ranked.remove(level)
-        level.dissolve()
+        self._level_of(ticket).flows[ticket.user].rate = _TICKS_PER_S / ticket.weight
 
 
 class PriorityQueue(FairQueue):
     """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
     the users within one priority, as in `FairQueue`."""
 
-    strict = True
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self._ranked: list[_Level] = []  # highest priority first
+        self._by_priority: dict[int, _Level] = {}
+
+    def _levels(self) -> list[_Level]:
+        return self._ranked
+
+    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+        for level in self._ranked:
+            charge = level.take(may_run)
+            if charge is not None:
+                self._taken(charge.ticket)
+                return charge
+        return None
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        ranked = sorted(self._by_priority.values(), key=lambda level: -level.priority)
+        assert self._ranked == ranked, "levels out of order"
+
+    def _level_of(self, ticket: QueuedTicket) -> _Level:
+        return self._by_priority[ticket.priority]
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        level = self._by_priority.get(ticket.priority)
+        if level is None:
+            level = _Level(ticket.priority)
+            # Those without a user are let go only now: they cost next to nothing, and may be of use again.
+            self._ranked = sorted([*(one for one in self._ranked if one.active), level], key=lambda one: -one.priority)
+            self._by_priority = {one.priority: one for one in self._ranked}
+        level.enqueue(ticket)
 
 
 def make_queue(policy: str, slots: int) -> ReservationQueue:
@@ -509,17 +519,23 @@ class _Level:
         flow = self.flows.get(ticket.user)
         if flow is None:
             flow = self.flows[ticket.user] = _Flow(ticket.user, self)
-        flow.rate = _TICKS_PER_S / ticket.weight
-        if not flow.tickets:
+            self.active += 1
+            self._arrive(flow)
+        elif not flow.tickets:
             if not flow.outstanding:
                 self.active += 1
                 if flow.entry is not None:
                     self.debtors -= 1
             self._lift(flow)
-            self._arrivals += 1
-            flow.order = self._arrivals
-            self._push(flow)
+            self._arrive(flow)
+        flow.rate = _TICKS_PER_S / ticket.weight
         flow.tickets[ticket.key] = ticket
+
+    def _arrive(self, flow: _Flow) -> None:
+        """The flow is backlogged from now on."""
+        self._arrivals += 1
+        flow.order = self._arrivals
+        self._push(flow)
 
     def dequeue(self, ticket: QueuedTicket) -> None:
         flow = self.flows[ticket.user]
@@ -606,25 +622,31 @@ class _Level:
 
     def _push(self, flow: _Flow) -> None:
         flow.entry = entry = (flow.tag, flow.order, flow)
-        heappush(self.heap, entry)
-        self._trim(self.heap)
-
-    def dissolve(self) -> None:
-        """It is used no more: its parts let go of each other, and so go without the garbage collector."""
-        for flow in self.flows.values():
-            flow.entry = None
-        self.flows.clear()
-        self.heap.clear()
-        self.debts.clear()
+        heap = self.heap
+        heappush(heap, entry)
+        if len(heap) > _HEAP_SLACK:
+            self._trim(heap)
 
     def _forget(self, flow: _Flow) -> None:
         flow.entry = None
         del self.flows[flow.user]
         self._trim(self.heap)
 
+    def _reset(self) -> None:
+        """A busy period ended: nobody owes anybody anything, all tags and V go."""
+        for flow in self.flows.values():
+            flow.entry = None  # Which refers to its flow: so it goes without the garbage collector.
+        self.flows.clear()
+        self.heap.clear()
+        self.debts.clear()
+        self.debtors = self.virtual = 0
+
     def _rest(self, flow: _Flow) -> None:
         """The flow has nothing queued and nothing outstanding any more: forget it, or remember its debt."""
         self.active -= 1
+        if not self.active:
+            self._reset()
+            return
         if flow.tag <= self.virtual:
             self._forget(flow)
             return
@@ -670,7 +692,8 @@ class _Level:
                 assert id(flow.entry) in owed, f"{user} is idle but remembered"
                 assert flow.tag > self.virtual, f"{user} owes nothing but is remembered"
                 debtors += 1
-        assert active == self.active > 0, f"active users: counted {active}, kept {self.active}"
+        assert active == self.active, f"active users: counted {active}, kept {self.active}"
+        assert active or not (self.flows or self.heap or self.debts or self.virtual), "nobody is here, but remembered"
         assert debtors == self.debtors <= MAX_DEBTORS, f"users in debt: counted {debtors}, kept {self.debtors}"
         for heap in (self.heap, self.debts):
             for i in range(1, len(heap)):

@@ -45,7 +45,7 @@ class JobHere:
         """Its user and its instance, as soon as a task of it is here."""
         self.commons: dict[int, CommonHere] = {}
         """By stage."""
-        self.numbers: set[int] = set()
+        self.numbers: list[int] = []
         """All that its common bytes were ever called."""
         self.inputs: dict[int, Data] = {}
         """Results of the job's tasks that others ask for, by task."""

@@ -189,7 +189,7 @@ class SchedulerCore:
 
     def receive_from_node(self, node_id: str, message: m.Message, now_s: float) -> None:
         """A message from a connected node monitor; `LinkError` if it may not be sent."""
-        self._from_node[type(message)](self.nodes[node_id], message, now_s)
+        self._from_node[type(message)](self.nodes.by_id[node_id], message, now_s)
 
     def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """A message from a client; `LinkError` if it may not be sent."""

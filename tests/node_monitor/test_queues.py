@@ -180,7 +180,7 @@ def test_the_invariants_notice_what_is_wrong() -> None:
     with pytest.raises(AssertionError, match="counted 3, kept 2"):
         queue.check_invariants()
     queue.size = 3
-    queue._ranked[0].flows["u"].entry = None
+    queue._level.flows["u"].entry = None
     with pytest.raises(AssertionError, match="backlogged"):
         queue.check_invariants()
 
@@ -232,6 +232,8 @@ def test_priority_levels_go_when_idle() -> None:
         queue.settle(charge, 1.0)
     assert queue.flow_count == 0
     queue.check_invariants()
+    queue.add(ticket("u", 1000, priority=1000))
+    assert [level.priority for level in queue._levels()] == [1000]
 
 
 # Fair: charges
@@ -290,7 +292,7 @@ def test_a_weight_that_changes_counts_from_then_on() -> None:
 def test_a_charge_is_corrected_at_the_weight_it_was_made_at() -> None:
     queue = FairQueue(4)
     queue.add(ticket("a", 1, count=100, expected_duration_s=1.0))
-    flow = queue._ranked[0].flows["a"]
+    flow = queue._level.flows["a"]
     first, second = take(queue), take(queue)
     queue.add(ticket("a", 2, weight=100.0))
     queue.settle(first, 3.0)
@@ -445,7 +447,7 @@ def test_debtors_are_limited() -> None:
         queue.settle(charge, 1.0 + number)
     queue.check_invariants()
     assert queue.flow_count == MAX_DEBTORS + 1
-    assert len(queue._ranked[0].debts) == MAX_DEBTORS
+    assert len(queue._level.debts) == MAX_DEBTORS
 
 
 def test_heaps_stay_in_proportion_to_the_users() -> None:
@@ -460,7 +462,7 @@ def test_heaps_stay_in_proportion_to_the_users() -> None:
         queue.settle(charge, 0.01)
         queue.add(ticket("c", number))
         queue.cancel(("s", number))
-        level = queue._ranked[0]
+        level = queue._level
         assert len(level.heap) + len(level.debts) <= 200
     for charge in owing:
         queue.settle(charge, 0.01)
@@ -479,7 +481,7 @@ def test_coming_and_being_cancelled_again_and_again_leaves_nothing(running: bool
     for number in range(2, 2000):
         queue.add(ticket("b", number))
         assert queue.cancel(("s", number)) == 1
-        level = queue._ranked[0]
+        level = queue._level
         assert len(level.heap) + len(level.debts) <= 150
     assert queue.flow_count == 2
     queue.check_invariants()
@@ -500,8 +502,8 @@ def test_heaps_shrink_with_the_users() -> None:
         assert charge is not None
         queue.settle(charge, 0.01)
     assert queue.flow_count == 1
-    assert len(queue._ranked[0].heap) <= 70
-    assert len(queue._ranked[0].debts) <= 70
+    assert len(queue._level.heap) <= 70
+    assert len(queue._level.debts) <= 70
     queue.check_invariants()
 
 
@@ -657,8 +659,7 @@ def test_every_take_serves_the_least_tag_of_those_that_may_run(steps: list[tuple
         elif step == "take":
             barred = pick % 6  # at most one user may not run
             may_run = lambda t, barred=barred: t.user != f"u{barred}"  # type: ignore[misc]  # noqa: E731
-            known = [flow for level in queue._ranked for flow in level.flows.values()]
-            flows = [flow for flow in known if any(map(may_run, flow.tickets.values()))]
+            flows = [flow for flow in queue._level.flows.values() if any(map(may_run, flow.tickets.values()))]
             best = min(flows, key=lambda flow: (flow.tag, flow.order), default=None)
             if best is None:
                 assert queue.take(may_run) is None
@@ -673,8 +674,8 @@ def test_every_take_serves_the_least_tag_of_those_that_may_run(steps: list[tuple
             charge = charges.pop(pick % len(charges))
             queue.refund(charge) if step == "refund" else queue.settle(charge, (0.0, 0.1, 5.0)[pick % 3])
         queue.check_invariants()
-        level_virtual = queue._ranked[0].virtual if queue._ranked else 0
-        assert level_virtual >= virtual or not queue._ranked or level_virtual == 0  # back to 0 only with all forgotten
+        level_virtual = queue._level.virtual
+        assert level_virtual >= virtual or not queue.flow_count  # back to 0 only with all forgotten
         virtual = level_virtual
     queue.clear()
     for charge in charges:
@@ -687,7 +688,7 @@ def test_a_refund_restores_the_tag_to_the_last_digit() -> None:
     rng = random.Random(3)
     queue = FairQueue(4)
     queue.add(ticket("a", 1, count=10_000, weight=0.3))
-    flow = queue._ranked[0].flows["a"]
+    flow = queue._level.flows["a"]
     for _ in range(1000):
         queue.settle(take(queue), rng.random())
         before = flow.tag
