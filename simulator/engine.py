@@ -15,6 +15,8 @@ from typing import Any
 Action = Callable[[Any], None]
 Event = tuple[float, int, Action, Any]
 """(when, number, action, its argument)."""
+Delivery = tuple[float, int, Callable[[Any, list[Any]], None], Any, list[Any]]
+"""(when, number, who receives, from whom, the frame)."""
 
 
 class Engine:
@@ -29,8 +31,8 @@ class Engine:
         """Events that have happened."""
         self.end_of_turn: Callable[[], None] = _nothing
         self._heap: list[Event] = []
-        self.lane: deque[Event] = deque()
-        """For `Network`, which adds to it without a call: events none of which is due before the one before it."""
+        self.lane: deque[Delivery] = deque()
+        """For `Network`, which adds to it without a call: deliveries none of which is due before the one before it."""
         self.added = 0
         """Events added so far: the number of the last one."""
 
@@ -41,33 +43,27 @@ class Engine:
 
     def next_s(self) -> float | None:
         """When the next event is due; None if nothing is to happen."""
-        event = self._peek()
-        return None if event is None else event[0]
-
-    def _peek(self) -> Event | None:
-        heap, lane = self._heap, self.lane
-        if lane and not (heap and heap[0] < lane[0]):
-            return lane[0]
-        return heap[0] if heap else None
+        return min((queue[0][0] for queue in (self._heap, self.lane) if queue), default=None)
 
     def run(self, until_s: float = float("inf")) -> None:
         """Let everything happen that is due until then, what it causes included."""
         heap, lane, end_of_turn = self._heap, self.lane, self.end_of_turn
         while True:
-            # Comparing two events compares their times and numbers, which differ, and never their actions.
+            # Comparing two of them compares their times and numbers, which differ, and never what is to be done.
             if lane and not (heap and heap[0] < lane[0]):
                 if lane[0][0] > until_s:
                     break
-                event = lane.popleft()
+                self.now_s, _, receive, sender, frame = lane.popleft()
+                self.events += 1
+                receive(sender, frame)
             elif heap:
                 if heap[0][0] > until_s:
                     break
-                event = heappop(heap)
+                self.now_s, _, action, argument = heappop(heap)
+                self.events += 1
+                action(argument)
             else:
                 break
-            self.now_s = event[0]
-            self.events += 1
-            event[2](event[3])
             end_of_turn()
         if until_s != float("inf"):
             self.now_s = max(self.now_s, until_s)

@@ -116,8 +116,9 @@ class SchedulerHost(_Waking):
             core.receive_from_node(node_id, message, now_s)
         self._arm()
 
-    def from_client(self, client: str, user: str, frame: list[Any]) -> None:
-        """A frame of a client has come."""
+    def from_client(self, sender: tuple[str, str], frame: list[Any]) -> None:
+        """A frame of a client has come; the sender is (client, its user)."""
+        client, user = sender
         core, now_s = self.core, self._engine.now_s
         self.received += len(frame)
         for message in frame:

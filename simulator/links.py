@@ -53,7 +53,7 @@ class Pipe(network.Pipe):
     __slots__ = ("_link", "_network", "_to", "duplicates", "in_flight", "severed", "vanishing")
 
     def __init__(self, link: Link, to: Host, network_: FallibleNetwork) -> None:
-        super().__init__(self._arrived)
+        super().__init__(to.received, link)
         self._link = link
         self._to = to
         self._network = network_
@@ -99,7 +99,7 @@ class Pipe(network.Pipe):
 
     def _received(self, frame: list[Any]) -> None:
         if self._to in self._link.open:
-            self._to.received(self._link, frame)
+            self.deliver(frame)
 
     def finish(self, after_s: float | None = None) -> None:
         """The other side sent its last: this one sees that after what was sent before, or by itself after so long."""

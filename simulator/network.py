@@ -16,7 +16,8 @@ from simulator.engine import Engine
 from sparrow_py.errors import InvalidOption
 
 KINDS = ("fixed", "uniform", "exponential")
-Receive = Callable[[list[Any]], None]
+Receive = Callable[[Any, list[Any]], None]
+"""Is told who sent the frame, and the frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,20 @@ class Delay:
 class Pipe:
     """One direction of a link. Whoever sends puts its message into `frame`, or calls `send`."""
 
-    __slots__ = ("arrive", "frame", "free_at_s")
+    __slots__ = ("frame", "free_at_s", "receive", "sender")
 
-    def __init__(self, receive: Receive) -> None:
-        self.arrive = receive
+    def __init__(self, receive: Receive, sender: Any) -> None:
+        self.receive = receive
+        self.sender = sender
+        """As the receiver knows it."""
         self.frame: list[Any] | None = None
         """What was sent in this turn."""
         self.free_at_s = 0.0
         """When the last frame arrives: the next one does not before it."""
+
+    def deliver(self, frame: list[Any]) -> None:
+        """The frame has come."""
+        self.receive(self.sender, frame)
 
 
 class Network:
@@ -90,12 +97,12 @@ class Network:
             at_s, added, lane = now_s + self._fixed_s, engine.added, engine.lane
             for pipe in unsent:
                 added += 1
-                lane.append((at_s, added, pipe.arrive, pipe.frame))
+                lane.append((at_s, added, pipe.receive, pipe.sender, pipe.frame))  # type: ignore[arg-type]
                 pipe.frame = None
             engine.added = added
         else:
             for pipe in unsent:
                 pipe.free_at_s = max(pipe.free_at_s, now_s + self._delay.draw_s(self._rng))
-                engine.at(pipe.free_at_s, pipe.arrive, pipe.frame)
+                engine.at(pipe.free_at_s, pipe.deliver, pipe.frame)
                 pipe.frame = None
         unsent.clear()

@@ -99,13 +99,13 @@ class Sparrow:
         }
         for scheduler in self.schedulers:
             for number, node in enumerate(self.nodes):
-                scheduler.peers[node.name] = Pipe(partial(node.from_scheduler, scheduler.name))
-                node.peers[scheduler.name] = Pipe(partial(scheduler.from_node, node.name))
+                scheduler.peers[node.name] = Pipe(node.from_scheduler, scheduler.name)
+                node.peers[scheduler.name] = Pipe(scheduler.from_node, node.name)
                 node.core.scheduler_up(scheduler.name)
                 scheduler.core.node_up(node.name, node.info(cluster.attributes(number)), engine.now_s)
             for user, client in self.clients.items():
-                scheduler.peers[client.name] = Pipe(partial(client.from_scheduler, scheduler.name))
-                client.peers[scheduler.name] = Pipe(partial(scheduler.from_client, client.name, user))
+                scheduler.peers[client.name] = Pipe(client.from_scheduler, scheduler.name)
+                client.peers[scheduler.name] = Pipe(scheduler.from_client, (client.name, user))
                 client.core.scheduler_up(scheduler.name, 1 << 30, engine.now_s)
 
     def submit(self, record: JobRecord) -> None:

@@ -31,13 +31,17 @@ class Tree:
         for lane, delay_s in next(self._plan, []):
             self.add(LANE_S if lane else delay_s, lane=lane)
 
+    def arrive(self, number: int, frame: list[object]) -> None:
+        assert not frame
+        self.happen(number)
+
     def add(self, delay_s: float, *, lane: bool) -> None:
         engine, at_s = self.engine, self.engine.now_s + delay_s
         number = engine.added + 1
         self.planned.append((at_s, number))
         if lane:
             engine.added = number
-            engine.lane.append((at_s, number, self.happen, number))
+            engine.lane.append((at_s, number, self.arrive, number, []))
         else:
             engine.at(at_s, self.happen, number)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ def test_frames_of_a_link_never_overtake_each_other(kind: str, sends: list[tuple
             assert engine.now_s >= at_s + (0.002 if kind == "fixed" else 0.001)
             arrived[pipe].append((at_s, number))
 
-    pipes = [Pipe(partial(receive, number)) for number in range(PIPES)]
+    pipes = [Pipe(receive, number) for number in range(PIPES)]
 
     def send(what: tuple[int, int]) -> None:
         pipe, number = what
