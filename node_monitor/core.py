@@ -499,8 +499,8 @@ class NodeMonitorCore:
                 self._feed(app.take_place(), now_s)
         asks: dict[tuple[str, int], Ask] = {}
         queue = self.queue
-        serves = queue.size > 0 and self._some_app_serves()
-        while serves and self.free_slots > 0 and queue.size:
+        serves = queue.size > 0 and self.free_slots > 0 and self._some_app_serves()
+        while serves and queue.size:
             charge = queue.take(self._may_run)
             if charge is None:
                 break
@@ -509,7 +509,7 @@ class NodeMonitorCore:
                 self._take_resources(charge)
             app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
             app.asking += 1
-            serves = len(app.idle) > app.asking or self._some_app_serves()
+            serves = self.free_slots > 0 and (len(app.idle) > app.asking or self._some_app_serves())
         if asks:
             self._send_asks(asks)
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:

@@ -20,8 +20,6 @@ from sparrow_py.errors import InvalidOption
 
 WARM_UP = 0.1
 COOL_DOWN = 0.05
-GC_THRESHOLDS = (200_000, 20, 20)
-"""Nothing that a simulation uses up is cyclic garbage: what the collector looks through is a cluster that stays."""
 PERCENTILES = (5, 50, 95, 99)
 
 
@@ -104,7 +102,7 @@ def simulate(
         if job is not None:
             engine.at(job.arrival_s, arrive, job)
 
-    with _few_collections():
+    with _no_collections():
         placer: Policy = POLICIES[policy](cluster, settings, engine, seed, users)
         expect_next()
         engine.run()
@@ -113,17 +111,16 @@ def simulate(
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """What stands now stays: the collector need not look through it again and again, nor often at what is new."""
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+def _no_collections() -> Iterator[None]:
+    """Nothing that a simulation uses up is cyclic: the collector would look through the cluster again and again for
+    nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 def _described(what: Any) -> dict[str, Any]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 
 from loadgen.durations import Durations
+from loadgen.jobs import WorkloadJob
 from loadgen.synthetic import Synthetic
 from loadgen.traces import Trace, parse_lines
 from simulator.cluster import Cluster
@@ -42,6 +47,26 @@ def test_a_run_leaves_nothing_behind_for_the_next(policy: str) -> None:
     first, _, again = (simulate(CLUSTER, WORKLOAD, policy, seed=seed) for seed in (5, 6, 5))
     assert first.figures() == again.figures()
     assert [list(one.started_s) for one in first.records] == [list(one.started_s) for one in again.records]
+
+
+@dataclass(frozen=True)
+class Watched(Synthetic):
+    """Notes how many objects the garbage collector finds when the last job has arrived."""
+
+    garbage: list[int] = field(default_factory=list)
+
+    def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
+        gc.collect()
+        yield from super().generate(seed, nodes, slots)
+        self.garbage.append(gc.collect())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_run_uses_up_goes_without_the_garbage_collector(policy: str) -> None:
+    """In the daemons its pauses would be every job's; here it is off."""
+    workload = Watched(tasks=4, load=0.8, jobs=120)
+    simulate(CLUSTER, workload, policy)
+    assert workload.garbage == [0]
 
 
 def test_policies_and_settings_meet_the_same_arrivals_and_service_times() -> None:
