@@ -13,13 +13,14 @@ given to a one-place executor ahead of time (`PIPELINE_S`), which runs what it i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
 from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, Charge, QueuedTicket, make_queue
+from node_monitor.pushed import PushedTasks
+from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, Charge, Key, QueuedTicket, make_queue
 from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
@@ -118,9 +119,9 @@ class NodeMonitorCore:
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
         "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held", "_history",
         "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_memory", "_next_ask",
-        "_next_number", "_next_run", "_prefetching", "_report_idle", "_resources", "_start_executor", "_timers",
-        "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots", "leaving",
-        "options", "queue", "schedulers", "slots", "state",
+        "_next_number", "_next_run", "_prefetching", "_pushed", "_report_idle", "_resources", "_start_executor",
+        "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
+        "leaving", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +170,7 @@ class NodeMonitorCore:
         self._executors: dict[str, ExecutorState] = {}
         self._jobs: dict[tuple[str, str], JobHere] = {}
         self._held: dict[tuple[str, str, int], Held] = {}
+        self._pushed = PushedTasks()
         self._asks: dict[int, Ask] = {}
         self._ask_order: deque[Ask] = deque()
         self._prefetching = False
@@ -199,6 +201,7 @@ class NodeMonitorCore:
         self._idle_told = 0
         self._launched.pop(scheduler, None)
         self.queue.cancel_scheduler(scheduler)
+        self._pushed.remove(lambda key, _: key[0] == scheduler)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
             self._end_ask(ask)
         for app in self.apps.values():
@@ -393,6 +396,7 @@ class NodeMonitorCore:
         """Take nothing new: hand back what has not started; what runs goes on."""
         self._enter(m.DRAINING, now_s)
         self.queue.clear()
+        self._hand_back_pushed(self._pushed.remove(lambda _key, _task: True), "the node is draining")
         for ask in list(self._asks.values()):
             self._end_ask(ask)
         for app in self.apps.values():
@@ -475,10 +479,15 @@ class NodeMonitorCore:
     def _refuse(self, scheduler: str, ticket: int, count: int, reason: str) -> None:
         self.counters.refused_reservations += count
         self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason))
+        if self._pushed:
+            self._hand_back_pushed(self._pushed.take_last((scheduler, ticket), count), reason)
 
     def _cancel_reservations(self, scheduler: str, message: m.CancelReservations, now_s: float) -> None:
         key = (scheduler, message.ticket)
         self.counters.cancelled_reservations += self.queue.cancel(key)
+        if self._pushed:
+            cancelled = self._pushed.remove(lambda of, _: of == key)
+            self._hand_back_pushed(cancelled, "its reservation was cancelled")
         if self._keep_history:
             self._note(now_s, "ticket %s/%d cancelled", scheduler, message.ticket)
 
@@ -507,8 +516,12 @@ class NodeMonitorCore:
             self.free_slots -= 1
             if charge.ticket.demand:
                 self._take_resources(charge)
-            app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
-            app.asking += 1
+            if self._pushed and (pushed := self._pushed.take(charge.ticket.key)) is not None:
+                app = self.apps[charge.ticket.app]
+                self._start_pushed(charge, pushed, now_s)
+            else:
+                app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
+                app.asking += 1
             serves = self.free_slots > 0 and (len(app.idle) > app.asking or self._some_app_serves())
         if asks:
             self._send_asks(asks)
@@ -681,6 +694,13 @@ class NodeMonitorCore:
         if number <= self._launched.get(scheduler, -1):
             return  # It came twice: whatever became of it has been, or will be, reported.
         self._launched[scheduler] = number
+        if not message.ask:  # Its reservation follows.
+            key = (scheduler, message.ticket)
+            if self.draining:
+                self._hand_back_pushed([(key, message)], "the node is draining")
+            else:
+                self._pushed.add(key, message)
+            return
         ask = self._asks.get(message.ask)
         if ask is None or ask.scheduler != scheduler:
             self.counters.handed_back += 1
@@ -694,13 +714,7 @@ class NodeMonitorCore:
             self.queue.refund(charge)
             self._answered(ask, 1)
             return
-        job = self._job(scheduler, message.job)
-        job.forgotten = False
-        job.owner = (charge.ticket.user, job.instance)
-        job.held += 1
-        common = job.commons.get(message.stage)
-        held = Held(job, app, message.task, message.attempt, message.payload, common, message.inputs, charge)
-        self._held[scheduler, message.job, message.attempt] = held
+        held = self._hold(scheduler, message, charge)
         if not ask.prefetched:
             app.asking -= 1
             if app.idle:
@@ -711,6 +725,37 @@ class NodeMonitorCore:
         app.ready.append(held)  # It stays counted as prefetched until it is its turn at an executor.
         if not app.executors:
             self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
+
+    def _hold(self, scheduler: str, message: m.Launch, charge: Charge) -> Held:
+        """The attempt is here, and charged to its user."""
+        job = self._job(scheduler, message.job)
+        job.forgotten = False
+        job.owner = (charge.ticket.user, job.instance)
+        job.held += 1
+        common = job.commons.get(message.stage)
+        app = self.apps[charge.ticket.app]
+        held = Held(job, app, message.task, message.attempt, message.payload, common, message.inputs, charge)
+        self._held[scheduler, message.job, message.attempt] = held
+        return held
+
+    def _start_pushed(self, charge: Charge, task: m.Launch, now_s: float) -> None:
+        """It is the turn of a task that was pushed."""
+        scheduler, ticket = charge.ticket.key[0], charge.ticket
+        if self._memory.fences and self._fenced(scheduler, task, ticket.user):
+            self._return_resources(charge)
+            self.queue.refund(charge)
+            self.free_slots += 1
+            return
+        self._give(self.apps[ticket.app].take_place(), self._hold(scheduler, task, charge), now_s)
+
+    def _hand_back_pushed(self, pushed: Iterable[tuple[Key, m.Launch]], reason: str) -> None:
+        for key, task in pushed:
+            self.counters.handed_back += 1
+            self._to_scheduler(key[0], m.HandBack(task.job, task.attempt, reason))
+
+    def _ask_length(self, scheduler: str, message: m.AskLength, now_s: float) -> None:
+        length = self.slots - self.free_slots + self.queue.size + sum(len(app.ready) for app in self.apps.values())
+        self._to_scheduler(scheduler, m.QueueLength(message.probe, length))
 
     def _fenced(self, scheduler: str, message: m.Launch, user: str) -> bool:
         """Whether another scheduler has claimed the task's job; then this one is told."""
@@ -862,7 +907,9 @@ class NodeMonitorCore:
     def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
         held = self._held.get((scheduler, message.job, message.attempt))
         if held is None:
-            return  # It ended or was handed back: the report is on its way.
+            if self._pushed:
+                self._cancel_pushed(scheduler, message)
+            return  # Else it ended or was handed back: the report is on its way.
         executor = held.executor
         if executor is None:
             held.app.ready.remove(held)
@@ -883,6 +930,15 @@ class NodeMonitorCore:
             self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
         else:
             self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))
+
+    def _cancel_pushed(self, scheduler: str, message: m.CancelAttempt) -> None:
+        """Its reservation stays, and leads to an ask in vain."""
+        sought = (scheduler, message.job, message.attempt)
+        for _, task in self._pushed.remove(lambda key, task: (key[0], task.job, task.attempt) == sought):
+            error = "it was cancelled"
+            self._to_scheduler(
+                scheduler, m.Report(task.job, task.task, task.attempt, TaskStatus.CANCELLED, b"", error, None, None)
+            )
 
     def _hand_back_ready(self, app: AppState, reason: str) -> None:
         """Hand the first ready task back: it was not started."""
@@ -949,6 +1005,8 @@ class NodeMonitorCore:
         job = self._jobs.get((scheduler, message.job))
         if job is not None:
             self._forget(job)
+        if self._pushed:  # Nobody waits for its tasks any more.
+            self._pushed.remove(lambda key, task: (key[0], task.job) == (scheduler, message.job))
 
     def _forget(self, job: JobHere) -> None:
         job.forgotten = True
@@ -975,6 +1033,12 @@ class NodeMonitorCore:
                 self._move(job, scheduler)
         for report in self._memory.outcomes(owner, job_id):
             self._to_scheduler(scheduler, report)
+        withdrawn = self._pushed.remove(
+            lambda key, task: task.job == job_id and key[0] != scheduler and self._owner(key, task) == owner
+        )
+        for key, _ in withdrawn:
+            self._to_scheduler(key[0], m.Fenced(job_id, epoch))
+        self._hand_back_pushed(withdrawn, "another scheduler has the job")
         held = [held for held in self._held.values() if held.job.id == job_id and held.job.scheduler == scheduler]
         for unstarted in [one for one in held if one.executor is None or one.missing]:
             self._withdraw(unstarted, now_s)
@@ -984,6 +1048,12 @@ class NodeMonitorCore:
             self._forget(left)
         self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running))
         self._note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+
+    def _owner(self, key: Key, task: m.Launch) -> tuple[str, int]:
+        """The user and the instance of a pushed task's job."""
+        ticket = self.queue.ticket(key)
+        job = self._jobs.get((key[0], task.job))
+        return ("" if ticket is None else ticket.user, 0 if job is None else job.instance)
 
     def _move(self, job: JobHere, scheduler: str) -> None:
         """What of the job is here is the other scheduler's from now on."""
@@ -1118,6 +1188,7 @@ _FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] 
     m.ForgetJob: NodeMonitorCore._forget_job,
     m.Input: NodeMonitorCore._input,
     m.Claim: NodeMonitorCore._claim,
+    m.AskLength: NodeMonitorCore._ask_length,
 }
 
 

@@ -31,6 +31,7 @@ from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node, Nodes
 from scheduler.options import SchedulerOptions
+from scheduler.placement import DirectPlacement
 from scheduler.probing import Probing
 from scheduler.progress import Progress
 from scheduler.validation import check_blob, check_node, check_submission, check_tasks
@@ -64,8 +65,8 @@ class Counters:
 
     __slots__ = (
         "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced", "jobs_refused",
-        "launched", "noops", "reservations", "reservations_cancelled", "reservations_idle", "reservations_refused",
-        "reservations_shared", "retries", "settled", "stale_reports",
+        "launched", "noops", "probes", "reservations", "reservations_cancelled", "reservations_idle",
+        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class Counters:
     jobs_refused: int
     launched: int
     noops: int
+    probes: int
     reservations: int
     reservations_cancelled: int
     reservations_idle: int
@@ -114,6 +116,7 @@ class SchedulerCore:
         self.progress = Progress(self)
         self.claims = Claims(self)
         self.idle = IdleNodes(self)
+        self.direct = None if options.placement == "sparrow" else DirectPlacement(self, options.placement)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
         self._ended: list[JobState] = []
         """Jobs that have ended since one was submitted last: only then is nothing of them looked at any more."""
@@ -133,6 +136,7 @@ class SchedulerCore:
             m.NodeState: self._node_state,
             m.Claimed: self.claims.claimed,
             m.Idle: self.idle.told,
+            m.QueueLength: self._queue_length,
             m.Fenced: lambda _, message, now_s: self.claims.fenced(message, now_s),
         }
         self._from_client: dict[type, Callable[[JobState, Any, float], None]] = {
@@ -166,6 +170,8 @@ class SchedulerCore:
             stages[attempt.stage] = None
             self.progress.lost(attempt, f"node {node_id} was lost", now_s)
         self.claims.node_down(node, now_s)
+        if self.direct is not None:
+            self.direct.node_down(node_id, now_s)
         self._ensure_all(stages, now_s)
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool = True) -> None:
@@ -507,16 +513,10 @@ class SchedulerCore:
             if task is None:
                 break
             left -= 1
-            self._launch(stage, task, node, message.ask)
+            self.launch(stage, task, node, message.ask)
         launched = count - left
         if launched:
-            stage.backoff_s = 0.0
-            self.admission.placed(stage.job.user, launched)
-            self.counters.launched += launched
-            if self.probing.by_work:
-                self.probing.served(stage, launched)
-            if self.adaptive is not None and stage.reserved_at_s is not None:
-                self.adaptive.waited(now_s - stage.reserved_at_s, launched)
+            self.placed(stage, launched, now_s)
         if stage.locality is not None:  # What is left of the ask has used up reservations, too.
             stage.locality.waste(node.id, left)
         if self._keep_history:
@@ -529,7 +529,18 @@ class SchedulerCore:
             self.probing.ensure(stage, now_s)
         return left
 
-    def _launch(self, stage: StageState, task: int, node: Node, ask: int) -> None:
+    def placed(self, stage: StageState, launched: int, now_s: float) -> None:
+        """So many of the stage's tasks have come to a node."""
+        stage.backoff_s = 0.0
+        self.admission.placed(stage.job.user, launched)
+        self.counters.launched += launched
+        if self.probing.by_work:
+            self.probing.served(stage, launched)
+        if self.adaptive is not None and stage.reserved_at_s is not None:
+            self.adaptive.waited(now_s - stage.reserved_at_s, launched)
+
+    def launch(self, stage: StageState, task: int, node: Node, ask: int, ticket: int = 0) -> None:
+        """Send the task to the node: as the answer to its ask, or (ask 0) for a reservation of this ticket there."""
         job = stage.job
         attempt = Attempt(job.attempt_id(self._next_attempt), stage, task, node.id)
         self._next_attempt += 1
@@ -553,7 +564,7 @@ class SchedulerCore:
                     self.to_node(node.id, m.Input(job.id, source, job.results[source]))
         payload = stage.payloads[task]
         assert payload is not None, f"task {number} of {job.id} is settled"
-        self.to_node(node.id, m.Launch(ask, job.id, stage.index, number, attempt.id, payload, inputs))
+        self.to_node(node.id, m.Launch(ask, job.id, stage.index, number, attempt.id, payload, inputs, ticket))
         if job.report_placed:
             self.to_client(job.client, m.Placed(job.id, number))
 
@@ -613,6 +624,8 @@ class SchedulerCore:
             self.counters.stale_reports += 1
             return
         self.counters.handed_back += 1
+        if self.direct is not None:
+            self.probing.shun(attempt.stage, node, now_s)
         self.note(now_s, message.job, "task %d handed back: %s", attempt.stage.first + attempt.task, message.reason)
         if message.missing and not (attempt.cancelled or attempt.stage.job.cancelled):
             self.progress.inputs_missing(attempt, message.missing, message.reason, now_s)
@@ -747,6 +760,10 @@ class SchedulerCore:
             self._ensure_all(self.probing.drained(node), now_s)
         elif message.state == m.READY:
             self.probing.node_came(node.id, now_s)
+
+    def _queue_length(self, node: Node, message: m.QueueLength, now_s: float) -> None:
+        if self.direct is not None:
+            self.direct.answered(node, message, now_s)
 
     # ---- helpers -----------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class IdleNodes:
             raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
         free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
         self.free.pop(node.id, None)
+        if self._core.direct is not None:
+            return
         stage = self._waiting_stage(node, now_s)
         if stage is None:
             self.free[node.id] = free

@@ -79,6 +79,8 @@ def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
         if problem:
             return problem
         lacking = stage.locality.lacking
+    if core.direct is not None:
+        lacking = core.direct.lacks(stage)
     waits = stage.no_node_since_s is not None or (stage.locality is not None and bool(stage.locality.hopeless))
     if lacking and stage.open and stage.probe_at_s is None and not waits:
         return (

@@ -17,6 +17,7 @@ COUNTERS = {
     "reservations_shared": "Surplus reservations passed to another job.",
     "reservations_idle": "Reservations on nodes that had said that they were idle.",
     "reservations_refused": "Reservations that node monitors refused.",
+    "probes": "Node monitors asked for the length of their queue (placement without late binding).",
     "asks": "getTask messages from node monitors.",
     "noops": "Slots that asked and got no task.",
     "launched": "Task starts sent to node monitors.",

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from scheduler.order import ORDERS, OVERTAKEN_MAX_DEFAULT
+from scheduler.placement import PLACEMENTS
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_MAX
 from sparrow_py.messages import MESSAGE_OVERHEAD_BYTES
@@ -55,6 +56,11 @@ class SchedulerOptions(DaemonOptions):
         "Raise the probe ratio of jobs up to this while tasks wait: d + f · (max - d), f being their mean wait over "
         "their mean duration, at most 1. 0: never. For many schedulers on a busy cluster; costs messages.",
     )
+    placement: str = option(
+        "sparrow",
+        "How tasks come to nodes: sparrow (batch sampling with late binding), or, for comparison, batch (the shortest "
+        "queues of a job's d·m random nodes), per-task (the shorter queue of d random nodes for each task), random.",
+    )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
     )
@@ -99,6 +105,7 @@ class SchedulerOptions(DaemonOptions):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
         for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
             0 <= self.probe_ratio_max <= PROBE_RATIO_MAX,

@@ -54,6 +54,9 @@ class Probing:
         if not stage.unplaced or not stage.open:
             return
         self._add_heir(stage)
+        if self._core.direct is not None:
+            self._core.direct.ensure(stage, now_s)
+            return
         if stage.locality is not None:
             self._ensure_local(stage, now_s)
             return
@@ -63,7 +66,7 @@ class Probing:
         missing = reservations_wanted(stage.probe_ratio, stage.unplaced) - stage.live
         if missing <= 0:
             return
-        nodes = self._candidates(stage)
+        nodes = self.candidates(stage)
         if nodes:
             stage.no_node_since_s = None
             self._probe(stage, self._choose(stage, nodes, missing, now_s), now_s)
@@ -99,7 +102,7 @@ class Probing:
     def _ensure_local(self, stage: StageState, now_s: float) -> None:
         locality = stage.locality
         assert locality is not None
-        nodes = self._candidates(stage)
+        nodes = self.candidates(stage)
         allowed = frozenset(nodes)
 
         def spread_free(count: int) -> list[tuple[str, int]]:
@@ -142,7 +145,7 @@ class Probing:
             late = sorted([*late, *locality.free_tasks()])
         self._lost(stage, late, limit_s, now_s)
 
-    def _candidates(self, stage: StageState) -> list[str]:
+    def candidates(self, stage: StageState) -> list[str]:
         """Nodes to probe now: eligible, have not refused lately, run no job that is to be avoided (§8)."""
         nodes = self._nodes.eligible(stage.kind)
         if stage.refused_by:
@@ -155,6 +158,13 @@ class Probing:
         """Whether a job that this one avoids, or that avoids this one, runs on the node."""
         others = (self._core.jobs[job_id] for job_id in stage.job.avoids)
         return any(other.running_at and other.running_at.get(node_id) for other in others)
+
+    def wait(self, stage: StageState, now_s: float) -> None:
+        """There is no node for some of the stage's tasks now."""
+        if stage.locality is not None:
+            self._wait_local(stage, now_s)
+        else:
+            self._wait(stage, now_s, self._nodes.eligible(stage.kind))
 
     def _wait(self, stage: StageState, now_s: float, may_come: list[str]) -> None:
         """There is nobody to probe: try those that may come round again later, or wait for nodes, but not for ever."""
@@ -183,25 +193,20 @@ class Probing:
         self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
 
     def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:
-        job, spec, core = stage.job, stage.spec, self._core
+        job, core = stage.job, self._core
         ticket = stage.own_ticket
         if ticket is None or ticket.id not in stage.tickets:
-            ticket = stage.own_ticket = Ticket(self._next_ticket, stage)
-            self._next_ticket += 1
+            ticket = stage.own_ticket = Ticket(self.new_ticket_id(), stage)
             self.tickets[ticket.id] = stage.tickets[ticket.id] = ticket
         if stage.reserved_at_s is None:
             stage.reserved_at_s = now_s
-        weight, priority = core.options.weight(job.user), core.options.priority(job.user)
         reserves: dict[int, m.Reserve] = {}
         nodes, live, to_node, ticket_id = self._nodes.by_id, ticket.live, core.to_node, ticket.id
         total = 0
         for node_id, count in per_node:
             reserve = reserves.get(count)
             if reserve is None:
-                reserve = reserves[count] = m.Reserve(
-                    ticket_id, job.id, job.epoch, job.user, weight, priority, spec.app, count,
-                    spec.prefetch, spec.expected_duration_s, spec.demand,
-                )  # fmt: skip
+                reserve = reserves[count] = self.reserve_message(stage, ticket_id, count)
             live[node_id] = live.get(node_id, 0) + count
             nodes[node_id].tickets.add(ticket_id)
             total += count
@@ -209,6 +214,19 @@ class Probing:
         stage.live += total
         core.counters.reservations += total
         core.note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
+
+    def new_ticket_id(self) -> int:
+        """An id that no ticket of this scheduler had."""
+        self._next_ticket += 1
+        return self._next_ticket - 1
+
+    def reserve_message(self, stage: StageState, ticket_id: int, count: int, prefetch: int | None = None) -> m.Reserve:
+        """What a node is told of reservations of the stage."""
+        job, spec, options = stage.job, stage.spec, self._core.options
+        return m.Reserve(
+            ticket_id, job.id, job.epoch, job.user, options.weight(job.user), options.priority(job.user), spec.app,
+            count, spec.prefetch if prefetch is None else prefetch, spec.expected_duration_s, spec.demand,
+        )  # fmt: skip
 
     # ---- nodes come --------------------------------------------------------------------------
 
@@ -220,12 +238,12 @@ class Probing:
             lacking = locality.lacking if locality is not None else stage.live < stage.unplaced
             if lacking and stage.probe_at_s is None:
                 self.ensure(stage, now_s)
-            if locality is None:
+            if locality is None and self._core.direct is None:
                 self._probe_newcomer(stage, node_id, now_s)
 
     def _probe_newcomer(self, stage: StageState, node_id: str, now_s: float) -> None:
         """Of what waits elsewhere the node gets the share it would have if it had been there."""
-        nodes = self._candidates(stage)
+        nodes = self.candidates(stage)
         if node_id not in nodes or any(node_id in ticket.live for ticket in stage.tickets.values()):
             return
         wanted = reservations_wanted(stage.probe_ratio, stage.unplaced)

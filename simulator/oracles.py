@@ -73,10 +73,12 @@ def _compare(link: Link, node: NodeHost) -> None:
     queued = sum(ticket.count for ticket in node.core.queue.tickets() if ticket.key[0] == name)
     believed = core.live_reservations(node.name)
     # Without cancellation a scheduler forgets reservations that wait at a node; that asks for them one day, in vain.
-    agrees = queued == believed if core.options.cancellation else queued >= believed
+    # Nor does it keep books of those that it makes for tasks that it pushes.
+    agrees = queued == believed if core.options.cancellation and core.direct is None else queued >= believed
     if not agrees and not link.duplicated:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
+    held |= {(task.job, task.attempt) for key, task in node.core._pushed.all() if key[0] == name}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
         raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])

@@ -1,29 +1,23 @@
 """Scheduling policies side by side, each a small class.
 
-`Sparrow` is the daemons: their own cores, under virtual time. The others are what the paper compares it with (§4.2,
-§5.2), which the daemons do not have; they run on nodes that do nothing but run tasks in order of arrival.
+All but `Central` are the daemons: their own cores, under virtual time, with one placement or another (§4.2, §5.2).
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
-from loadgen.jobs import WorkloadJob
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
 from scheduler.options import SchedulerOptions
 from scheduler.order import OVERTAKEN_MAX_DEFAULT
-from scheduler.sampling import reservations_wanted, spread
 from simulator.cluster import Cluster
 from simulator.engine import Engine
 from simulator.hosts import ClientHost, NoBlobs, NodeHost, SchedulerHost
-from simulator.network import Delay, Network, Pipe
+from simulator.network import Network, Pipe
 from simulator.records import JobRecord
-from sparrow_py import constraints
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
 
@@ -57,12 +51,14 @@ class Settings:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
 
 
-# ---- Sparrow: the daemons' own cores ---------------------------------------------------------
+# ---- the daemons' own cores --------------------------------------------------------------------
 
 
 class Sparrow:
     """Batch sampling with late binding (§3), by the daemons' cores."""
 
+    placement = "sparrow"
+    """The scheduler's option."""
     node_host: type[NodeHost] = NodeHost
     """What drives a node monitor's core."""
 
@@ -70,6 +66,7 @@ class Sparrow:
         self._settings = settings
         network = Network(engine, cluster.delay, random.Random(f"{seed} network"))
         scheduler_options = SchedulerOptions(
+            placement=self.placement,
             probe_sharing=settings.probe_sharing,
             cancellation=settings.cancellation,
             order=settings.order,
@@ -81,7 +78,7 @@ class Sparrow:
         node_options = NodeMonitorOptions(
             count=min(cluster.nodes, COUNT_MAX),
             queue=cluster.queue,
-            report_idle=settings.report_idle,
+            report_idle=settings.report_idle and self.placement == "sparrow",
             get_task_timeout_s=1.0 + cluster.delay.one_way_ms / 50,
         )
         blobs = NoBlobs()
@@ -113,157 +110,31 @@ class Sparrow:
 
     def counts(self) -> dict[str, int]:
         hosts: list[Any] = [*self.schedulers, *self.nodes, *self.clients.values()]
-        names = ("asks", "noops", "reservations", "reservations_shared", "reservations_cancelled")
+        names = ("asks", "noops", "probes", "reservations", "reservations_shared", "reservations_cancelled")
         sums = {name: sum(getattr(host.core.counters, name) for host in self.schedulers) for name in names}
         events = sum(host.received for host in hosts) + sum(node.ended for node in self.nodes)
         return {"core_events": events, **sums}
 
 
-# ---- what it is compared with ----------------------------------------------------------------
+class BatchSampling(Sparrow):
+    """The tasks of a job go to the shortest of d·m random queues, by their lengths (§5.2: no late binding)."""
+
+    placement = "batch"
 
 
-class PlainNode:
-    """A node that runs the tasks it is given in order of arrival."""
-
-    __slots__ = ("_engine", "free", "number", "queue")
-
-    def __init__(self, number: int, slots: int, engine: Engine) -> None:
-        self.number = number
-        self.free = slots
-        self.queue: deque[tuple[JobRecord, int]] = deque()
-        self._engine = engine
-
-    def take(self, task: tuple[JobRecord, int]) -> None:
-        """A task has come."""
-        if self.free:
-            self.free -= 1
-            self._start(task)
-        else:
-            self.queue.append(task)
-
-    def length(self, slots: int) -> int:
-        """What a probe is told: tasks that run and wait here."""
-        return slots - self.free + len(self.queue)
-
-    def _start(self, task: tuple[JobRecord, int]) -> None:
-        record, number = task
-        engine = self._engine
-        record.ran(number, engine.now_s, self.number)
-        engine.at(engine.now_s + record.job.durations_s[number], self._ended)
-
-    def _ended(self, _: None) -> None:
-        if self.queue:
-            self._start(self.queue.popleft())
-        else:
-            self.free += 1
-
-
-class _OnPlainNodes:
-    """What policies without late binding share."""
-
-    def __init__(self, cluster: Cluster, settings: Settings, engine: Engine, seed: int, users: tuple[str, ...]) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._engine = engine
-        self._rng = random.Random(f"{seed} policy")
-        self._delays = random.Random(f"{seed} network")
-        self.nodes = [PlainNode(number, cluster.slots, engine) for number in range(cluster.nodes)]
-        self._eligible: dict[tuple[str, ...], list[int]] = {(): list(range(cluster.nodes))}
-        self.probes = 0
-
-    def counts(self) -> dict[str, int]:
-        return {"probes": self.probes}
-
-    def candidates(self, job: WorkloadJob, task: int | None = None) -> list[int]:
-        """Numbers of the nodes on which the job may run, or one of its tasks."""
-        found = self._eligible.get(job.where)
-        if found is None:
-            wanted = [constraints.parse("where", text) for text in job.where]
-            found = self._eligible[job.where] = [
-                number
-                for number in range(self._cluster.nodes)
-                if all(constraints.holds(one, self._cluster.attributes(number)) for one in wanted)
-            ]
-            if not found:
-                raise InvalidOption("where", ", ".join(job.where), "constraints that some node satisfies")
-        if task is not None and job.preferred and job.preferred[task]:
-            allowed = set(found)
-            return [node for node in job.preferred[task] if node in allowed]
-        return found
-
-    def later(self, action: Callable[[Any], None], argument: Any) -> None:
-        """One way over the network."""
-        delay: Delay = self._cluster.delay
-        self._engine.at(self._engine.now_s + delay.draw_s(self._delays), action, argument)
-
-    def place(self, node: int, record: JobRecord, task: int) -> None:
-        """Send the task to the node."""
-        self.later(self.nodes[node].take, (record, task))
-
-    def probe(self, nodes: list[int], answered: Callable[[dict[int, int]], None]) -> None:
-        """Ask nodes for the lengths of their queues; `answered` gets them by node, once all have come."""
-        self.probes += len(nodes)
-        lengths: dict[int, int] = {}
-
-        def here(node: int) -> None:
-            length = self.nodes[node].length(self._cluster.slots)
-            self.later(back, (node, length))
-
-        def back(answer: tuple[int, int]) -> None:
-            lengths[answer[0]] = answer[1]
-            if len(lengths) == len(nodes):
-                answered(lengths)
-
-        for node in nodes:
-            self.later(here, node)
-
-
-class Random(_OnPlainNodes):
-    """Each task goes to a random node (§4.2)."""
-
-    def submit(self, record: JobRecord) -> None:
-        for task in range(len(record.job.durations_s)):
-            self.place(self._rng.choice(self.candidates(record.job, task)), record, task)
-
-
-class PerTaskSampling(_OnPlainNodes):
+class PerTaskSampling(Sparrow):
     """Each task goes to the shorter of d random queues: the power of two choices (§4.2)."""
 
-    def submit(self, record: JobRecord) -> None:
-        for task in range(len(record.job.durations_s)):
-            nodes = self.candidates(record.job, task)
-            count = min(reservations_wanted(self._settings.probe_ratio, 1), len(nodes))
-            self.probe(self._rng.sample(nodes, count), partial(self._answered, record, task))
-
-    def _answered(self, record: JobRecord, task: int, lengths: dict[int, int]) -> None:
-        shortest = min(lengths.values())
-        ties = sorted(node for node, length in lengths.items() if length == shortest)
-        self.place(self._rng.choice(ties), record, task)
+    placement = "per-task"
 
 
-class BatchSampling(_OnPlainNodes):
-    """The m tasks of a job go to the m shortest of d·m random queues, by their lengths (§5.2: no late binding)."""
+class Random(Sparrow):
+    """Each task goes to a random node (§4.2)."""
 
-    def submit(self, record: JobRecord) -> None:
-        if record.job.preferred:
-            raise InvalidOption("policy", "batch", "sparrow, per-task or random, for jobs with task-level constraints")
-        tasks = len(record.job.durations_s)
-        nodes = self.candidates(record.job)
-        names = [str(node) for node in nodes]
-        wanted = spread(names, reservations_wanted(self._settings.probe_ratio, tasks), self._rng)
-        probed = {int(node): count for node, count in wanted}
-        self.probe(list(probed), partial(self._answered, record, probed))
+    placement = "random"
 
-    def _answered(self, record: JobRecord, probed: dict[int, int], lengths: dict[int, int]) -> None:
-        # A node that was probed several times may get as many tasks, each after those before it.
-        places = [
-            (lengths[node] + extra, self._rng.random(), node)
-            for node in sorted(probed)
-            for extra in range(probed[node])
-        ]
-        places.sort()
-        for task in range(len(record.job.durations_s)):
-            self.place(places[task][2], record, task)
+
+# ---- what they are all compared with ---------------------------------------------------------
 
 
 class Central:
@@ -279,7 +150,7 @@ class Central:
 
     def submit(self, record: JobRecord) -> None:
         if record.job.where or record.job.preferred:
-            raise InvalidOption("policy", "central", "sparrow, per-task or random, for jobs with constraints")
+            raise InvalidOption("policy", "central", "any other, for jobs with constraints")
         for task in range(len(record.job.durations_s)):
             if self._free:
                 self._free -= 1

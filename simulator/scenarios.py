@@ -13,6 +13,7 @@ from typing import Any
 
 from node_monitor.options import QUEUE_POLICIES
 from scheduler.order import ORDERS
+from scheduler.placement import PLACEMENTS
 from simulator import faults
 from simulator.clocks import HostClock
 from simulator.faults import Fault
@@ -109,6 +110,8 @@ def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS)) -> Scenario:
     """The seed's scenario, with faults of these kinds."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
+    # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
+    setup["scheduler"]["placement"] = random.Random(f"{seed} placement").choice([*["sparrow"] * 3, *PLACEMENTS[1:]])
     actions = [_job(rng) for _ in range(rng.randint(1, JOBS_MAX))]
     actions += [
         Action(rng.uniform(0, HORIZON_S), rng.choice(CANCELS), rng.randrange(1000)) for _ in range(rng.randint(0, 5))

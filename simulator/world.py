@@ -113,6 +113,7 @@ class World:
         self._partitions: list[tuple[frozenset[str], float]] = []
         self._numbers = 0
         self.schedulers = [SchedulerHost(self, f"s{number}") for number in range(schedulers)]
+        self._scheduler_names = {scheduler.name for scheduler in self.schedulers}
         self.nodes = [self._node(f"n{number}", slots) for number, slots in enumerate(nodes)]
         self.clients = [ClientHost(self, f"c{number}", user) for number, user in enumerate(users)]
         for one in self.schedulers:
@@ -412,7 +413,9 @@ class World:
         self.at(self._later_s(back_after_s), self._new_scheduler)
 
     def _new_scheduler(self) -> None:
-        scheduler = SchedulerHost(self, f"s{self.number()}")
+        name = next(name for name in iter(lambda: f"s{self.number()}", "") if name not in self._scheduler_names)
+        self._scheduler_names.add(name)
+        scheduler = SchedulerHost(self, name)
         self.schedulers.append(scheduler)
         for peer in [*self.nodes, *self.clients]:
             self.connect(scheduler, peer)

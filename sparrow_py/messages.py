@@ -301,7 +301,8 @@ class Common(Message, tag=32):
 
 
 class Launch(Message, tag=33):
-    """One task: the answer to (part of) an ask. 0, a task that is pushed, is kept for direct placement."""
+    """One task: the answer to (part of) an ask; or, with `ask` 0, a task that is pushed (direct placement): it takes
+    one reservation of the ticket, whose `Reserve` follows, and runs when it is that one's turn."""
 
     ask: int
     job: str
@@ -310,6 +311,7 @@ class Launch(Message, tag=33):
     attempt: int
     payload: Data
     inputs: tuple[tuple[int, int], ...] = ()
+    ticket: int = 0
 
 
 class NoTask(Message, tag=34):
@@ -339,6 +341,12 @@ class Input(Message, tag=37):
     job: str
     task: int
     data: Data
+
+
+class AskLength(Message, tag=39):
+    """How long is the queue? Answered by `QueueLength` (sampling without late binding, §3.1)."""
+
+    probe: int
 
 
 class Claim(Message, tag=38):
@@ -438,6 +446,13 @@ class Idle(Message, tag=49):
     free: int
 
 
+class QueueLength(Message, tag=50):
+    """Answer to `AskLength`: tasks that run here, wait here, or are on their way for a slot that asked."""
+
+    probe: int
+    length: int
+
+
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
@@ -447,11 +462,12 @@ UNHURRIED = frozenset({JobAccepted, ForgetJob})
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye
 ToNode = (
-    Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | Goodbye
+    Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
+    | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
-    | Idle | Goodbye
+    | Idle | QueueLength | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -55,7 +55,7 @@ def test_frames_of_different_links_do_overtake_where_delays_are_drawn() -> None:
     engine = Engine()
     network = Network(engine, Delay("exponential"), random.Random(1))
     order: list[int] = []
-    pipes = [Pipe(order.extend) for _ in range(20)]
+    pipes = [Pipe(lambda _, frame: order.extend(frame), None) for _ in range(20)]
     for number, pipe in enumerate(pipes):
         network.send(pipe, number)
     network.flush()
@@ -67,7 +67,7 @@ def test_what_is_sent_in_one_turn_is_one_frame() -> None:
     engine = Engine()
     network = Network(engine, Delay(), random.Random(1))
     frames: list[list[Any]] = []
-    pipe = Pipe(frames.append)
+    pipe = Pipe(lambda _, frame: frames.append(frame), None)
 
     def send(messages: str) -> None:
         for message in messages:

@@ -52,6 +52,8 @@ MESSAGES: list[m.Message] = [
     m.Claimed("job", 2, [(0, 1)]),
     m.Fenced("job", 2),
     m.Idle(3),
+    m.AskLength(7),
+    m.QueueLength(7, 3),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

@@ -1,0 +1,180 @@
+"""Direct placement, what the paper compares Sparrow with: who is asked, where tasks go, what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidOption, LinkError
+from sparrow_py.job import TaskStatus
+from tests.support.recorder import Recorder, submission
+
+
+class Scheduler:
+    """A scheduler with nodes n0, n1, …"""
+
+    def __init__(self, placement: str, nodes: int = 10, seed: int = 1) -> None:
+        self.outbox = Recorder()
+        self.core = SchedulerCore(SchedulerOptions(placement=placement), random.Random(seed), self.outbox)
+        for node in range(nodes):
+            self.node_up(f"n{node}")
+
+    def node_up(self, node: str) -> None:
+        self.core.node_up(node, m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
+        self.core.check_invariants()
+
+    def submit(self, tasks: int, details: dict[int, m.TaskDetail] | None = None, **fields: Any) -> None:
+        for message in (submission("j", tasks, **fields), m.AddTasks("j", 0, [b""] * tasks, details)):
+            self.core.receive_from_client("c", "anna", message, 0.0)
+        self.core.check_invariants()
+
+    def node(self, node: str, message: Any, now_s: float = 0.0) -> None:
+        self.core.receive_from_node(node, message, now_s)
+        self.core.check_invariants()
+
+    def asked(self) -> list[tuple[str, int]]:
+        """(node, number of the probe) since the last call."""
+        return [(node, message.probe) for node, message in self.outbox.take(m.AskLength)]
+
+    def answer(self, lengths: dict[str, int]) -> None:
+        for node, probe in self.asked():
+            self.node(node, m.QueueLength(probe, lengths[node]))
+
+    def pushed(self) -> list[tuple[str, m.Launch]]:
+        """(node, task) since the last call; each comes with a reservation."""
+        launches, reserves = self.outbox.take(m.Launch), self.outbox.take(m.Reserve)
+        tickets = Counter((node, launch.ticket) for node, launch in launches)
+        assert tickets == Counter({(node, reserve.ticket): reserve.count for node, reserve in reserves})
+        assert all(launch.ask == 0 for _, launch in launches)
+        return launches
+
+    def where(self) -> Counter[str]:
+        """Tasks by node since the last call."""
+        return Counter(node for node, _ in self.pushed())
+
+
+def test_random_placement_asks_nobody_and_spreads_evenly() -> None:
+    scheduler = Scheduler("random")
+    scheduler.submit(5000)
+    assert not scheduler.asked()
+    where = scheduler.where()
+    assert sum(where.values()) == 5000
+    assert all(abs(where[f"n{node}"] - 500) < 130 for node in range(10))  # Six standard deviations.
+
+
+def test_per_task_sampling_sends_each_task_to_the_shorter_of_two_queues() -> None:
+    scheduler = Scheduler("per-task")
+    scheduler.submit(50)
+    probes: dict[int, list[str]] = {}
+    for node, probe in scheduler.asked():
+        probes.setdefault(probe, []).append(node)
+    assert len(probes) == 50 and all(len(set(nodes)) == 2 for nodes in probes.values())
+    for probe, (one, other) in probes.items():
+        for node in (one, other):
+            scheduler.node(node, m.QueueLength(probe, int(node[1:])))
+        assert list(scheduler.where()) == [min(one, other, key=lambda name: int(name[1:]))]
+    assert scheduler.core.counters.probes == 100
+
+
+def test_batch_sampling_sends_m_tasks_to_the_m_shortest_of_d_m_queues() -> None:
+    scheduler = Scheduler("batch", nodes=100)
+    scheduler.submit(10)
+    asked = scheduler.asked()
+    assert len({node for node, _ in asked}) == 20
+    for node, probe in asked:
+        assert not scheduler.pushed()  # Not before the last answer.
+        scheduler.node(node, m.QueueLength(probe, int(node[1:])))
+    shortest = sorted((node for node, _ in asked), key=lambda name: int(name[1:]))[:10]
+    assert scheduler.where() == Counter(shortest)
+
+
+def test_a_batch_of_more_tasks_than_nodes_fills_the_shorter_queues_first() -> None:
+    scheduler = Scheduler("batch", nodes=2)
+    scheduler.submit(4, probe_ratio=1.0)
+    scheduler.answer({"n0": 0, "n1": 5})
+    assert scheduler.where() == Counter(n0=2, n1=2)  # Each was asked for two.
+
+
+@pytest.mark.parametrize("placement", ["random", "per-task", "batch"])
+def test_tasks_with_preferred_nodes_go_to_those(placement: str) -> None:
+    scheduler = Scheduler(placement)
+    scheduler.submit(3, {0: m.TaskDetail(("n3",)), 2: m.TaskDetail(("n4", "n5"))}, local=True)
+    scheduler.answer({f"n{node}": 0 for node in range(10)})
+    found = {launch.task: node for node, launch in scheduler.pushed()}
+    assert found[0] == "n3" and found[2] in ("n4", "n5") and len(found) == 3
+
+
+@pytest.mark.parametrize("placement", ["per-task", "batch"])
+def test_a_node_that_is_lost_before_it_answers_is_not_waited_for(placement: str) -> None:
+    scheduler = Scheduler(placement, nodes=2)
+    scheduler.submit(1)
+    ((lost, _), (other, probe)) = scheduler.asked()
+    scheduler.core.node_down(lost, 0.0)
+    scheduler.core.check_invariants()
+    scheduler.node(other, m.QueueLength(probe, 9))
+    assert scheduler.where() == Counter([other])
+
+
+@pytest.mark.parametrize("placement", ["random", "per-task", "batch"])
+def test_a_task_that_is_handed_back_goes_to_another_node(placement: str) -> None:
+    scheduler = Scheduler(placement, nodes=2)
+    scheduler.submit(1)
+    scheduler.answer({"n0": 0, "n1": 0})
+    ((node, launch),) = scheduler.pushed()
+    scheduler.node(node, m.HandBack("j", launch.attempt, "full"))
+    scheduler.answer({"n0": 0, "n1": 0})
+    ((other, again),) = scheduler.pushed()
+    assert other != node and again.attempt != launch.attempt
+    report = m.Report("j", 0, again.attempt, TaskStatus.FINISHED, b"", "", 1.0, 0.1)
+    scheduler.node(other, report)
+    (outcome,) = [message for _, message in scheduler.outbox.take(m.Outcome)]
+    assert (outcome.status, outcome.attempts) == (TaskStatus.FINISHED, 1)
+    assert not scheduler.core.jobs
+
+
+@pytest.mark.parametrize("placement", ["random", "per-task", "batch"])
+def test_tasks_wait_for_the_first_node(placement: str) -> None:
+    scheduler = Scheduler(placement, nodes=0)
+    scheduler.submit(2)
+    assert not scheduler.pushed()
+    scheduler.node_up("n0")
+    scheduler.answer({"n0": 0})
+    assert scheduler.where() == Counter(n0=2)
+
+
+def test_tasks_that_are_cancelled_while_nodes_are_asked_go_nowhere() -> None:
+    scheduler = Scheduler("batch")
+    scheduler.submit(3)
+    scheduler.core.receive_from_client("c", "anna", m.CancelTasks("j", [1]), 0.0)
+    scheduler.answer({f"n{node}": 0 for node in range(10)})
+    assert sorted(launch.task for _, launch in scheduler.pushed()) == [0, 2]
+
+
+def test_an_answer_for_a_job_that_is_gone_is_ignored_and_one_below_zero_is_an_error() -> None:
+    scheduler = Scheduler("per-task", nodes=2)
+    scheduler.submit(1)
+    asked = scheduler.asked()
+    scheduler.core.receive_from_client("c", "anna", m.CancelJob("j"), 0.0)
+    with pytest.raises(LinkError, match="n0 says that its queue has length -1"):
+        scheduler.core.receive_from_node("n0", m.QueueLength(1, -1), 0.0)
+    for node, probe in asked:
+        scheduler.node(node, m.QueueLength(probe, 0))
+    assert not scheduler.pushed()
+
+
+def test_idle_nodes_get_no_reservations_without_late_binding() -> None:
+    scheduler = Scheduler("batch", nodes=2)
+    scheduler.submit(1)
+    scheduler.node("n0", m.Idle(4))
+    assert not scheduler.pushed()
+
+
+def test_an_unknown_placement_is_named() -> None:
+    with pytest.raises(InvalidOption, match=r"placement.*'best'.*sparrow, batch, per-task, random"):
+        SchedulerOptions(placement="best")
