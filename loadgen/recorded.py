@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sparrow_py.errors import InvalidOption
@@ -169,6 +170,11 @@ class Run:
     tasks: pa.Table
     events: pa.Table
 
+    def of(self, point: int) -> Run:
+        """What was recorded of one of its points."""
+        tables = (self.jobs, self.tasks, self.events)
+        return Run(self.header, *(table.filter(pc.equal(table["point"], point)) for table in tables))
+
 
 def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
     """A table of these columns, of rows that have them all."""
@@ -246,7 +252,8 @@ def _check(where: Path, run: Run) -> None:
             point.known_settings()
         except msgspec.ValidationError as error:
             raise InvalidOption(f"{path} settings of point {point.point}", point.settings, str(error)) from None
-    for name in FILES:
+    for name, schema in FILES.items():
+        _check_known(str(where / f"{name}.parquet"), getattr(run, name), schema)
         foreign = set(getattr(run, name)["point"].unique().to_pylist()) - known
         if foreign:
             raise InvalidOption(str(where / f"{name}.parquet"), sorted(foreign, key=str), f"points that {path} has")
@@ -260,3 +267,10 @@ def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
             raise InvalidOption(f"{path} column", name, f"the columns {', '.join(wanted.names)}")
         if not found.field(name).type.equals(wanted.field(name).type):
             raise InvalidOption(f"{path} column {name}", str(found.field(name).type), str(wanted.field(name).type))
+
+
+def _check_known(path: str, table: pa.Table, schema: pa.Schema) -> None:
+    """Only times may be unknown."""
+    for name in schema.names:
+        if table[name].null_count and not pa.types.is_floating(schema.field(name).type):
+            raise InvalidOption(f"{path} column {name}", None, "a value in each row")
