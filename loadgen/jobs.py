@@ -49,13 +49,3 @@ class WorkloadJob:
         for stage in self.as_stages():
             yield stage, range(first, first + stage.tasks)
             first += stage.tasks
-
-
-def ideal_s(job: WorkloadJob, durations_s: array[float]) -> float:
-    """The job's response time if no task ever waited, its tasks having taken so long: a stage begins when the last
-    task of those before it ends. With one stage, the longest task."""
-    ends: dict[str, float] = {}
-    for stage, tasks in job.ranges():
-        begin_s = max((ends[name] for name in stage.after), default=0.0)
-        ends[stage.name] = begin_s + max((durations_s[task] for task in tasks), default=0.0)
-    return max(ends.values())
