@@ -43,7 +43,9 @@ class Rates:
 
     def work(self, until_s: float) -> float:
         """The integral of the factor from 0 to `until_s`: so many seconds of the mean rate."""
-        return sum((min(end_s, until_s) - from_s) * factor for from_s, end_s, factor in self.spans() if from_s < until_s)
+        return sum(
+            (min(end_s, until_s) - from_s) * factor for from_s, end_s, factor in self.spans() if from_s < until_s
+        )
 
 
 def poisson(rng: random.Random, per_s: float, rates: Rates, until_s: float = math.inf) -> Iterator[float]:

@@ -109,6 +109,11 @@ class Mix:
         """Work that arrives at the mean rates, over what the slots can do."""
         return sum(load.load for load in self.loads)
 
+    def at_load(self, load: float) -> Mix:
+        """The same users with the same shares of the arrivals, which together bring this load."""
+        factor = load / self.load
+        return Mix(tuple(replace(one, load=one.load * factor) for one in self.loads), self.seconds)
+
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
         """The jobs in order of arrival, for a cluster of `nodes` × `slots`."""
         streams = [load.generate(seed, nodes, slots, self.seconds) for load in self.loads]

@@ -85,7 +85,9 @@ class PointPlan:
         widest = max(stage.tasks for job in jobs for stage in job.as_stages())
         if widest > nodes * slots:
             cluster = f"{nodes} × {slots} = {nodes * slots} slots"
-            raise InvalidOption("nodes", cluster, f"at least {widest} slots, for a stage of {widest} tasks to run at once")
+            raise InvalidOption(
+                "nodes", cluster, f"at least {widest} slots, for a stage of {widest} tasks to run at once"
+            )
         return jobs
 
 

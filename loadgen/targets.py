@@ -123,7 +123,9 @@ class ExistingTarget:
         slots = {int(node["slots"]) for node in listed}
         if len(slots) != 1:
             found = f"nodes of {', '.join(map(str, sorted(slots)))} slots" if slots else "no node monitors"
-            raise InvalidOption("scheduler", addresses[0], f"a cluster of nodes with the same number of slots, not {found}")
+            raise InvalidOption(
+                "scheduler", addresses[0], f"a cluster of nodes with the same number of slots, not {found}"
+            )
         self.slots = slots.pop()
         self.nodes = in_order(node["id"] for node in listed)
 

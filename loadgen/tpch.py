@@ -8,11 +8,10 @@ tasks read a partition of the data: each prefers the 3 random nodes that have it
 
 from __future__ import annotations
 
-import math
 import random
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +64,17 @@ class Profile(msgspec.Struct, frozen=True):
     source: str
     queries: Annotated[dict[Name, ProfileQuery], Meta(min_length=1)]
 
+    def mean_task_s(self) -> float:
+        """Seconds that a task takes, on average over all recorded ones."""
+        all_s = [
+            duration_s
+            for query in self.queries.values()
+            for stage in query.stages
+            for run in stage.durations_s
+            for duration_s in run
+        ]
+        return sum(all_s) / len(all_s)
+
 
 def read_profile(path: Path = PROFILE) -> Profile:
     """The profile in a file; `InvalidOption` names what is wrong with it."""
@@ -79,6 +89,8 @@ def read_profile(path: Path = PROFILE) -> Profile:
         raise InvalidOption("profile", str(path), f"a profile of recorded queries ({error})") from None
     for name, query in profile.queries.items():
         _check_query(f"{path} {name}", query)
+    if not profile.mean_task_s():
+        raise InvalidOption("profile", str(path), "queries that take time")
     return profile
 
 
@@ -120,8 +132,6 @@ class TpchLike:
             raise InvalidOption("jobs", self.jobs, "a whole number from 1")
         if not 0 < self.stretch <= 1e6:
             raise InvalidOption("stretch", self.stretch, "a number above 0, at most 1e6")
-        if not self.mean_work_s():
-            raise InvalidOption("profile", self.profile.source, "queries that take time")
 
     def mean_work_s(self) -> float:
         """Seconds of service that a query takes, on average."""
@@ -179,6 +189,6 @@ class TpchLike:
             number, at_s, f"user{user}", durations_s, (), places_of, stages=tuple(stages), label=label
         )  # fmt: skip
 
-    def jobs_for(self, seconds: float, nodes: int, slots: int) -> int:
-        """How many jobs arrive in so many seconds, on average."""
-        return max(1, math.ceil(seconds * self.jobs_per_s(nodes, slots)))
+    def with_jobs(self, jobs: int) -> TpchLike:
+        """The same with so many jobs."""
+        return replace(self, jobs=jobs)
