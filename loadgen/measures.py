@@ -60,7 +60,7 @@ class Spans:
 
     job: the row of its job. ready_s: when it could have started: its job's arrival at a scheduler; in later stages the
     last end of a task in the stages before. started_s, finished_s: when it ran. gone_s: when it waited no more: its
-    start or, if it never started, its job's end.
+    start or, if it never started, its job's end. first: whether its stage waits for none.
     """
 
     job: NDArray[np.int64]
@@ -68,6 +68,7 @@ class Spans:
     started_s: Times
     finished_s: Times
     gone_s: Times
+    first: Flags
 
     @property
     def wait_s(self) -> Times:
@@ -86,12 +87,12 @@ def spans(jobs: pa.Table, tasks: pa.Table) -> Spans:
     """
     job = _rows_of_jobs(jobs, tasks)
     started_s, finished_s = _floats(tasks, "started_s"), _floats(tasks, "finished_s")
-    ready_s = _floats(tasks, "arrived_s").copy()
+    ready_s, first = _floats(tasks, "arrived_s").copy(), np.ones(len(job), np.bool_)
     stages = _array(tasks, "stage")
     for row, of_stage in _rows_by_stage(jobs, job, stages).items():
-        _set_ready(jobs["after"][row].as_py(), of_stage, ready_s, finished_s)
+        _set_ready(jobs["after"][row].as_py(), of_stage, ready_s, finished_s, first)
     gone_s = np.where(np.isnan(started_s), _floats(jobs, "ended_s")[job], started_s)
-    return Spans(job, ready_s, started_s, finished_s, gone_s)
+    return Spans(job, ready_s, started_s, finished_s, gone_s, first)
 
 
 def _rows_of_jobs(jobs: pa.Table, tasks: pa.Table) -> NDArray[np.int64]:
@@ -118,13 +119,16 @@ def _rows_by_stage(jobs: pa.Table, job: NDArray[np.int64], stages: NDArray[Any])
     return found
 
 
-def _set_ready(stages: list[list[int]], rows: dict[int, list[int]], ready_s: Times, finished_s: Times) -> None:
+def _set_ready(
+    stages: list[list[int]], rows: dict[int, list[int]], ready_s: Times, finished_s: Times, first: Flags
+) -> None:
     """Set when the tasks of a job's later stages could start."""
 
     def end(stage: int, ready: float) -> float:
         own = rows.get(stage, [])
         if stages[stage]:
             ready_s[own] = ready
+            first[own] = False
         return float(np.max(finished_s[own])) if own else ready
 
     # No stage that waits for none may be without tasks and yet be waited for: then its end is the job's arrival.
@@ -202,11 +206,9 @@ def figures(
     label, and in it of each stage's name, response times of the stage (from when it could start to its last task's end)
     and waits of its tasks.
     """
-    measured, finished = _array(jobs, "measured"), _matches(jobs, "status", MEASURED_STATUS)
-    of_tasks = spans(jobs, tasks)
-    counted = measured & finished
+    of_tasks, counted = spans(jobs, tasks), jobs_counted(jobs)
     found = _times(jobs, of_tasks, counted)
-    found["jobs_unfinished"] = int(np.sum(measured & ~finished))
+    found["jobs_unfinished"] = int(np.sum(_array(jobs, "measured") & ~counted))
     found["utilisation"] = None if slots is None else _rounded(utilisation(jobs, of_tasks, slots), 4)
     found |= _per_task(len(of_tasks.job), counts or {}, cpu_s or {})
     for name in ("label", "user"):
@@ -214,6 +216,11 @@ def figures(
         found[f"by_{name}"] = {value: _times(jobs, of_tasks, flags) for value, flags in groups.items()}
     found["by_stage"] = _by_stage(jobs, tasks, of_tasks, counted)
     return found
+
+
+def jobs_counted(jobs: pa.Table) -> Flags:
+    """Which jobs' times count: those that are measured and finished."""
+    return np.asarray(_array(jobs, "measured") & _matches(jobs, "status", MEASURED_STATUS))
 
 
 def names(table: pa.Table, column: str) -> list[str]:

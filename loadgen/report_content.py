@@ -1,0 +1,206 @@
+"""What a report shows, before it is drawn: points with their figures, which of them stand side by side, and words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from loadgen import measures
+from loadgen.measures import Figures, Spans
+from loadgen.recorded import Point, Run, Settings
+
+PLACEMENTS = {
+    "sparrow": "Sparrow",
+    "batch": "batch sampling",
+    "per-task": "per-task sampling",
+    "random": "random",
+}
+"""Names for people; the place of each is its colour."""
+
+SETTING_NAMES = {"load": "load", "probe_ratio": "d", "duration_ms": "task ms", "placement": "placement"}
+"""What the page calls settings for short; the others it calls by their names."""
+
+NAME_CHARS_MAX = 40
+"""Characters of a label, user or stage that are shown."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A point, what was recorded of it and what that comes to. `name` is its curve's; `colour` its number."""
+
+    point: Point
+    settings: Settings
+    run: Run
+    spans: Spans
+    figures: Figures
+    name: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that differ only in how tasks are placed. `title`: what tells it from other groups, or nothing."""
+
+    title: str
+    points: tuple[Shown, ...]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Of jobs, without the empty one."""
+        return sorted({label for shown in self.points for label in shown.figures["by_label"] if label})
+
+    @cached_property
+    def users(self) -> list[str]:
+        """Who submitted measured jobs or others."""
+        return sorted({user for shown in self.points for user in shown.figures["by_user"]})
+
+    @cached_property
+    def stages(self) -> list[tuple[str, str]]:
+        """Labels and names of stages, where a job has several."""
+        found = {
+            (label, stage): None
+            for shown in self.points
+            for label, stages in shown.figures["by_stage"].items()
+            if len(stages) > 1
+            for stage in stages
+        }
+        return list(found)
+
+    def times(self, shown: Shown, kind: str, name: str) -> Figures | None:
+        """The figures of a label ("by_label") or user ("by_user") at one of the points, if it has any."""
+        found: Figures | None = shown.figures[kind].get(name)
+        return found
+
+    @cached_property
+    def reference(self) -> Shown | None:
+        """Sparrow's point, where there are others to compare it with."""
+        own = [shown for shown in self.points if shown.settings.placement == "sparrow"]
+        return own[0] if len(own) == 1 and len(self.points) > 1 else None
+
+    def tail_over_reference(self, shown: Shown) -> float | None:
+        """How many times the p95 of Sparrow the point's is."""
+        if self.reference is None or not self.reference.figures["p95"] or shown.figures["p95"] is None:
+            return None
+        return float(shown.figures["p95"] / self.reference.figures["p95"])
+
+
+def all_shown(run: Run) -> list[Shown]:
+    """Each point with its figures."""
+    found = []
+    for point in run.header.points:
+        settings, own = point.known_settings(), run.of(point.point)
+        figures = measures.figures(
+            own.jobs, own.tasks, slots=settings.nodes * settings.slots, counts=point.counts, cpu_s=point.cpu_s
+        )
+        name = PLACEMENTS.get(settings.placement, text(settings.placement))
+        colour = list(PLACEMENTS).index(settings.placement) if settings.placement in PLACEMENTS else len(PLACEMENTS)
+        spans = measures.spans(own.jobs, own.tasks)
+        found.append(Shown(point, settings, own, spans, figures, name, colour))
+    return found
+
+
+def grouped(points: Sequence[Shown]) -> list[Group]:
+    """The points by all their settings but the placement. Random placement has no d: it stands beside each."""
+    groups: dict[str, list[Shown]] = {}
+    random = [shown for shown in points if shown.settings.placement == "random"]
+    for shown in points:
+        if shown not in random:
+            groups.setdefault(_key(shown, "placement"), []).append(shown)
+    for shown in random:
+        fitting = [
+            members
+            for members in groups.values()
+            if _key(members[0], "placement", "probe_ratio") == _key(shown, "placement", "probe_ratio")
+        ]
+        for members in fitting or [groups.setdefault(_key(shown, "placement"), [])]:
+            members.append(shown)
+    differing = [name for name in varying(points) if name != "placement"]
+    return [Group(described(members[0], differing), _named_apart(members)) for members in groups.values()]
+
+
+def _key(shown: Shown, *without: str) -> str:
+    settings = {name: value for name, value in shown.point.settings.items() if name not in without}
+    return json.dumps(settings, sort_keys=True, default=str)
+
+
+def _named_apart(members: Sequence[Shown]) -> tuple[Shown, ...]:
+    """Points of the same placement get their numbers into their names, and colours of their own."""
+    names = [shown.name for shown in members]
+    if len(set(names)) == len(names):
+        return tuple(members)
+    return tuple(
+        replace(shown, name=f"{shown.name}, point {shown.point.point}", colour=number)
+        for number, shown in enumerate(members)
+    )
+
+
+def varying(points: Sequence[Shown]) -> list[str]:
+    """The settings in which the points differ, those with short names first."""
+    names = list(dict.fromkeys([*SETTING_NAMES, *(name for shown in points for name in shown.point.settings)]))
+    return [name for name in names if len({written(shown.point.settings.get(name)) for shown in points}) > 1]
+
+
+def common(points: Sequence[Shown]) -> dict[str, str]:
+    """The settings that all points share, as text."""
+    differing = set(varying(points))
+    return {
+        name: written(value)
+        for name, value in points[0].point.settings.items()
+        if name not in differing and value is not None
+    }
+
+
+def described(shown: Shown, names: Iterable[str]) -> str:
+    """These settings of a point, as text."""
+    return " · ".join(f"{SETTING_NAMES.get(name, name)} {written(shown.point.settings.get(name))}" for name in names)
+
+
+def written(value: Any) -> str:
+    """A setting as text."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:g}" if abs(value) < 1e6 else str(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+# ---- words and numbers -----------------------------------------------------------------------
+
+
+def text(name: str) -> str:
+    """A label, user or stage as it is shown: printable, and not too long."""
+    printable = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
+    return printable if len(printable) <= NAME_CHARS_MAX else printable[: NAME_CHARS_MAX - 1] + "…"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with so many digits after the point; a dash where there is none."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def whole(value: float | None) -> str:
+    """A count."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds, with as many digits as mean something."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as percents."""
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def cpu_us_per_task(figures: Mapping[str, Any]) -> float | None:
+    """CPU time per task of schedulers and node monitors: what scheduling costs, the generators left out."""
+    used = [value for kind, value in figures["cpu_us_per_task"].items() if kind != "generators" and value is not None]
+    return sum(used) if used else None
