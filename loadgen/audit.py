@@ -127,7 +127,7 @@ class _Reader:
         node = line["node"]
         for of_node in (self._queued, self._asks):
             for key in [key for key in of_node if key[0] == node]:
-                del of_node[key]  # type: ignore[attr-defined]
+                del of_node[key]
 
     def _dropped(self, line: dict[str, Any]) -> None:
         self._audit.dropped += line["lines"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import uuid
 from collections import Counter
@@ -162,7 +163,7 @@ def _result(
     why_invalid = why_too_late(late_s, np.asarray(of_jobs["ideal_s"])[measured])
     if audit.dropped:
         why_invalid = why_invalid or f"the schedulers' audit logs miss {audit.dropped} lines: the disk was too slow"
-    ends_s = [record.ended_s for record in records if record.ended_s == record.ended_s]
+    ends_s = [ended_s for ended_s in (record.ended_s for record in records) if not math.isnan(ended_s)]
     point = Point(
         point=number,
         label=plan.label,

@@ -117,8 +117,8 @@ class JobRecord:
     @property
     def ended_s(self) -> float:
         """The end of its last task that ran."""
-        ends = [at + took for at, took in zip(self.started_s, self.service_s, strict=True) if at + took == at + took]
-        return max(ends, default=math.nan)
+        ends = [at_s + took_s for at_s, took_s in zip(self.started_s, self.service_s, strict=True)]
+        return max((end_s for end_s in ends if not math.isnan(end_s)), default=math.nan)
 
 
 @dataclass
@@ -279,7 +279,7 @@ class Replay:
 
     def progress(self) -> Progress:
         """How far it is."""
-        recent = [response_s for response_s in self._recent if response_s == response_s]
+        recent = [response_s for response_s in self._recent if not math.isnan(response_s)]
         return Progress(
             len(self._jobs),
             len(self.records),

@@ -23,7 +23,7 @@ from loadgen.targets import PLACEMENTS, SCHEDULERS_MAX
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 
 
-class Several(click.ParamType):
+class Several(click.ParamType[Any]):
     """Values separated by commas."""
 
     def __init__(self, name: str, of: Callable[[str], Any]) -> None:
@@ -185,7 +185,8 @@ run_command = _RunCommand(
     "run",
     callback=_run,
     params=_options(),
-    help="Replay the workload in FILE, or a preset, against live daemons.\n\nFILE is a trace, a job a line, or a mix of "
-    "users in TOML (docs/loadgen.md). Jobs are submitted when they are due, whatever has become of those before.",
+    help="Replay the workload in FILE, or a preset, against live daemons.\n\n"
+    "FILE is a trace, a job a line, or a mix of users in TOML (docs/loadgen.md). "
+    "Jobs are submitted when they are due, whatever has become of those before.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )

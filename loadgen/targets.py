@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
@@ -53,27 +54,38 @@ class Shape:
             raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
 
 
-class Target(Protocol):
-    """A cluster. A context manager; `audit_logs` are complete once it has been left."""
+class Target(abc.ABC):
+    """A cluster. A context manager; `audit_logs` are complete once it has been left.
 
-    addresses: Sequence[str]
+    nodes: the ids of its node monitors. slots: of each of them.
+    """
+
+    addresses: list[str]
     nodes: tuple[str, ...]
-    """The ids of its node monitors."""
     slots: int
-    """Of each of them."""
 
-    def __enter__(self) -> Target: ...
+    def __enter__(self) -> Target:
+        return self
 
-    def __exit__(self, *_: Any) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """End it, if it is ours."""
+
+    @abc.abstractmethod
     def cpu_s(self) -> dict[str, float]:
-        """CPU time used so far, of its kinds of daemons; empty where it cannot be known."""
+        """CPU time used so far, by its kinds of daemons; empty where it cannot be known."""
 
-    def audit_logs(self) -> Mapping[str, Path]:
+    @abc.abstractmethod
+    def audit_logs(self) -> dict[str, Path]:
         """The audit log of each scheduler, by its address; empty if there are none."""
 
 
-class LocalTarget:
+class LocalTarget(Target):
     """A cluster of this shape on this machine, with audit logs in `directory`."""
 
     def __init__(self, shape: Shape, directory: Path) -> None:
@@ -95,12 +107,8 @@ class LocalTarget:
             self._cluster.stop()
             raise
 
-    def __enter__(self) -> LocalTarget:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """End its processes, and so complete the audit logs."""
         self._cluster.stop()
 
     def cpu_s(self) -> dict[str, float]:
@@ -114,7 +122,7 @@ class LocalTarget:
         return {address: self._directory / f"audit-{address.rpartition(':')[2]}.jsonl" for address in self.addresses}
 
 
-class ExistingTarget:
+class ExistingTarget(Target):
     """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -129,10 +137,7 @@ class ExistingTarget:
         self.slots = slots.pop()
         self.nodes = in_order(node["id"] for node in listed)
 
-    def __enter__(self) -> ExistingTarget:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         """It goes on without us."""
 
     def cpu_s(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ def _tpch(out: str, profile: str, nodes: int, slots: int, seed: int, **values: A
         with part.open("wb") as file:
             for job in workload.generate(seed, nodes, slots):
                 file.write(as_json(job) + b"\n")
-        os.replace(part, path)
+        part.replace(path)
     except OSError as error:
         raise InvalidOption("out", out, f"a file that can be written ({error.strerror})") from None
     click.echo(f"{workload.jobs:,} jobs, {workload.jobs_per_s(nodes, slots):.1f} a second, in {out}", err=True)
