@@ -76,8 +76,9 @@ class Profile(msgspec.Struct, frozen=True):
         return sum(all_s) / len(all_s)
 
 
-def read_profile(path: Path = PROFILE) -> Profile:
-    """The profile in a file; `InvalidOption` names what is wrong with it."""
+def read_profile(path: Path | None = None) -> Profile:
+    """The profile in a file, or the one that comes with this package; `InvalidOption` names what is wrong with it."""
+    path = path or PROFILE
     try:
         text = path.read_bytes()
     except OSError as error:

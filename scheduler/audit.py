@@ -206,6 +206,7 @@ class AuditFile:
         self._flush_s = flush_s
         self._buffer = bytearray()
         self._dropped = 0
+        self._last_s = 0.0
         self._failed = ""
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -225,12 +226,17 @@ class AuditFile:
             self._dropped += 1
             return
         if self._dropped:
-            dropped, self._dropped = self._dropped, 0
-            self.add(Dropped(line.at_s, dropped))
+            self._say_dropped()
+        self._last_s = line.at_s
         self._encode_into(line, buffer, -1)
         buffer += b"\n"
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._flush_s, self._flush)
+
+    def _say_dropped(self) -> None:
+        self._encode_into(Dropped(self._last_s, self._dropped), self._buffer, -1)
+        self._buffer += b"\n"
+        self._dropped = 0
 
     def _flush(self) -> None:
         self._timer = None
@@ -265,6 +271,8 @@ class AuditFile:
             self._timer = None
         if self._writing is not None:
             await self._writing
+        if self._dropped:
+            self._say_dropped()
         lines, self._buffer = self._buffer, bytearray()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
         self._thread.shutdown()
