@@ -131,7 +131,7 @@ def _set_ready(
             first[own] = False
         return float(np.max(finished_s[own])) if own else ready
 
-    # No stage that waits for none may be without tasks and yet be waited for: then its end is the job's arrival.
+    # A first stage without tasks ends when the job arrives.
     arrived_s = float(np.min(ready_s[[row for own in rows.values() for row in own]]))
     _ends(stages, arrived_s, end)
 
@@ -160,7 +160,7 @@ def _time_since(begins_s: Times, at_s: Times) -> Times:
     ordered = np.sort(begins_s)
     summed = np.concatenate([[0.0], np.cumsum(ordered)])
     count = np.searchsorted(ordered, at_s, side="right")
-    return count * at_s - summed[count]
+    return np.asarray(count * at_s - summed[count])
 
 
 def window_s(jobs: pa.Table) -> tuple[float, float] | None:

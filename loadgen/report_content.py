@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,12 +51,12 @@ class Group:
     @cached_property
     def labels(self) -> list[str]:
         """Of jobs, without the empty one."""
-        return sorted({label for shown in self.points for label in shown.figures["by_label"] if label})
+        return in_order({label for shown in self.points for label in shown.figures["by_label"] if label})
 
     @cached_property
     def users(self) -> list[str]:
         """Who submitted measured jobs or others."""
-        return sorted({user for shown in self.points for user in shown.figures["by_user"]})
+        return in_order({user for shown in self.points for user in shown.figures["by_user"]})
 
     @cached_property
     def stages(self) -> list[tuple[str, str]]:
@@ -67,7 +68,7 @@ class Group:
             if len(stages) > 1
             for stage in stages
         }
-        return list(found)
+        return [kind for label in in_order({label for label, _ in found}) for kind in found if kind[0] == label]
 
     def times(self, shown: Shown, kind: str, name: str) -> Figures | None:
         """The figures of a label ("by_label") or user ("by_user") at one of the points, if it has any."""
@@ -155,7 +156,7 @@ def common(points: Sequence[Shown]) -> dict[str, str]:
 
 def described(shown: Shown, names: Iterable[str]) -> str:
     """These settings of a point, as text."""
-    return " · ".join(f"{SETTING_NAMES.get(name, name)} {written(shown.point.settings.get(name))}" for name in names)
+    return " · ".join(f"{SETTING_NAMES.get(name, name)} = {written(shown.point.settings.get(name))}" for name in names)
 
 
 def written(value: Any) -> str:
@@ -170,6 +171,15 @@ def written(value: Any) -> str:
 
 
 # ---- words and numbers -----------------------------------------------------------------------
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """By the numbers in them, as people do: q3 before q12."""
+
+    def key(name: str) -> list[tuple[int, str]]:
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+
+    return sorted(names, key=key)
 
 
 def text(name: str) -> str:

@@ -23,7 +23,7 @@ STAGE_PLOTS_MAX = 6
 USERS_MAX = 7
 """Users with a curve each; the others share one."""
 
-BINS = 240
+BINS = 160
 """Steps of a curve over time."""
 
 
@@ -67,7 +67,7 @@ def sweeps(points: Sequence[Shown], simulated: Simulated | None) -> list[Plot]:
 
 def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str, y: str = "") -> Iterator[Plot]:
     """One plot for the figure `y`; without it for the median and for the tail."""
-    names = {"p50": "Median response time", "p95": "95th percentile of response times"}
+    names = {"p50": "Median response time", "p95": "p95 of response times"}
     names |= {"over_ideal_p50_ms": "Median response time over ideal"}
     for figure in [y] if y else ["p50", "p95"]:
         curves, legend = _curves(points, x, figure, simulated)

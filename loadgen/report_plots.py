@@ -32,7 +32,7 @@ IDEAL = -1
 """The number of the curve of the ideal, which has the colour of text."""
 
 WIDTH_INCHES, HEIGHT_INCHES = 4.4, 2.75
-RANGE_INCHES = 0.17
+RANGE_INCHES = 0.18
 """Height of one range in the plot of ranges."""
 
 LOG_FROM = 20
@@ -95,7 +95,7 @@ def ranges(rows: Sequence[tuple[str, Sequence[Range]]], x_label: str) -> str:
 
 def _range(ax: Axes, at: float, one: Range) -> None:
     colour = _colour(one.colour)
-    thick = 2.0 if one.colour == IDEAL else 6.0
+    thick = 2.0 if one.colour == IDEAL else 7.0
     ax.plot([one.p5, one.p95], [at, at], color=colour, linewidth=thick, alpha=0.45, solid_capstyle="butt")
     ax.plot([one.p50], [at], color=colour, marker="|", markersize=8, markeredgewidth=2.4)
 
@@ -108,7 +108,10 @@ def cdf(waits_ms: Sequence[tuple[int, Values]]) -> str:
             ax.plot(np.maximum(np.quantile(values, shares), WAIT_MS_MIN), shares * 100, color=_colour(colour))
         _log(ax, "x")
         ax.set_ylim(0, 101)
-        ax.set_xlabel(f"wait of a task (ms; below {WAIT_MS_MIN:g} as {WAIT_MS_MIN:g})")
+        least_ms = min(float(np.min(values)) for _, values in waits_ms)
+        ax.set_xlabel(
+            "wait of a task (ms" + (f"; below {WAIT_MS_MIN:g} as {WAIT_MS_MIN:g})" if least_ms < WAIT_MS_MIN else ")")
+        )
         ax.set_ylabel("tasks (%)")
     return drawn[0]
 
@@ -121,7 +124,9 @@ def over_time(
         if window_s is not None:
             ax.axvspan(*window_s, color=INK, alpha=0.05, linewidth=0)
         for curve in curves:
-            ax.stairs(np.asarray(curve.ys), np.asarray(curve.xs), color=_colour(curve.colour), linewidth=1.2)
+            ax.stairs(
+                np.asarray(curve.ys), np.asarray(curve.xs), color=_colour(curve.colour), linewidth=1.2, baseline=None
+            )
         ax.margins(x=0)
         ax.set_ylim(0, y_max)
         ax.set_xlabel("seconds since the point began")
@@ -134,7 +139,7 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str, *, log_x: bool = 
     with _plot() as (ax, drawn):
         for curve in curves:
             style = "--" if curve.dashed else "-"
-            marker = "" if curve.dashed else "o"
+            marker = "" if curve.dashed or curve.colour == IDEAL else "o"
             ax.plot(curve.xs, curve.ys, color=_colour(curve.colour), linestyle=style, marker=marker)
             for at in curve.crossed:
                 ax.plot(curve.xs[at], curve.ys[at], color=_colour(curve.colour), marker="x", markersize=10)

@@ -160,8 +160,8 @@ def made_run(points: Sequence[Made], *, simulated: bool = False, **header: Any) 
         made.number = number
         rows = made.rows()
         found.append(made.point(rows))
-        for to, more in zip((jobs, tasks, events), rows, strict=True):
-            to += more
+        for all_rows, more in zip((jobs, tasks, events), rows, strict=True):
+            all_rows.extend(more)
     texts = {"title": "A made-up run", "command": "python -m loadgen run --preset made-up --report out/", **header}
     curve = None
     if simulated:
