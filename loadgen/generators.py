@@ -172,12 +172,11 @@ async def _replay(pipe: Connection, share: Share) -> None:
 
 
 async def _until_linked(sessions: dict[str, Session], addresses: Sequence[str]) -> None:
-    """Wait until every session is linked to every scheduler that was named by its address."""
-    named = sum(not address.startswith(("file:", "dns:")) for address in addresses)
+    """Wait until every session is linked to every scheduler."""
     linked = [session.core.schedulers for session in sessions.values()]
     try:
         async with asyncio.timeout(LINK_TIMEOUT_S):
-            await until(lambda: all(len(schedulers) >= named for schedulers in linked))
+            await until(lambda: all(len(schedulers) >= len(addresses) for schedulers in linked))
     except TimeoutError:
         raise ClusterError(f"not all of the schedulers answered within {LINK_TIMEOUT_S:g} s") from None
 

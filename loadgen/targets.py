@@ -14,8 +14,9 @@ from typing import Any
 
 import psutil
 
+from sparrow_py.addresses import check_address
 from sparrow_py.cluster import LocalCluster, http_get_json, http_get_text
-from sparrow_py.errors import ClusterError, InvalidOption
+from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 NODES_MAX = 10_000
@@ -126,7 +127,7 @@ class ExistingTarget(Target):
     """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        self.addresses = list(addresses)
+        self.addresses = [_checked(address) for address in addresses]
         listed = http_get_json(self.addresses[0], "/v1/nodes")["nodes"]
         slots = {int(node["slots"]) for node in listed}
         if len(slots) != 1:
@@ -147,6 +148,13 @@ class ExistingTarget(Target):
     def audit_logs(self) -> dict[str, Path]:
         """Nothing: if it has any, they are its operator's."""
         return {}
+
+
+def _checked(address: str) -> str:
+    try:
+        return check_address(address)
+    except InvalidRequest as error:
+        raise InvalidOption("scheduler", error.value, "host:port") from None
 
 
 def node_processes(nodes: int) -> int:

@@ -184,6 +184,8 @@ BAD = [
     (["--preset", "fig9", "--schedulers", "0"], "--schedulers: 0"),
     (["--preset", "fig9", "--jobs", "0"], "--jobs: 0"),
     (["--preset", "fig9", "--seconds", "-1"], "--seconds: -1"),
+    (["--preset", "fig9", "--scheduler", "here"], "--scheduler: 'here'"),
+    (["--preset", "fig9", "--scheduler", "127.0.0.1:1", "--placement", "batch,random"], "--placement"),
     (["--preset", "fig12", "--load", "0.5"], "--load: 0.5"),
     (["--preset", "fig9", "--report", "{tmp}/file"], "--report"),
     (["--preset", "fig9", "--report", "{tmp}"], "--report"),
