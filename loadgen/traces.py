@@ -1,7 +1,9 @@
 """Workloads from files: one job a line, in order of arrival.
 
 Two formats, told apart line by line. JSON, our own: an object with `arrival_s`, `durations_s` (a list of seconds, one
-for each task), and if wanted `user`, `where` (a list of constraints) and `preferred` (a list of lists of node numbers).
+for each task), and if wanted `user`, `label` (what the job is one of), `where` (a list of constraints) and `preferred`
+(a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and `preferred`: a
+list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
 Numbers, as the traces of Hawk, Eagle and Pigeon have them, parted by spaces: arrival, number of tasks, mean duration,
 and the durations, all times in seconds. Empty lines and what follows a # are skipped.
 """
@@ -11,19 +13,21 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from loadgen.jobs import WorkloadJob
-from sparrow_py.errors import InvalidOption
+from loadgen.jobs import WorkloadJob, WorkloadStage
+from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.job import STAGES_MAX, check_name
 
 DURATION_S_MAX = 1e9
 TASKS_MAX = 1_000_000
 DEFAULT_USER = "user0"
-KEYS = ("arrival_s", "durations_s", "user", "where", "preferred")
+KEYS = ("arrival_s", "durations_s", "user", "where", "preferred", "label", "stages")
+STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Trace:
                 if node >= nodes:
                     raise InvalidOption("preferred", node, f"a node's number from 0 to {nodes - 1}")
             at_s = (job.arrival_s - first_s) * self.stretch
-            yield WorkloadJob(job.number, at_s, job.user, job.durations_s, job.where, job.preferred, job.mean_s)
+            yield replace(job, arrival_s=at_s)
 
 
 def read_trace(path: str) -> Trace:
@@ -114,36 +118,112 @@ def _of_numbers(where: str, number: int, text: str) -> WorkloadJob:
     )
 
 
+def as_json(job: WorkloadJob) -> bytes:
+    """The job as a line of our own format, without its end."""
+    row: dict[str, Any] = {"arrival_s": job.arrival_s, "user": job.user}
+    if job.label:
+        row["label"] = job.label
+    if job.where:
+        row["where"] = job.where
+    if not job.stages:
+        return orjson.dumps(row | _tasks_as_json(job, range(len(job.durations_s))))
+    row["stages"] = [
+        {"name": stage.name, "after": stage.after} | _tasks_as_json(job, tasks) for stage, tasks in job.ranges()
+    ]
+    return orjson.dumps(row)
+
+
+def _tasks_as_json(job: WorkloadJob, tasks: range) -> dict[str, Any]:
+    row: dict[str, Any] = {"durations_s": [job.durations_s[task] for task in tasks]}
+    if any(job.preferred[task] for task in tasks if job.preferred):
+        row["preferred"] = [job.preferred[task] for task in tasks]
+    return row
+
+
 def _of_json(where: str, number: int, text: str) -> WorkloadJob:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidOption(where, text, f"a JSON object ({error})") from None
-    unknown = sorted(set(row) - set(KEYS))
-    if unknown:
-        raise InvalidOption(where, unknown[0], f"the keys {', '.join(KEYS)}")
-    durations = _list(where, row, "durations_s")
-    if not 1 <= len(durations) <= TASKS_MAX:
-        raise InvalidOption(f"{where} durations_s", f"{len(durations)} tasks", f"1 to {TASKS_MAX} tasks")
+        raise InvalidOption(f"{where}:{error.colno}", _around(text, error.pos), f"JSON ({error.msg})") from None
+    _check_keys(where, row, KEYS)
     constraints = _list(where, row, "where")
-    user = row.get("user", DEFAULT_USER)
+    user, label = row.get("user", DEFAULT_USER), row.get("label", "")
     for name, value in (("user", user), *(("where", constraint) for constraint in constraints)):
         if not isinstance(value, str) or not value:
             raise InvalidOption(f"{where} {name}", value, "text")
+    if not isinstance(label, str):
+        raise InvalidOption(f"{where} label", label, "text")
+    arrival_s = _arrival(where, row.get("arrival_s"))
+    stages: tuple[WorkloadStage, ...] = ()
+    if "stages" in row:
+        stages, durations_s, preferred = _stages(where, row)
+    else:
+        durations_s, preferred = _tasks(where, row)
+    return WorkloadJob(
+        number, arrival_s, user, durations_s, tuple(constraints), preferred, stages=stages, label=label
+    )  # fmt: skip
+
+
+def _stages(where: str, row: dict[str, Any]) -> tuple[tuple[WorkloadStage, ...], array[float], tuple[Any, ...]]:
+    """The stages of a job, and its tasks' durations and preferred nodes."""
+    for name in ("durations_s", "preferred"):
+        if name in row:
+            raise InvalidOption(f"{where} {name}", row[name], "nothing beside stages, which have their own")
+    given = _list(where, row, "stages")
+    if not 1 <= len(given) <= STAGES_MAX:
+        raise InvalidOption(f"{where} stages", f"{len(given)} stages", f"1 to {STAGES_MAX} stages")
+    stages: list[WorkloadStage] = []
+    durations_s: array[float] = array("d")
+    preferred: list[tuple[int, ...]] = []
+    for index, stage in enumerate(given):
+        here = f"{where} stages[{index}]"
+        _check_keys(here, stage, STAGE_KEYS)
+        own_s, nodes = _tasks(here, stage)
+        try:
+            check_name("name", stage.get("name"), empty=False)
+        except InvalidRequest as error:
+            raise InvalidOption(f"{here} name", error.value, error.allowed) from None
+        after = _list(here, stage, "after")
+        for name in after:
+            if name not in [before.name for before in stages]:
+                raise InvalidOption(f"{here} after", name, "names of stages that stand before this one")
+        stages.append(WorkloadStage(stage["name"], tuple(after), len(own_s)))
+        durations_s.extend(own_s)
+        preferred.extend(nodes or ((),) * len(own_s))
+    if len(durations_s) > TASKS_MAX:
+        raise InvalidOption(f"{where} stages", f"{len(durations_s)} tasks", f"at most {TASKS_MAX} tasks")
+    names = [stage.name for stage in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption(f"{where} stages", name, "a name that no other stage of the job has")
+    return tuple(stages), durations_s, tuple(preferred) if any(preferred) else ()
+
+
+def _tasks(where: str, row: dict[str, Any]) -> tuple[array[float], tuple[tuple[int, ...], ...]]:
+    """Durations and preferred nodes of the tasks of a job or stage."""
+    durations = _list(where, row, "durations_s")
+    if not 1 <= len(durations) <= TASKS_MAX:
+        raise InvalidOption(f"{where} durations_s", f"{len(durations)} tasks", f"1 to {TASKS_MAX} tasks")
     preferred = _list(where, row, "preferred")
     if preferred and len(preferred) != len(durations):
         raise InvalidOption(f"{where} preferred", f"{len(preferred)} lists", "a list of nodes for each task, or none")
     for nodes in preferred:
-        if not isinstance(nodes, list) or not all(isinstance(node, int) and node >= 0 for node in nodes):
+        if not isinstance(nodes, list) or not all(type(node) is int and node >= 0 for node in nodes):
             raise InvalidOption(f"{where} preferred", nodes, "a list of nodes' numbers from 0")
-    return WorkloadJob(
-        number,
-        _arrival(where, row.get("arrival_s")),
-        user,
-        array("d", [_duration(where, value) for value in durations]),
-        tuple(constraints),
-        tuple(tuple(nodes) for nodes in preferred),
-    )
+    return array("d", [_duration(where, value) for value in durations]), tuple(tuple(nodes) for nodes in preferred)
+
+
+def _check_keys(where: str, row: Any, keys: tuple[str, ...]) -> None:
+    if not isinstance(row, dict):
+        raise InvalidOption(where, row, "a JSON object")
+    unknown = sorted(set(row) - set(keys))
+    if unknown:
+        raise InvalidOption(where, unknown[0], f"the keys {', '.join(keys)}")
+
+
+def _around(text: str, position: int) -> str:
+    """What stands where something is wrong, for its message."""
+    return text[position : position + 20] or "the end of the line"
 
 
 def _list(where: str, row: dict[str, Any], name: str) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from scheduler.audit import AuditedCore
 from scheduler.core import SchedulerCore
 from scheduler.http_jobs import HttpJobs
 from scheduler.metrics import collect
@@ -38,12 +39,17 @@ class SchedulerDaemon:
         self.name = f"scheduler-{uuid.uuid4().hex[:12]}"
         self.address = ""
         self.clock = Clock()
-        self.core = SchedulerCore(options, random.Random(), self, now_s=self.clock())
+        self._audited = AuditedCore(self, self.clock) if options.audit_log else None
+        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock())
+        if self._audited is not None:
+            self._audited.of(self.core)
+        self._events: SchedulerCore | AuditedCore = self._audited or self.core
+        """What peers' messages are fed to."""
         self._nodes: dict[str, Link] = {}
         self._clients: dict[str, Link | LocalLink] = {}
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
-        self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers)
+        self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers, self._events)
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
         self._runner: web.AppRunner | None = None
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
@@ -77,10 +83,17 @@ class SchedulerDaemon:
 
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
-        app = daemon.make_app(self, self.options.token(), lambda: collect(self.core, len(self._clients)))
+        options = self.options
+        app = daemon.make_app(self, options.token(), lambda: collect(self.core, len(self._clients)))
         app.router.add_get(links.LINK_PATH, self._link)
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, self.options)
+        self._runner, self.address = await daemon.listen(app, options)
+        if self._audited is not None:
+            try:
+                self._audited.open(options.audit_log, options.audit_log_bytes_max, self.name, self.address)
+            except BaseException:
+                await self._runner.cleanup()
+                raise
         return {"address": self.address, "name": self.name}
 
     def why_not_ready(self) -> str:
@@ -103,10 +116,12 @@ class SchedulerDaemon:
             await link.aclose("the scheduler is shutting down")
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._audited is not None:
+            await self._audited.close()
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
-        known = self.core.cancel_job(job_id, self.clock(), running=running)
+        known = self._events.cancel_job(job_id, self.clock(), running=running)
         self.update_timers()
         return known
 
@@ -159,7 +174,7 @@ class SchedulerDaemon:
             raise LinkError(f"nodes_max = {self.options.nodes_max} node monitors are connected")
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
-        node_id, core, clock = hello.name, self.core, self.clock
+        node_id, core, clock = hello.name, self._events, self.clock
         assert hello.node is not None
         before = self._nodes.pop(node_id, None)
         if before is not None:
@@ -197,7 +212,7 @@ class SchedulerDaemon:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         core, clock = self.core, self.clock
-        receive, said_goodbye = core.receive_from_client, False
+        receive, said_goodbye = self._events.receive_from_client, False
         try:
             async for batch in link.batches():
                 now_s = clock()
@@ -230,7 +245,7 @@ class SchedulerDaemon:
                     if type(message) is m.Goodbye:
                         raise LinkError(message.reason)
                     if client in self._clients:
-                        self.core.receive_from_client(client, user, message, now_s)
+                        self._events.receive_from_client(client, user, message, now_s)
             except (LinkError, InvalidRequest) as error:
                 log.warning("client %s is gone: %s", client, error)
                 self._clients.pop(client).close(str(error))

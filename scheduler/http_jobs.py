@@ -22,6 +22,7 @@ from sparrow_py.http_api import ApiError
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
+    from scheduler.audit import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
     from sparrow_py.client_core import ClientJob
@@ -152,12 +153,19 @@ class HttpJobs:
     calls `tick` at `next_deadline_s`."""
 
     def __init__(
-        self, core: SchedulerCore, options: SchedulerOptions, clock: Callable[[], float], numbers: Iterator[int]
+        self,
+        core: SchedulerCore,
+        options: SchedulerOptions,
+        clock: Callable[[], float],
+        numbers: Iterator[int],
+        events: SchedulerCore | AuditedCore | None = None,
     ) -> None:
         self.bytes = 0
         self.readers = 0
         self.submissions = 0
         self._core = core
+        self._events = events or core
+        """What messages are fed to: what writes them down first, if anything does."""
         self._options = options
         self._clock = clock
         self._numbers = numbers
@@ -198,7 +206,7 @@ class HttpJobs:
         if not self._by_client:
             self._check_at_s = now_s + CHECK_S
         self._jobs[http_job.id] = self._by_client[http_job.client] = http_job
-        self._core.receive_from_client(http_job.client, user, job.submission, now_s)
+        self._events.receive_from_client(http_job.client, user, job.submission, now_s)
         if http_job.refusal is not None:
             del self._jobs[http_job.id], self._by_client[http_job.client]
             raise self._refused(http_job.refusal)
@@ -207,9 +215,9 @@ class HttpJobs:
     def add(self, job: HttpJob, message: Any) -> None:
         """Some of the job's tasks. `ApiError` if the scheduler does not take them; then the job is cancelled."""
         try:
-            self._core.receive_from_client(job.client, job.user, message, self._clock())
+            self._events.receive_from_client(job.client, job.user, message, self._clock())
         except (LinkError, SparrowError) as error:
-            self._core.cancel_job(job.id, self._clock(), running=True)
+            self._events.cancel_job(job.id, self._clock(), running=True)
             raise ApiError(400, str(error)) from None
 
     def _make_room_for_job(self) -> None:
@@ -307,7 +315,7 @@ class HttpJobs:
             self._drop_oldest(f"http_retention_s = {self._options.http_retention_s:g} s are over")
         lost, self._blobs_lost = self._blobs_lost, []
         for job, hash_ in lost:  # Whoever posted the job has gone: there is nobody to upload it again.
-            self._core.receive_from_client(job.client, job.user, m.BlobAt(job.id, BlobRef(hash_, 0, ())), now_s)
+            self._events.receive_from_client(job.client, job.user, m.BlobAt(job.id, BlobRef(hash_, 0, ())), now_s)
         if self._by_client and self._check_at_s <= now_s:
             self._check_at_s = now_s + CHECK_S
             self._end_taken_over()

@@ -87,6 +87,14 @@ class SchedulerOptions(DaemonOptions):
     )
     http_retention_s: float = option(600.0, "The results of a job that came over HTTP are kept so long after its end.")
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
+    audit_log: str = option(
+        "",
+        "File for a line of JSON per event: jobs, reservations, asks, tasks, no-ops, cancellations. {port} in its name "
+        "becomes the scheduler's port. Default: no such log, which costs nothing.",
+    )
+    audit_log_bytes_max: int = option(
+        1 << 30, "An audit log that has so many bytes is renamed to FILE.1, over the one before, and begun anew."
+    )
     frame_bytes_max: int = option(
         1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
     )
@@ -115,6 +123,10 @@ class SchedulerOptions(DaemonOptions):
         )
         require(self.overtaken_max >= 0, "overtaken_max", self.overtaken_max, "a whole number of tasks from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
+        require(
+            self.audit_log_bytes_max >= 1 << 20,
+            "audit_log_bytes_max", self.audit_log_bytes_max, "a whole number from 1048576",
+        )  # fmt: skip
         for user, text in parse_pairs("user_weight", self.user_weight).items():
             self.weights[user] = _number("user_weight", text)
         for user, text in parse_pairs("user_priority", self.user_priority).items():

@@ -92,6 +92,9 @@ def simulate(
     records: list[JobRecord] = []
 
     def arrive(job: WorkloadJob) -> None:
+        if job.stages:
+            found = f"{len(job.stages)} stages of job {job.number}"
+            raise InvalidOption("workload", found, "jobs of one stage: python -m loadgen replays those of several")
         record = JobRecord(job)
         records.append(record)
         placer.submit(record)

@@ -8,16 +8,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.jobs import WorkloadJob
+from loadgen import traces
+from loadgen.jobs import WorkloadJob, WorkloadStage
 from loadgen.synthetic import Synthetic
 from loadgen.traces import DEFAULT_USER, Trace, parse_lines, read_trace
 from sparrow_py.errors import InvalidOption
 
 
 def as_json(job: WorkloadJob) -> str:
-    """The job as a line of our own format."""
+    """The job as a line of our own format, written by hand."""
     row = {"arrival_s": job.arrival_s, "durations_s": list(job.durations_s), "user": job.user}
     return json.dumps(row | {"where": list(job.where), "preferred": [list(nodes) for nodes in job.preferred]})
+
+
+STAGED = """{"arrival_s": 1, "label": "q3", "user": "ann", "stages": [
+ {"name": "scan", "durations_s": [0.1, 0.2], "preferred": [[1, 2], [3]]},
+ {"name": "side", "durations_s": [0.5]},
+ {"name": "join", "after": ["scan", "side"], "durations_s": [0.3]}]}""".replace("\n", "")
+
+
+def test_a_job_of_several_stages() -> None:
+    (job,) = parse_lines("t", [STAGED])
+    assert (job.label, job.user, list(job.durations_s)) == ("q3", "ann", [0.1, 0.2, 0.5, 0.3])
+    assert job.preferred == ((1, 2), (3,), (), ())
+    assert job.stages == (
+        WorkloadStage("scan", (), 2), WorkloadStage("side", (), 1), WorkloadStage("join", ("scan", "side"), 1),
+    )  # fmt: skip
+    assert [tasks for _, tasks in job.ranges()] == [range(2), range(2, 3), range(3, 4)]
+
+
+def test_what_the_package_writes_it_reads() -> None:
+    workload = Synthetic(tasks=4, jobs=30, users=("ann", "bob"), constrained=0.5, zones=3)
+    jobs = [*workload.generate(1, 10, 1), *parse_lines("t", [STAGED.replace('"arrival_s": 1', '"arrival_s": 1000')])]
+    lines = [traces.as_json(job).decode() for job in jobs]
+    again = parse_lines("t", lines)
+    assert [traces.as_json(job).decode() for job in again] == lines
+    assert again[:-1] == jobs[:-1]
+    assert again[-1].stages == jobs[-1].stages
 
 
 def as_numbers(job: WorkloadJob) -> str:
@@ -96,6 +123,16 @@ BAD = [
     ('{"arrival_s": 0, "durations_s": [1], "user": 7}', "user"),
     ('{"arrival_s": 0, "durations_s": [1], "where": "gpu"}', "where"),
     ('{"arrival_s": 0, "durations_s": [1], "where": [1]}', "where"),
+    ('{"arrival_s": 0, "durations_s": [1], "label": 1}', "label"),
+    ('{"arrival_s": 0, "durations_s": [1], "stages": []}', "durations_s"),
+    ('{"arrival_s": 0, "stages": []}', "stages"),
+    ('{"arrival_s": 0, "stages": [1]}', r"stages[0]"),
+    ('{"arrival_s": 0, "stages": [{"durations_s": [1]}]}', "name"),
+    ('{"arrival_s": 0, "stages": [{"name": "a"}]}', "durations_s"),
+    ('{"arrival_s": 0, "stages": [{"name": "a", "durations_s": [1], "after": ["b"]}]}', "stages[0] after"),
+    ('{"arrival_s": 0, "stages": [{"name": "a", "durations_s": [1], "after": [[]]}]}', "stages[0] after"),
+    ('{"arrival_s": 0, "stages": [{"name": "a", "durations_s": [1]}, {"name": "a", "durations_s": [1]}]}', "stages"),
+    ('{"arrival_s": 0, "stages": [{"name": "a", "durations_s": [1], "user": "x"}]}', "user"),
     ('{"arrival_s": 0, "durations_s": [1, 1], "preferred": [[1]]}', "preferred"),
     ('{"arrival_s": 0, "durations_s": [1], "preferred": [1]}', "preferred"),
     ('{"arrival_s": 0, "durations_s": [1], "preferred": [[-1]]}', "preferred"),
@@ -116,6 +153,15 @@ def test_a_bad_line_is_an_error_of_one_line_that_names_line_and_field(line: str,
 def test_arrivals_that_go_back_are_named() -> None:
     with pytest.raises(InvalidOption, match=r"my\.trace:2.*0\.5.*not before.*1\.0"):
         parse_lines("my.trace", ["1 1 0.1 0.1", "0.5 1 0.1 0.1"])
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [("{", 2), ('{"arrival_s": 0, "durations_s": [1,, 2]}', 36), ('  {"arrival_s": 0 "durations_s": [1]}', 19)],
+)
+def test_where_json_fails_is_named_to_the_column(line: str, column: int) -> None:
+    with pytest.raises(InvalidOption, match=rf"my\.trace:2:{column}: "):
+        parse_lines("my.trace", [GOOD, line])
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n"])

@@ -117,3 +117,10 @@ def test_an_unknown_policy_is_named() -> None:
 def test_a_probe_ratio_below_1_is_named() -> None:
     with pytest.raises(Exception, match="probe_ratio"):
         Settings(probe_ratio=0.5)
+
+
+def test_jobs_of_several_stages_are_refused() -> None:
+    stage = '{"name": "a", "durations_s": [0.1]}, {"name": "b", "after": ["a"], "durations_s": [0.1]}'
+    trace = Trace("t", tuple(parse_lines("t", [f'{{"arrival_s": 0, "stages": [{stage}]}}'])))
+    with pytest.raises(InvalidOption, match=r"2 stages of job 0.*jobs of one stage"):
+        simulate(Cluster(nodes=4), trace)

@@ -1,0 +1,38 @@
+"""`python -m loadgen`: finds the command. Exit codes are those of `CommandGroup`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import click
+
+from sparrow_py.command_group import CommandGroup
+
+
+class LoadgenGroup(CommandGroup):
+    """The commands of the load generator."""
+
+    commands_at: ClassVar = {
+        "run": "loadgen.run_command:run_command",
+        "trace": "loadgen.trace_command:trace_command",
+    }
+
+
+@click.group(
+    "loadgen",
+    cls=LoadgenGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+def main() -> None:
+    """Workloads through live daemons, open loop, with the paper's experiments as presets.
+
+    \b
+    Examples:
+      python -m loadgen run --preset fig9 --load 0.5,0.7 --probe-ratio 2 --report out/
+      python -m loadgen run jobs.jsonl --scheduler 10.0.0.1:20503,10.0.0.2:20503 --json
+      python -m loadgen trace tpch --users 10 --load 0.65 --jobs 500 --out queries.jsonl
+    """
+
+
+if __name__ == "__main__":
+    main()

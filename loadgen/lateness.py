@@ -1,0 +1,39 @@
+"""How late a replay's jobs were submitted, and when that makes a point no measurement.
+
+Responses count from when a job was due, so a late generator makes a cluster look worse, never better. A point is
+invalid if the 99th percentile of lateness, over its measured jobs, is above `LATE_MAX_SHARE` of their median ideal
+response time, and above `LATE_MAX_S`: below that it is the grain of timers, and of a machine that others use, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+LATE_MAX_SHARE = 0.05
+LATE_MAX_S = 0.005
+
+Times = NDArray[np.float64]
+
+
+def lateness(late_s: Times) -> dict[str, float | None]:
+    """Percentiles of lateness in milliseconds, rounded to microseconds; None where nothing was submitted."""
+    if not len(late_s):
+        return {"p50_ms": None, "p99_ms": None, "max_ms": None}
+    p50, p99, most = (*np.percentile(late_s, (50, 99)), np.max(late_s))
+    return {name: round(1000 * float(value), 3) for name, value in (("p50_ms", p50), ("p99_ms", p99), ("max_ms", most))}
+
+
+def why_too_late(late_s: Times, ideal_s: Times) -> str:
+    """Why jobs that were submitted so late, whose ideals are known, are no measurement; empty if they are."""
+    known = ideal_s[np.isfinite(ideal_s)]
+    if not len(late_s) or not len(known):
+        return ""
+    p99_s = float(np.percentile(late_s, 99))
+    allowed_s = max(LATE_MAX_S, LATE_MAX_SHARE * float(np.median(known)))
+    if p99_s <= allowed_s:
+        return ""
+    return (
+        f"the load generator was late: p99 {1000 * p99_s:.1f} ms, at most {1000 * allowed_s:.1f} ms are allowed "
+        f"({LATE_MAX_SHARE:.0%} of the median ideal response time, or {1000 * LATE_MAX_S:g} ms)"
+    )

@@ -1,0 +1,227 @@
+"""From what was asked for to the points that are run: everything is checked before anything is started."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from loadgen.durations import Durations
+from loadgen.mix import LOAD_MAX, Mix
+from loadgen.point import PointPlan, Workload
+from loadgen.presets import PRESETS, Preset, Size
+from loadgen.recorded import POINTS_MAX
+from loadgen.targets import ExistingTarget, Shape
+from loadgen.tpch import TpchLike
+from loadgen.traces import Trace
+from loadgen.workload_files import read_workload
+from sparrow_py.errors import InvalidOption
+
+AS_THEY_ARE = "nothing with a file, whose tasks take as long as they take"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says; of what is empty or None the preset's or the file's own holds."""
+
+    file: str | None = None
+    preset: str | None = None
+    loads: tuple[float, ...] = ()
+    probe_ratios: tuple[float, ...] = ()
+    durations_ms: tuple[float, ...] = ()
+    placements: tuple[str, ...] = ()
+    nodes: int = 100
+    slots: int = 4
+    schedulers: int = 10
+    scheduler: tuple[str, ...] = ()
+    generators: int = 1
+    seed: int = 1
+    jobs: int | None = None
+    seconds: float | None = None
+    app: str = "sleep"
+    wait_max_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if (self.file is None) == (self.preset is None):
+            given = f"{self.file} and {self.preset}" if self.file else "neither"
+            raise InvalidOption("file", given, "a file with a workload, or --preset NAME")
+        if self.preset is not None and self.preset not in PRESETS:
+            raise InvalidOption("preset", self.preset, ", ".join(PRESETS))
+        for load in self.loads:
+            if not 0 < load <= LOAD_MAX:
+                raise InvalidOption("load", load, f"a number above 0, at most {LOAD_MAX:g}")
+        for duration_ms in self.durations_ms:
+            if not 0 < duration_ms <= 1e9:
+                raise InvalidOption("duration", duration_ms, "milliseconds above 0, at most 1e9")
+        if self.jobs is not None and self.jobs < 1:
+            raise InvalidOption("jobs", self.jobs, "a whole number from 1")
+        if self.seconds is not None and not 0 < self.seconds <= 1e6:
+            raise InvalidOption("seconds", self.seconds, "a number of seconds above 0, at most 1e6")
+        if self.scheduler and len(self.placements) > 1:
+            found = ", ".join(self.placements)
+            raise InvalidOption("placement", found, "one at most with --scheduler, whose schedulers have theirs")
+
+    @property
+    def title(self) -> str:
+        """What the run is called."""
+        return PRESETS[self.preset].title if self.preset else Path(str(self.file)).name
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What is varied, each with each."""
+
+    loads: Sequence[float | None]
+    durations_ms: Sequence[float | None]
+    placements: Sequence[str]
+    probe_ratios: Sequence[float]
+
+    def points(self) -> list[tuple[float | None, float | None, str, float]]:
+        points = list(itertools.product(self.loads, self.durations_ms, self.placements, self.probe_ratios))
+        if len(points) > POINTS_MAX:
+            raise InvalidOption("points", f"{len(points)} of them", f"at most {POINTS_MAX} in a run")
+        return points
+
+
+def plans(asked: Asked) -> list[PointPlan]:
+    """The points of a run; `InvalidOption` says what is wrong with the first that cannot be."""
+    nodes, slots = asked.nodes, asked.slots
+    if asked.scheduler:
+        with ExistingTarget(asked.scheduler) as target:
+            nodes, slots = len(target.nodes), target.slots
+    else:
+        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Is one, or says what is wrong.
+    made = _of_preset(asked, PRESETS[asked.preset], nodes, slots) if asked.preset else _of_file(asked, nodes, slots)
+    for plan in made:
+        plan.jobs(nodes, slots)
+    return made
+
+
+def _of_preset(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
+    preset.check(nodes, slots)
+    axes = _Axes(
+        asked.loads or preset.loads,
+        asked.durations_ms or preset.durations_ms,
+        asked.placements or preset.placements,
+        asked.probe_ratios or preset.probe_ratios,
+    )
+    made = []
+    for load, duration_ms, placement, probe_ratio in axes.points():
+        assert load is not None
+        size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs)
+        workload = preset.workload(size)
+        shape = Shape(
+            nodes=nodes,
+            slots=slots,
+            schedulers=asked.schedulers,
+            placement=placement,
+            unplaced_tasks_max=preset.unplaced_tasks_max,
+        )
+        settings = {"workload": asked.preset, **_described(workload)}
+        made.append(_plan(asked, workload, shape, load, duration_ms, probe_ratio, axes, settings))
+    return made
+
+
+def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
+    workload = read_workload(str(asked.file))
+    if asked.durations_ms:
+        raise InvalidOption("duration", asked.durations_ms[0], AS_THEY_ARE)
+    axes = _Axes(asked.loads or (None,), (None,), asked.placements or ("sparrow",), asked.probe_ratios or (2.0,))
+    made = []
+    for load, _, placement, probe_ratio in axes.points():
+        at_load = workload if load is None else _at_load(workload, load, nodes, slots)
+        shortened = _shortened(at_load, asked)
+        brings = at_load.load(nodes, slots) if isinstance(at_load, Trace) else at_load.load
+        weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
+        shape = Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers, placement=placement, weights=weights)
+        settings = {"workload": asked.file, **_described(shortened)}
+        brings = (
+            round(brings, 6) if math.isfinite(brings) else 0.0
+        )  # All jobs at once bring no load that could be told.
+        made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
+    return made
+
+
+def _at_load(workload: Trace | Mix, load: float, nodes: int, slots: int) -> Trace | Mix:
+    return workload.at_load(load, nodes, slots) if isinstance(workload, Trace) else workload.at_load(load)
+
+
+def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
+    """Its first jobs, or what arrives in the first seconds, if so asked for."""
+    if isinstance(workload, Mix):
+        if asked.jobs is not None:
+            raise InvalidOption("jobs", asked.jobs, "nothing with a mix of users, which has so many seconds")
+        return workload if asked.seconds is None else replace(workload, seconds=asked.seconds)
+    first_s = workload.lines[0].arrival_s
+    until_s = math.inf if asked.seconds is None else asked.seconds
+    lines = [job for job in workload.lines[: asked.jobs] if (job.arrival_s - first_s) * workload.stretch < until_s]
+    return replace(workload, lines=tuple(lines))
+
+
+def _plan(
+    asked: Asked,
+    workload: Workload,
+    shape: Shape,
+    load: float,
+    duration_ms: float | None,
+    probe_ratio: float,
+    axes: _Axes,
+    settings: dict[str, Any],
+) -> PointPlan:
+    if asked.scheduler:
+        settings = settings | {"placement": shape.placement}
+    return PointPlan(
+        workload=workload,
+        load=load,
+        shape=None if asked.scheduler else shape,
+        schedulers=asked.scheduler,
+        probe_ratio=probe_ratio,
+        duration_ms=duration_ms,
+        app=asked.app,
+        generators=asked.generators,
+        seed=asked.seed,
+        wait_max_s=asked.wait_max_s,
+        label=_label(load, duration_ms, shape.placement, probe_ratio, axes),
+        settings=settings,
+    )
+
+
+def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: float, axes: _Axes) -> str:
+    """What tells the point from the others of its run."""
+    parts = [
+        placement if len(axes.placements) > 1 else "",
+        f"d = {probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
+        f"{duration_ms:g} ms" if len(axes.durations_ms) > 1 and duration_ms is not None else "",
+    ]
+    found = ", ".join(part for part in parts if part)
+    return f"{found}, load {load:g}" if found and len(axes.loads) > 1 else found or f"load {load:g}"
+
+
+def _described(workload: Any) -> dict[str, Any]:
+    """What else of the workload reproduces it."""
+    if isinstance(workload, Trace):
+        return {"jobs": workload.jobs, "stretch": workload.stretch}
+    if isinstance(workload, Mix):
+        users = {
+            load.user: {
+                "load": load.load,
+                "tasks": load.tasks,
+                "service": _durations(load.durations),
+                "arrivals": "regular" if load.regular else "poisson",
+                **({"rates": load.rates.pieces} if load.rates.pieces else {}),
+                **({"constrained": load.constrained, "replicas": load.replicas} if load.constrained else {}),
+            }
+            for load in workload.loads
+        }
+        return {"seconds": workload.seconds, "users": users}
+    if isinstance(workload, TpchLike):
+        profile = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
+        return {"jobs": workload.jobs, "users": workload.users, "stretch": workload.stretch, "profile": profile}
+    return {"jobs": workload.jobs, "tasks": workload.tasks, "service": _durations(workload.durations)}
+
+
+def _durations(durations: Durations) -> str:
+    return f"{durations.kind}, mean {durations.mean_ms:g} ms"

@@ -1,0 +1,175 @@
+"""The paper's experiments as presets: what is varied, and the workload of each point.
+
+All are for 100 node monitors of 4 slots and 10 schedulers on one machine, where tasks sleep: real work would need 400
+cores. Numbers in parentheses are the paper's sections.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loadgen.durations import Durations
+from loadgen.mix import Mix, UserLoad
+from loadgen.point import Workload
+from loadgen.synthetic import Synthetic
+from loadgen.targets import PLACEMENTS
+from loadgen.tpch import REPLICAS, TpchLike, read_profile
+from sparrow_py.errors import InvalidOption
+
+TASKS = 10
+"""Of each job, in all experiments but TPC-H."""
+SHARE_OF_SHARE = 0.75
+"""What of their share users 0 and 1 submit (§7.3)."""
+UNPLACED_TASKS_MAX = 100_000_000
+"""Admission of a user whose queue is to grow without end."""
+TPCH_USERS = 10
+TPCH_MEAN_MS = 100.0
+"""TPC-H tasks are stretched to this mean, if they are shorter: two cores can schedule only so many a second."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a point's workload is made for. jobs: how many; None: as many as arrive in `seconds`, on average."""
+
+    nodes: int
+    slots: int
+    load: float
+    duration_ms: float | None
+    seconds: float
+    jobs: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """An experiment.
+
+    loads, probe_ratios, durations_ms, placements: what is varied, each with each; a duration of None is the workload's
+    own. workload: makes a point's jobs. nodes_min, slots_min: how large a cluster must be, slots being all of them.
+    simulated: whether the simulator can do the same.
+    """
+
+    title: str
+    loads: tuple[float, ...]
+    workload: Callable[[Size], Workload]
+    probe_ratios: tuple[float, ...] = (2.0,)
+    durations_ms: tuple[float | None, ...] = (100.0,)
+    placements: tuple[str, ...] = ("sparrow",)
+    seconds: float = 20.0
+    nodes_min: int = 1
+    slots_min: int = TASKS
+    unplaced_tasks_max: int | None = None
+    simulated: bool = False
+
+    def check(self, nodes: int, slots: int) -> None:
+        """`InvalidOption` if such a cluster is too small."""
+        if nodes < self.nodes_min:
+            raise InvalidOption("nodes", nodes, f"at least {self.nodes_min} nodes for this preset")
+        if nodes * slots < self.slots_min:
+            found = f"{nodes} nodes of {slots} slots"
+            raise InvalidOption("nodes", found, f"at least {self.slots_min} slots for this preset")
+
+
+def durations(size: Size) -> Durations:
+    """Tasks that all take the point's duration."""
+    assert size.duration_ms is not None
+    return Durations("constant", size.duration_ms)
+
+
+def jobs_of(size: Size, jobs_per_s: float) -> int:
+    """How many jobs a workload has that is counted in jobs."""
+    return size.jobs if size.jobs is not None else max(1, math.ceil(size.seconds * jobs_per_s))
+
+
+def alike(size: Size) -> Synthetic:
+    """Jobs of 10 tasks that arrive as a Poisson process (§7.1)."""
+    assert size.duration_ms is not None
+    jobs_per_s = size.load * size.nodes * size.slots / (TASKS * size.duration_ms / 1000)
+    return Synthetic(tasks=TASKS, load=size.load, jobs=jobs_of(size, jobs_per_s), durations=durations(size))
+
+
+def three_users(size: Size) -> Mix:
+    """Users 0 and 1 submit 75 % of their third of the cluster, user 2 the rest of the load (§7.3)."""
+    own = SHARE_OF_SHARE / 3
+    if not 2 * own < size.load:
+        raise InvalidOption("load", size.load, f"above {2 * own:g}, which users 0 and 1 bring: user 2 brings the rest")
+    return _for(
+        size,
+        tuple(
+            UserLoad(user=f"user{number}", load=load, tasks=TASKS, durations=durations(size))
+            for number, load in enumerate((own, own, size.load - 2 * own))
+        ),
+    )
+
+
+def regular(size: Size) -> Mix:
+    """Jobs at equal distances (§7.4), for long enough that some end."""
+    return _for(size, (UserLoad(load=size.load, tasks=TASKS, durations=durations(size), regular=True),))
+
+
+def _for(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
+    """The users' jobs for the size's time, or for that in which they bring its number of jobs on average."""
+    seconds = size.seconds
+    if size.jobs is not None:
+        seconds = size.jobs / sum(load.jobs_per_s(size.nodes, size.slots) for load in loads)
+    return Mix(loads, seconds)
+
+
+def tpch(size: Size) -> TpchLike:
+    """10 users launch permutations of the recorded queries (§7.2), stretched so that tasks take the point's duration
+    on average, or `TPCH_MEAN_MS` if theirs is less and none is stated."""
+    profile = read_profile()
+    mean_ms = 1000 * profile.mean_task_s()
+    wanted_ms = size.duration_ms if size.duration_ms is not None else max(mean_ms, TPCH_MEAN_MS)
+    workload = TpchLike(profile=profile, users=TPCH_USERS, load=size.load, stretch=wanted_ms / mean_ms)
+    return workload.with_jobs(jobs_of(size, workload.jobs_per_s(size.nodes, size.slots)))
+
+
+PRESETS: dict[str, Preset] = {
+    "fig9": Preset(
+        title="Figure 9: probe ratio and load, 10-task jobs of 100 ms",
+        loads=(0.3, 0.5, 0.7),
+        probe_ratios=(1.0, 1.1, 1.5, 2.0, 3.0),
+        workload=alike,
+        simulated=True,
+    ),
+    "fig10": Preset(
+        title="Figures 10 and 11: TPC-H-like queries at 65 % load, by placement",
+        loads=(0.65,),
+        durations_ms=(None,),
+        placements=PLACEMENTS,
+        workload=tpch,
+        seconds=60.0,
+        nodes_min=REPLICAS,
+    ),
+    "fig12": Preset(
+        title="Figure 12: running tasks of three users, one over its share",
+        loads=(1.0,),
+        workload=three_users,
+        seconds=30.0,
+        unplaced_tasks_max=UNPLACED_TASKS_MAX,
+    ),
+    "fig13": Preset(
+        title="Figure 13: response time by task duration at 25 % load",
+        loads=(0.25,),
+        durations_ms=(2000.0, 1000.0, 500.0, 200.0, 100.0, 50.0, 30.0, 20.0),
+        workload=regular,
+        seconds=15.0,
+    ),
+    "table3": Preset(
+        title="Table 3: the stages of TPC-H-like queries at 65 % load",
+        loads=(0.65,),
+        durations_ms=(None,),
+        workload=tpch,
+        seconds=60.0,
+        nodes_min=REPLICAS,
+    ),
+    "table4": Preset(
+        title="Table 4: three users, one over its share; and all within theirs",
+        loads=(1.0, 3 * SHARE_OF_SHARE / 3),
+        workload=three_users,
+        seconds=30.0,
+        unplaced_tasks_max=UNPLACED_TASKS_MAX,
+    ),
+}

@@ -1,0 +1,291 @@
+"""Open-loop replay: jobs are submitted when they are due, whatever has become of those before them.
+
+One `Replay` runs in each generator process, on its event loop. It says when each job was due and when it was really
+submitted, and what became of every task; nothing is lost: a job ends finished, failed, cancelled, lost or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from frontends.synthetic.tasks import encode_duration
+from loadgen.jobs import WorkloadJob
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.session import JobSink
+
+LAST_WORDS_S = 5.0
+"""How long schedulers have to say what became of jobs that were cancelled because the time was up."""
+RECENT_JOBS = 1000
+"""Jobs of which the live view shows the median response time."""
+STATUSES = ("", *(status.value for status in TaskStatus))
+"""A task's status by the number that `JobRecord` has; the first: its outcome never came."""
+_NUMBER = {status: number for number, status in enumerate(STATUSES)}
+
+
+class Submitter(Protocol):
+    """What jobs are submitted to: `sparrow_py.session.Session`, of one user."""
+
+    def submit(self, spec: JobSpec, sink: JobSink) -> None:
+        """Submit a job; its sink is told what becomes of it."""
+
+    def cancel_job(self, job_id: str, *, running: bool = False) -> None:
+        """Cancel it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How jobs are submitted.
+
+    run: what job ids begin with. app: of the tasks, "sleep" or "spin". probe_ratio: d. nodes: ids of the node monitors,
+    which `WorkloadJob.preferred` counts. wait_max_s: how long after the last submission jobs may take to end.
+    """
+
+    run: str
+    app: str
+    probe_ratio: float
+    nodes: tuple[str, ...]
+    wait_max_s: float
+
+
+class JobRecord:
+    """What became of a job. Times are seconds since the epoch, by this machine's clock or the node's; NaN: unknown.
+
+    number: of the job. due_s: when it should have been submitted; submitted_s: when it was. ended_s: the end of its
+    last task, NaN if none ran. Of each task: status (a number in `STATUSES`), attempts, node (a number in `nodes`, -1:
+    none), reserved_s, started_s, service_s.
+    """
+
+    __slots__ = (
+        "attempts", "due_s", "error", "job_id", "label", "node", "number", "over", "reserved_s", "service_s",
+        "started_s", "status", "submitted_s", "task_status",
+    )  # fmt: skip
+
+    def __init__(self, job: WorkloadJob, job_id: str, due_s: float) -> None:
+        tasks = len(job.durations_s)
+        self.number = job.number
+        self.job_id = job_id
+        self.due_s = due_s
+        self.submitted_s = math.nan
+        self.status = "lost"
+        self.error = ""
+        self.over = False
+        self.task_status = bytearray(tasks)
+        self.attempts = array("i", [0]) * tasks
+        self.node = [""] * tasks
+        self.reserved_s = array("d", [math.nan]) * tasks
+        self.started_s = array("d", [math.nan]) * tasks
+        self.service_s = array("d", [math.nan]) * tasks
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        """A task's outcome has come."""
+        task = outcome.task
+        self.task_status[task] = _NUMBER[outcome.status]
+        self.attempts[task] = outcome.attempts
+        self.node[task] = outcome.node
+        for column, value in (
+            (self.reserved_s, outcome.reserved_at_s),
+            (self.started_s, outcome.started_at_s),
+            (self.service_s, outcome.service_s),
+        ):
+            if value is not None:
+                column[task] = value
+        if outcome.error and not self.error:
+            self.error = outcome.error
+
+    def end(self) -> None:
+        """All outcomes have come: the worst of them is the job's."""
+        self.over = True
+        found = {STATUSES[number] for number in self.task_status}
+        self.status = next((status for status in ("", "lost", "failed", "cancelled") if status in found), "finished")
+        self.status = self.status or "lost"
+
+    def refuse(self, error: Exception) -> None:
+        """Nothing of it runs."""
+        self.over = True
+        self.status = "refused"
+        self.error = str(error)
+
+    @property
+    def ended_s(self) -> float:
+        """The end of its last task that ran."""
+        ends = [at_s + took_s for at_s, took_s in zip(self.started_s, self.service_s, strict=True)]
+        return max((end_s for end_s in ends if not math.isnan(end_s)), default=math.nan)
+
+
+@dataclass
+class Progress:
+    """How far a replay is. tasks_under_way: of jobs submitted, without an outcome yet. late_max_s: the latest
+    submission so far. p50_s: median response time of the jobs that ended last."""
+
+    jobs: int
+    submitted: int = 0
+    ended: int = 0
+    refused: int = 0
+    tasks_under_way: int = 0
+    late_max_s: float = 0.0
+    p50_s: float = math.nan
+
+
+class _Sink:
+    """Tells a job's record, and the replay, what the client is told."""
+
+    __slots__ = ("_record", "_replay")
+
+    def __init__(self, record: JobRecord, replay: Replay) -> None:
+        self._record = record
+        self._replay = replay
+
+    def accepted(self) -> None:
+        """It will run."""
+
+    def refused(self, error: SparrowError) -> None:
+        self._record.refuse(error)
+        self._replay.over(self._record)
+
+    def placed(self, task: int) -> None:
+        """A task has left the queue."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        self._record.outcome(outcome)
+        self._replay.task_ended()
+
+    def result_lost(self, outcome: m.Outcome, error: SparrowError) -> None:
+        self.outcome(outcome)
+
+    def not_cancelled(self, task: int) -> None:
+        """Its outcome will come."""
+
+    def ended(self) -> None:
+        self._record.end()
+        self._replay.over(self._record)
+
+
+class Replay:
+    """Submits `jobs`, which are in order of arrival, each through the submitter of its user.
+
+    clock: seconds since the epoch. sleep: as `asyncio.sleep`.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[WorkloadJob],
+        submitters: Mapping[str, Submitter],
+        plan: Plan,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        self.records: list[JobRecord] = []
+        self._jobs = jobs
+        self._submitters = submitters
+        self._plan = plan
+        self._clock = clock
+        self._sleep = sleep
+        self._under_way: dict[str, tuple[JobRecord, str]] = {}
+        """Jobs submitted that are not over, and whose they are."""
+        self._tasks_under_way = 0
+        self._refused = 0
+        self._late_max_s = 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT_JOBS)
+        self._idle = asyncio.Event()
+
+    async def run(self, start_s: float) -> None:
+        """Replay from this time on; `records` has a record for each job then."""
+        for job in self._jobs:
+            due_s = start_s + job.arrival_s
+            spec = self.spec(job)
+            early_s = due_s - self._clock()
+            while early_s > 0:
+                await self._sleep(early_s)
+                early_s = due_s - self._clock()
+            self._submit(job, spec, due_s)
+            await self._sleep(0)  # Sends it; and where jobs are late, lets what has come be read.
+        if not await self._all_over(self._plan.wait_max_s):
+            for job_id, (_, user) in list(self._under_way.items()):
+                self._submitters[user].cancel_job(job_id, running=True)
+            await self._all_over(LAST_WORDS_S)
+        for record, _ in self._under_way.values():
+            record.end()
+
+    def _submit(self, job: WorkloadJob, spec: JobSpec, due_s: float) -> None:
+        record = JobRecord(job, spec.job_id, due_s)
+        self.records.append(record)
+        self._under_way[spec.job_id] = record, job.user
+        self._tasks_under_way += len(job.durations_s)
+        record.submitted_s = self._clock()
+        self._late_max_s = max(self._late_max_s, record.submitted_s - due_s)
+        try:
+            self._submitters[job.user].submit(spec, _Sink(record, self))
+        except InvalidRequest as error:
+            record.refuse(error)
+            self.over(record)
+
+    async def _all_over(self, timeout_s: float) -> bool:
+        """Wait until no job is under way, but not for ever."""
+        self._idle.clear()
+        if self._under_way:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._idle.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def spec(self, job: WorkloadJob) -> JobSpec:
+        """The job as its scheduler gets it: tasks that take so long."""
+        plan = self._plan
+        tasks: list[Any] = [encode_duration(duration_s) for duration_s in job.durations_s]
+        for task, preferred in enumerate(job.preferred):
+            if preferred:
+                tasks[task] = TaskSpec(tasks[task], preferred=[plan.nodes[number] for number in preferred])
+        job_id = f"{plan.run}-{job.number}"
+        if not job.stages:
+            return JobSpec(
+                tasks, app=plan.app, job_id=job_id, where=job.where, expected_duration_s=job.mean_s,
+                probe_ratio=plan.probe_ratio, name=job.label,
+            )  # fmt: skip
+        stages = [
+            StageSpec(
+                tasks[own.start : own.stop], name=stage.name, after=stage.after, app=plan.app, where=job.where,
+                expected_duration_s=job.mean_s, probe_ratio=plan.probe_ratio,
+            )
+            for stage, own in job.ranges()
+        ]  # fmt: skip
+        return JobSpec(stages=stages, job_id=job_id, name=job.label)
+
+    def over(self, record: JobRecord) -> None:
+        """All has been told of a job."""
+        if self._under_way.pop(record.job_id, None) is None:
+            return
+        if record.status == "refused":
+            self._refused += 1
+            self._tasks_under_way -= len(record.task_status)
+        else:
+            self._recent.append(record.ended_s - record.due_s)
+        if not self._under_way:
+            self._idle.set()
+
+    def task_ended(self) -> None:
+        """A task's outcome has come."""
+        self._tasks_under_way -= 1
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        recent = [response_s for response_s in self._recent if not math.isnan(response_s)]
+        return Progress(
+            len(self._jobs),
+            len(self.records),
+            len(self.records) - len(self._under_way) - self._refused,
+            self._refused,
+            self._tasks_under_way,
+            self._late_max_s,
+            statistics.median(recent) if recent else math.nan,
+        )

@@ -1,0 +1,64 @@
+"""The simulator's answer for the settings of a run, to be laid over the measured curve (Sparrow §7.1).
+
+The simulator is a program of its own (`python -m simulator run`), which knows this package and not the reverse.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import orjson
+
+from loadgen.point import PointPlan
+from loadgen.recorded import Simulated, SimulatedPoint
+from loadgen.synthetic import Synthetic
+from sparrow_py.errors import ClusterError
+
+TIMEOUT_S = 600.0
+
+
+def simulated(plans: Sequence[PointPlan]) -> Simulated:
+    """Simulate each of these points, whose workloads are synthetic: the same jobs, by the same seed. `ClusterError` if
+    the simulator cannot."""
+    points = [_point(plan) for plan in plans]
+    return Simulated(points, "python -m " + " ".join(_arguments(plans[0])[2:]) if plans else "")
+
+
+def _arguments(plan: PointPlan) -> list[str]:
+    workload, shape = plan.workload, plan.shape
+    assert isinstance(workload, Synthetic)
+    assert shape is not None
+    options = {
+        "nodes": shape.nodes,
+        "slots": shape.slots,
+        "schedulers": shape.schedulers,
+        "policy": shape.placement,
+        "load": workload.load,
+        "probe-ratio": plan.probe_ratio,
+        "tasks": workload.tasks,
+        "jobs": workload.jobs,
+        "service": workload.durations.kind,
+        "mean-ms": workload.durations.mean_ms,
+        "seed": plan.seed,
+    }
+    flags = [text for name, value in options.items() for text in (f"--{name}", f"{value}")]
+    return [sys.executable, "-m", "simulator", "run", "--json", *flags]
+
+
+def _point(plan: PointPlan) -> SimulatedPoint:
+    try:
+        done = subprocess.run(_arguments(plan), capture_output=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"the simulator did not answer: {error}") from None
+    if done.returncode:
+        raise ClusterError(f"the simulator failed: {done.stderr.decode(errors='replace')[-300:].strip()}")
+    found = orjson.loads(done.stdout)
+    return SimulatedPoint(
+        load=plan.load,
+        probe_ratio=plan.probe_ratio,
+        p50=found["response_p50_ms"],
+        p5=found["response_p5_ms"],
+        p95=found["response_p95_ms"],
+    )

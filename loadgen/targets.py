@@ -1,0 +1,212 @@
+"""Clusters that workloads are replayed against: one that is started for a point, or one that is there."""
+
+from __future__ import annotations
+
+import abc
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from sparrow_py.addresses import check_address
+from sparrow_py.cluster import LocalCluster, http_get_json, http_get_text
+from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
+
+PLACEMENTS = ("sparrow", "batch", "per-task", "random")
+NODES_MAX = 10_000
+SCHEDULERS_MAX = 1000
+SLOTS_MAX = 1 << 16
+LINK_TIMEOUT_S = 60.0
+AUDIT_BYTES_MAX = 64 << 30
+"""An audit log that is cut off is no record of a point: so much is no limit."""
+COUNTERS = {
+    "noops": "noops",
+    "asks": "asks",
+    "reservations": "reservations",
+    "cancelled_reservations": "reservations_cancelled",
+    "retries": "retries",
+}
+"""What a point's counts have, and the schedulers' metrics that say it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A cluster to start. nodes: node monitors, in as many processes as there are cores, or fewer so that they divide.
+    slots: of each. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of users."""
+
+    nodes: int = 100
+    slots: int = 4
+    schedulers: int = 10
+    placement: str = "sparrow"
+    unplaced_tasks_max: int | None = None
+    weights: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InvalidOption(name, getattr(self, name), f"a whole number from 1 to {most}")
+        if self.placement not in PLACEMENTS:
+            raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
+
+
+class Target(abc.ABC):
+    """A cluster. A context manager; `audit_logs` are complete once it has been left.
+
+    nodes: the ids of its node monitors. slots: of each of them.
+    """
+
+    addresses: list[str]
+    nodes: tuple[str, ...]
+    slots: int
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """End it, if it is ours."""
+
+    @abc.abstractmethod
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time used so far, by its kinds of daemons; empty where it cannot be known."""
+
+    @abc.abstractmethod
+    def audit_logs(self) -> dict[str, Path]:
+        """The audit log of each scheduler, by its address; empty if there are none."""
+
+
+class LocalTarget(Target):
+    """A cluster of this shape on this machine, with audit logs in `directory`."""
+
+    def __init__(self, shape: Shape, directory: Path) -> None:
+        self.slots = shape.slots
+        self._directory = directory
+        processes = node_processes(shape.nodes)
+        self._cluster = LocalCluster(
+            shape.schedulers,
+            processes,
+            slots=shape.slots,
+            scheduler_options=_scheduler_flags(shape, directory),
+            node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
+            log_dir=directory / "logs",
+        )
+        self.addresses = list(self._cluster.addresses)
+        try:
+            self.nodes = wait_for_nodes(self.addresses, shape.nodes)
+        except BaseException:
+            self._cluster.stop()
+            raise
+
+    def stop(self) -> None:
+        """End its processes, and so complete the audit logs."""
+        self._cluster.stop()
+
+    def cpu_s(self) -> dict[str, float]:
+        """User and system time of the processes, and of executors that node monitors started."""
+        schedulers = [process.pid for process in self._cluster.scheduler_processes]
+        nodes = [process.pid for process in self._cluster.node_processes]
+        return {"schedulers": _cpu_s(schedulers), "node_monitors": _cpu_s(nodes)}
+
+    def audit_logs(self) -> dict[str, Path]:
+        """The audit log of each scheduler, by its address."""
+        return {address: self._directory / f"audit-{address.rpartition(':')[2]}.jsonl" for address in self.addresses}
+
+
+class ExistingTarget(Target):
+    """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = [_checked(address) for address in addresses]
+        listed = http_get_json(self.addresses[0], "/v1/nodes")["nodes"]
+        slots = {int(node["slots"]) for node in listed}
+        if len(slots) != 1:
+            found = f"nodes of {', '.join(map(str, sorted(slots)))} slots" if slots else "no node monitors"
+            raise InvalidOption(
+                "scheduler", addresses[0], f"a cluster of nodes with the same number of slots, not {found}"
+            )
+        self.slots = slots.pop()
+        self.nodes = in_order(node["id"] for node in listed)
+
+    def stop(self) -> None:
+        """It goes on without us."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """Nothing: its processes may be anywhere."""
+        return {}
+
+    def audit_logs(self) -> dict[str, Path]:
+        """Nothing: if it has any, they are its operator's."""
+        return {}
+
+
+def _checked(address: str) -> str:
+    try:
+        return check_address(address)
+    except InvalidRequest as error:
+        raise InvalidOption("scheduler", error.value, "host:port") from None
+
+
+def node_processes(nodes: int) -> int:
+    """In how many processes so many node monitors are hosted: as many as there are cores, each with as many nodes."""
+    return next(count for count in range(min(os.cpu_count() or 1, nodes), 0, -1) if nodes % count == 0)
+
+
+def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:
+    flags = ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--audit-log-bytes-max", str(AUDIT_BYTES_MAX)]
+    if shape.placement != "sparrow":
+        flags += ["--placement", shape.placement]
+    if shape.unplaced_tasks_max is not None:
+        flags += ["--unplaced-tasks-max", str(shape.unplaced_tasks_max)]
+    for user, weight in shape.weights:
+        flags += ["--user-weight", f"{user}={weight:g}"]
+    return flags
+
+
+def wait_for_nodes(addresses: Sequence[str], count: int) -> tuple[str, ...]:
+    """The ids of the node monitors, once so many are linked to each scheduler."""
+    deadline_s = time.monotonic() + LINK_TIMEOUT_S
+    for address in addresses:
+        while len(nodes := http_get_json(address, "/v1/nodes")["nodes"]) < count:
+            if time.monotonic() > deadline_s:
+                raise ClusterError(f"{len(nodes)} of {count} node monitors reached {address} in {LINK_TIMEOUT_S:g} s")
+            time.sleep(0.1)
+    return in_order(node["id"] for node in nodes)
+
+
+def in_order(names: Any) -> tuple[str, ...]:
+    """Names in the order that people expect: node-2 before node-10."""
+    return tuple(sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in _split(name)]))
+
+
+def _split(name: str) -> list[str]:
+    return re.split(r"(\d+)", name)
+
+
+def _cpu_s(pids: Sequence[int]) -> float:
+    """CPU seconds of processes and of those below them."""
+    processes = [psutil.Process(pid) for pid in pids]
+    below = [child for process in processes for child in process.children(recursive=True)]
+    times = [process.cpu_times() for process in {process.pid: process for process in [*processes, *below]}.values()]
+    return float(sum(each.user + each.system for each in times))
+
+
+def counters(addresses: Sequence[str]) -> dict[str, int]:
+    """What the schedulers have counted so far, together, under the names of `COUNTERS`."""
+    found = dict.fromkeys(COUNTERS, 0)
+    for address in addresses:
+        text = http_get_text(address, "/metrics")
+        for name, metric in COUNTERS.items():
+            value = re.search(rf"^sparrow_scheduler_{metric}_total ([0-9.e+]+)$", text, re.M)
+            found[name] += int(float(value[1])) if value else 0
+    return found

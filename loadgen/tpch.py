@@ -1,0 +1,195 @@
+"""TPC-H-like workloads (Sparrow §7.2): users launch random permutations of queries whose stages and durations were
+recorded from real runs.
+
+A profile is a JSON file: {"source": what it was recorded from, "queries": {"q3": {"stages": [{"name", "after",
+"constrained", "durations_s": [[of each task in run 1], [in run 2], …]}, …]}, …}}. `constrained` says that a stage's
+tasks read a partition of the data: each prefers the 3 random nodes that have it.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from loadgen.jobs import WorkloadJob, WorkloadStage
+from loadgen.traces import DURATION_S_MAX
+from sparrow_py.errors import InvalidOption
+
+PROFILE = Path(__file__).parent / "profiles" / "tpch.json"
+"""The profile that comes with this package."""
+REPLICAS = 3
+USERS_MAX = 10_000
+Seconds = Annotated[float, Meta(ge=0, le=DURATION_S_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class ProfileStage(msgspec.Struct, frozen=True):
+    """A stage of a query. durations_s: of each run, of each task; all runs have the same stages."""
+
+    name: Name
+    durations_s: Annotated[tuple[Annotated[tuple[Seconds, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
+    after: tuple[Name, ...] = ()
+    constrained: bool = False
+
+
+class ProfileQuery(msgspec.Struct, frozen=True):
+    """A query: its stages, each after those that it needs."""
+
+    stages: Annotated[tuple[ProfileStage, ...], Meta(min_length=1)]
+
+    @property
+    def runs(self) -> int:
+        """How often it was recorded."""
+        return len(self.stages[0].durations_s)
+
+    def mean_work_s(self) -> float:
+        """Seconds of service that a run takes, on average."""
+        return sum(sum(run) for stage in self.stages for run in stage.durations_s) / self.runs
+
+    def widest(self) -> int:
+        """Tasks of its largest stage."""
+        return max(len(run) for stage in self.stages for run in stage.durations_s)
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """Recorded queries. source: what they were recorded from, in words."""
+
+    source: str
+    queries: Annotated[dict[Name, ProfileQuery], Meta(min_length=1)]
+
+    def mean_task_s(self) -> float:
+        """Seconds that a task takes, on average over all recorded ones."""
+        all_s = [
+            duration_s
+            for query in self.queries.values()
+            for stage in query.stages
+            for run in stage.durations_s
+            for duration_s in run
+        ]
+        return sum(all_s) / len(all_s)
+
+
+def read_profile(path: Path | None = None) -> Profile:
+    """The profile in a file, or the one that comes with this package; `InvalidOption` names what is wrong with it."""
+    path = path or PROFILE
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        why = f"a readable profile of recorded queries ({error.strerror}; docs/loadgen.md says how to record one)"
+        raise InvalidOption("profile", str(path), why) from None
+    try:
+        profile = msgspec.json.decode(text, type=Profile)
+    except msgspec.MsgspecError as error:
+        raise InvalidOption("profile", str(path), f"a profile of recorded queries ({error})") from None
+    for name, query in profile.queries.items():
+        _check_query(f"{path} {name}", query)
+    if not profile.mean_task_s():
+        raise InvalidOption("profile", str(path), "queries that take time")
+    return profile
+
+
+def _check_query(where: str, query: ProfileQuery) -> None:
+    before: set[str] = set()
+    for stage in query.stages:
+        if stage.name in before:
+            raise InvalidOption(f"{where} {stage.name}", stage.name, "a name that no other stage of the query has")
+        if not before.issuperset(stage.after):
+            raise InvalidOption(f"{where} {stage.name} after", list(stage.after), "stages that stand before it")
+        if len(stage.durations_s) != query.runs:
+            found = f"{len(stage.durations_s)} runs"
+            raise InvalidOption(f"{where} {stage.name} durations_s", found, f"{query.runs} runs, as its first stage")
+        before.add(stage.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpchLike:
+    """Each of `users` users launches random permutations of the profile's queries, one after the other.
+
+    load: work that arrives over what the slots can do, above 0 and below 1; it sets the aggregate rate, a Poisson
+    process that the users share evenly. A query takes the durations of a random one of its recorded runs, times
+    `stretch`. A task of a constrained stage prefers `REPLICAS` random nodes, those of its partition, which are the
+    same for all queries of a user: each user has data of its own (§7.2).
+    """
+
+    profile: Profile
+    users: int = 10
+    load: float = 0.65
+    jobs: int = 1000
+    stretch: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.users <= USERS_MAX:
+            raise InvalidOption("users", self.users, f"a whole number from 1 to {USERS_MAX}")
+        if not 0 < self.load < 1:
+            raise InvalidOption("load", self.load, "above 0 and below 1: from 1 on queues grow without end")
+        if self.jobs < 1:
+            raise InvalidOption("jobs", self.jobs, "a whole number from 1")
+        if not 0 < self.stretch <= 1e6:
+            raise InvalidOption("stretch", self.stretch, "a number above 0, at most 1e6")
+
+    def mean_work_s(self) -> float:
+        """Seconds of service that a query takes, on average."""
+        queries = self.profile.queries.values()
+        return self.stretch * sum(query.mean_work_s() for query in queries) / len(queries)
+
+    def jobs_per_s(self, nodes: int, slots: int) -> float:
+        """The aggregate rate on such a cluster."""
+        return self.load * nodes * slots / self.mean_work_s()
+
+    def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
+        """The jobs in order of arrival, for a cluster of `nodes` × `slots`."""
+        kinds = ("arrivals", "users", "queries", "runs", "places")
+        arrivals, users, queries, runs, places = (random.Random(f"{seed} tpch {kind}") for kind in kinds)
+        per_s = self.jobs_per_s(nodes, slots)
+        left: list[list[str]] = [[] for _ in range(self.users)]
+        partitions: list[dict[int, tuple[int, ...]]] = [{} for _ in range(self.users)]
+        at_s = 0.0
+        for number in range(self.jobs):
+            at_s = round(at_s + arrivals.expovariate(per_s), 9)
+            user = users.randrange(self.users)
+            if not left[user]:
+                left[user] = sorted(self.profile.queries)
+                queries.shuffle(left[user])
+            label = left[user].pop()
+            query = self.profile.queries[label]
+            run = runs.randrange(query.runs)
+            yield self._job(number, at_s, user, label, query, run, partitions[user], places, nodes)
+
+    def _job(
+        self,
+        number: int,
+        at_s: float,
+        user: int,
+        label: str,
+        query: ProfileQuery,
+        run: int,
+        partitions: dict[int, tuple[int, ...]],
+        places: random.Random,
+        nodes: int,
+    ) -> WorkloadJob:
+        durations_s: array[float] = array("d")
+        preferred: list[tuple[int, ...]] = []
+        stages = []
+        for stage in query.stages:
+            own = stage.durations_s[run]
+            durations_s.extend(round(duration_s * self.stretch, 9) for duration_s in own)
+            for task in range(len(own)):
+                if stage.constrained and task not in partitions:
+                    partitions[task] = tuple(places.sample(range(nodes), min(REPLICAS, nodes)))
+                preferred.append(partitions[task] if stage.constrained else ())
+            stages.append(WorkloadStage(stage.name, stage.after, len(own)))
+        places_of = tuple(preferred) if any(preferred) else ()
+        return WorkloadJob(
+            number, at_s, f"user{user}", durations_s, (), places_of, stages=tuple(stages), label=label
+        )  # fmt: skip
+
+    def with_jobs(self, jobs: int) -> TpchLike:
+        """The same with so many jobs."""
+        return replace(self, jobs=jobs)

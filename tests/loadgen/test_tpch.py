@@ -1,0 +1,134 @@
+"""TPC-H-like workloads: permutations, load, durations of recorded runs, places; and the command that writes them."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.__main__ import main
+from loadgen.tpch import REPLICAS, TpchLike, read_profile
+from loadgen.traces import read_trace
+from sparrow_py.errors import InvalidOption
+
+Z = 3.9
+"""Normal quantile of a two-sided confidence of 99.99 %."""
+QUERIES: dict[str, Any] = {
+    "q3": {
+        "stages": [
+            {"name": "scan", "after": [], "constrained": True, "durations_s": [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]},
+            {"name": "group", "after": ["scan"], "constrained": False, "durations_s": [[0.01], [0.02], [0.03]]},
+        ]
+    },
+    "q6": {"stages": [{"name": "scan", "after": [], "constrained": True, "durations_s": [[0.2, 0.2, 0.2]]}]},
+    "q12": {"stages": [{"name": "scan", "durations_s": [[0.1]]}]},
+}
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    return written(tmp_path, QUERIES)
+
+
+def written(tmp_path: Path, queries: Any) -> Path:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"source": "made up", "queries": queries}))
+    return path
+
+
+def test_each_user_launches_permutations_of_the_queries(profile: Path) -> None:
+    workload = TpchLike(profile=read_profile(profile), users=4, jobs=400)
+    by_user: dict[str, list[str]] = {}
+    for job in workload.generate(1, 20, 4):
+        by_user.setdefault(job.user, []).append(job.label)
+    assert sorted(by_user) == ["user0", "user1", "user2", "user3"]
+    orders = set()
+    for labels in by_user.values():
+        rounds = [tuple(labels[first : first + 3]) for first in range(0, len(labels) - 2, 3)]
+        assert all(sorted(each) == ["q12", "q3", "q6"] for each in rounds)
+        orders.update(rounds)
+    assert len(orders) == 6, "all permutations"
+
+
+def test_the_rate_makes_the_load(profile: Path) -> None:
+    workload = TpchLike(profile=read_profile(profile), jobs=4000, load=0.5, stretch=2.0)
+    jobs = list(workload.generate(1, 20, 4))
+    expected_s = 1 / workload.jobs_per_s(20, 4)
+    mean_s = jobs[-1].arrival_s / len(jobs)
+    assert abs(mean_s - expected_s) < Z * expected_s / math.sqrt(len(jobs))
+    mean_work_s = sum(sum(job.durations_s) for job in jobs) / len(jobs)
+    assert workload.mean_work_s() == pytest.approx(2 * (0.72 + 0.6 + 0.1) / 3)
+    assert mean_work_s == pytest.approx(workload.mean_work_s(), rel=0.05)
+
+
+def test_a_query_has_the_durations_of_one_recorded_run(profile: Path) -> None:
+    workload = TpchLike(profile=read_profile(profile), jobs=600, stretch=10.0)
+    runs = Counter(tuple(job.durations_s) for job in workload.generate(1, 20, 4) if job.label == "q3")
+    assert set(runs) == {(1.0, 2.0, 0.1), (3.0, 4.0, 0.2), (5.0, 6.0, 0.3)}
+    for count in runs.values():
+        assert abs(count - 200 / 3) < Z * math.sqrt(200 * 2 / 9)
+
+
+def test_constrained_tasks_prefer_the_nodes_of_their_partition(profile: Path) -> None:
+    partitions: dict[tuple[str, int], set[tuple[int, ...]]] = {}
+    for job in TpchLike(profile=read_profile(profile), users=2, jobs=200).generate(1, 20, 4):
+        for stage, tasks in job.ranges():
+            for task in tasks:
+                preferred = job.preferred[task] if job.preferred else ()
+                constrained = stage.name == "scan" and job.label != "q12"
+                assert len(set(preferred)) == (REPLICAS if constrained else 0)
+                if constrained:
+                    partitions.setdefault((job.user, task - tasks.start), set()).add(preferred)
+    assert len(partitions) == 6
+    assert all(len(places) == 1 for places in partitions.values()), "a user's data stay where they are"
+
+
+def test_stages_come_after_those_they_need(profile: Path) -> None:
+    job = next(job for job in TpchLike(profile=read_profile(profile), jobs=50).generate(1, 20, 4) if job.label == "q3")
+    assert [(stage.name, stage.after, stage.tasks) for stage in job.stages] == [
+        ("scan", (), 2),
+        ("group", ("scan",), 1),
+    ]
+
+
+def test_the_command_writes_a_trace_that_is_read_as_it_was_made(profile: Path, tmp_path: Path) -> None:
+    out = tmp_path / "queries.jsonl"
+    arguments = ["trace", "tpch", "--profile", str(profile), "--jobs", "30", "--nodes", "20", "--load", "0.5"]
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--users", "3", "--seed", "7", "--out", str(out)])
+    assert caught.value.code == 0
+    workload = TpchLike(profile=read_profile(profile), users=3, load=0.5, jobs=30)
+    assert list(read_trace(str(out)).lines) == list(workload.generate(7, 20, 4))
+
+
+def changed(**stage: Any) -> dict[str, Any]:
+    """The queries with another second stage of q3."""
+    scan, group = QUERIES["q3"]["stages"]
+    return {"q3": {"stages": [scan, {**group, **stage}]}}
+
+
+@pytest.mark.parametrize(
+    ("queries", "named"),
+    [
+        ({}, "queries"),
+        ({"q3": {"stages": []}}, "stages"),
+        (changed(after=["nothing"]), "after"),
+        (changed(name="scan"), "scan"),
+        (changed(durations_s=[[0.1]]), "runs"),
+        (changed(durations_s=[[], [], []]), "durations_s"),
+        (changed(durations_s=[[-1.0], [1.0], [1.0]]), "durations_s"),
+        ({"q3": {"stages": [{"name": "scan", "durations_s": [[0.0]]}]}}, "take time"),
+    ],
+)
+def test_what_is_wrong_with_a_profile_is_named(tmp_path: Path, queries: Any, named: str) -> None:
+    path = written(tmp_path, queries)
+    with pytest.raises(InvalidOption, match=named) as caught:
+        read_profile(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_profile_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"none\.json"):
+        read_profile(tmp_path / "none.json")
