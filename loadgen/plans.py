@@ -197,7 +197,7 @@ def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: 
         f"{duration_ms:g} ms" if len(axes.durations_ms) > 1 and duration_ms is not None else "",
     ]
     found = ", ".join(part for part in parts if part)
-    return f"{found}, load {load:g}" if found and len(axes.loads) > 1 else found or f"load {load:g}"
+    return f"{found}, load {load:.3g}" if found and len(axes.loads) > 1 else found or f"load {load:.3g}"
 
 
 def _described(workload: Any) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""From what is asked for to points: every combination, with the settings that reproduce it; the simulator's answer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loadgen.plans import Asked, plans
+from loadgen.presets import PRESETS
+from loadgen.simulated import simulated
+from loadgen.synthetic import Synthetic
+from loadgen.targets import in_order, node_processes
+from loadgen.tpch import TpchLike
+from sparrow_py.errors import InvalidOption
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile of one query with tasks of 20 ms."""
+    path = tmp_path / "tpch.json"
+    stage = {"name": "scan", "constrained": True, "durations_s": [[0.01, 0.03]]}
+    path.write_text(json.dumps({"source": "made up", "queries": {"q6": {"stages": [stage]}}}))
+    monkeypatch.setattr("loadgen.tpch.PROFILE", path)
+
+
+@pytest.mark.usefixtures("profile")
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_each_preset_makes_points_for_the_cluster_of_the_paper(preset: str) -> None:
+    made = plans(Asked(preset=preset, seconds=2.0))
+    of = PRESETS[preset]
+    assert len(made) == len(of.loads) * len(of.probe_ratios) * len(of.durations_ms) * len(of.placements)
+    assert len({plan.label for plan in made}) == len(made)
+    assert all(plan.shape is not None and (plan.shape.nodes, plan.shape.slots) == (100, 4) for plan in made)
+    assert all(plan.settings["workload"] == preset for plan in made)
+
+
+def test_every_combination_of_what_is_asked_for_is_a_point() -> None:
+    asked = Asked(preset="fig9", loads=(0.2, 0.4), probe_ratios=(1.0, 3.0), placements=("sparrow", "random"), jobs=5)
+    found = {(plan.load, plan.probe_ratio, plan.shape.placement if plan.shape else "") for plan in plans(asked)}
+    assert found == {
+        (load, d, placement) for load in (0.2, 0.4) for d in (1.0, 3.0) for placement in ("sparrow", "random")
+    }
+
+
+@pytest.mark.usefixtures("profile")
+def test_short_queries_are_stretched_so_that_they_can_be_placed() -> None:
+    (plan,) = plans(Asked(preset="table3", jobs=10))
+    assert isinstance(plan.workload, TpchLike)
+    assert plan.workload.stretch == pytest.approx(100 / 20)
+    (plan,) = plans(Asked(preset="table3", jobs=10, durations_ms=(40.0,)))
+    assert isinstance(plan.workload, TpchLike)
+    assert plan.workload.stretch == pytest.approx(2.0)
+
+
+@pytest.mark.usefixtures("profile")
+@pytest.mark.parametrize(
+    ("preset", "nodes", "named"),
+    [("fig9", 2, "at least 10 slots"), ("fig12", 2, "at least 10 slots"), ("fig10", 2, "at least 3 nodes")],
+)
+def test_a_cluster_that_is_too_small_is_refused(preset: str, nodes: int, named: str) -> None:
+    with pytest.raises(InvalidOption, match=named):
+        plans(Asked(preset=preset, nodes=nodes, jobs=5))
+
+
+def test_the_third_user_s_admission_limit_is_raised() -> None:
+    over, control = plans(Asked(preset="table4", jobs=30))
+    for plan in (over, control):
+        assert plan.shape is not None
+        assert plan.shape.unplaced_tasks_max is not None
+        assert plan.shape.unplaced_tasks_max > 1_000_000
+    shares = [
+        {user: round(about["load"], 6) for user, about in plan.settings["users"].items()} for plan in (over, control)
+    ]
+    assert shares == [
+        {"user0": 0.25, "user1": 0.25, "user2": 0.5},
+        {"user0": 0.25, "user1": 0.25, "user2": 0.25},
+    ]
+
+
+def test_a_trace_is_cut_and_stretched(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("".join(f"{second} 2 1 1 1\n" for second in range(10)))
+    (whole,) = plans(Asked(file=str(path)))
+    assert whole.load == pytest.approx(20 / (9 * 400), abs=1e-6)
+    (stretched,) = plans(Asked(file=str(path), loads=(0.5,), seconds=0.01))
+    assert stretched.load == pytest.approx(0.5)
+    assert len(stretched.jobs(100, 4)) == 1
+    (cut,) = plans(Asked(file=str(path), jobs=4))
+    assert len(cut.jobs(100, 4)) == 4
+
+
+def test_the_simulator_meets_the_same_jobs() -> None:
+    (plan,) = plans(Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), jobs=20, nodes=5, schedulers=2, seed=4))
+    assert isinstance(plan.workload, Synthetic)
+    found = simulated([plan])
+    (point,) = found.points
+    assert (point.load, point.probe_ratio) == (0.3, 2.0)
+    assert point.p5 is not None
+    assert point.p95 is not None
+    assert 100 <= point.p5 <= point.p50 <= point.p95
+    for part in ("--nodes 5", "--jobs 20", "--seed 4", "--service constant", "--mean-ms 100"):
+        assert part in found.command
+
+
+def test_nodes_are_in_the_order_that_people_expect() -> None:
+    assert in_order(["node-10", "node-9", "node-1/10", "node-1/2"]) == ("node-1/2", "node-1/10", "node-9", "node-10")
+    assert 100 % node_processes(100) == 0
+    assert node_processes(1) == 1
