@@ -88,6 +88,8 @@ def _unsupported(node: exp.Expr) -> Iterator[str]:
     """The constructs at this node that are not supported."""
     if isinstance(node, exp.SetOperation | exp.Lateral | exp.Pivot | exp.TableSample | exp.Values):
         yield node.key.upper()
+    elif isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+        yield f"GROUP BY {node.sql(DIALECT).partition('(')[0].strip()}"
     elif isinstance(node, exp.Window):
         yield "a window function (OVER)"
     elif isinstance(node, exp.Filter):
@@ -153,7 +155,7 @@ def _described(sql: str) -> dict[str, str]:
     try:
         rows = _empty_tables().cursor().execute(f"DESCRIBE {sql.strip().rstrip(';')}").fetchall()
     except duckdb.Error as error:
-        raise InvalidQuery(_one_line(error)) from None
+        raise InvalidQuery(_one_line(error).partition(" LINE 1:")[0]) from None
     types = {str(name): str(type_) for name, type_, *_ in rows}
     if len(types) < len(rows):
         raise InvalidQuery("two output columns have one name; name them apart with AS")
