@@ -12,9 +12,7 @@ COLUMNS_MAX = 10_000
 """Nothing is cut to fit the terminal: ids are there to be copied, and a pipe is no terminal."""
 
 
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None
-) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None) -> None:
     """Print the rows, each on a line, on stdout by default; numbers on the right, nothing taken for markup."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = list(rows)

@@ -39,7 +39,7 @@ from frontends.sql.blocks import (
 from frontends.sql.denormalise import denormalise
 from frontends.sql.errors import NotSupported
 from frontends.sql.parsing import DIALECT, parse
-from frontends.sql.plan import BUCKET, Plan, Stage, input_table
+from frontends.sql.plan import BUCKET, Outputs, Plan, Stage, input_table
 from frontends.sql.tpch import PARTITION_KEYS, TABLES
 
 GROUPS_PER_TASK = 50_000
@@ -59,13 +59,13 @@ class Statistics:
 
 def compile_query(sql: str, statistics: Statistics | None = None) -> Plan:
     """The plan of a query; `InvalidQuery` if it is none, `NotSupported` naming the construct that is not supported."""
-    tree, types = parse(sql)
+    tree, outputs = parse(sql)
     denormalise(tree)
     tables = frozenset(table.name for table in tree.find_all(exp.Table))
     compiler = _Compiler(statistics or Statistics())
     keys = compiler.place(tree)
-    compiler.emit(tree, keys, "", types)
-    return Plan(tuple(compiler.stages.values()), types, tables)
+    compiler.emit(tree, keys, "", outputs)
+    return Plan(tuple(compiler.stages.values()), outputs, tables)
 
 
 class _Compiler:
@@ -278,18 +278,18 @@ class _Compiler:
         stage = self._results.get(text)
         if stage is None:
             number = 1 + len(self._results)
-            stage = self._results[text] = self.emit(select, keys, f"subquery-{number}.", {})
+            stage = self._results[text] = self.emit(select, keys, f"subquery-{number}.", ())
         return stage
 
-    def emit(self, select: exp.Select, keys: Keys, prefix: str, types: Mapping[str, str]) -> str:
+    def emit(self, select: exp.Select, keys: Keys, prefix: str, wanted: Outputs) -> str:
         """Add the stages of a placed block, named with the prefix, and return the name of the last.
 
-        types: what the output columns are cast to; those that are not named stay as they are.
+        wanted: what the output columns are to be called, and of what type; none: they stay as they are.
         """
         if not keys:
-            return self._add(prefix + "compute", _with_types(select, types))
+            return self._add(prefix + "compute", _as_wanted(select, wanted))
         if aggregation.aggregates(select):
-            return self._emit_aggregation(select, prefix, types)
+            return self._emit_aggregation(select, prefix, wanted)
         order, limit = select.args.get("order"), select.args.get("limit")
         scan_select = select.copy()
         if order is not None and limit is None:
@@ -305,7 +305,7 @@ class _Compiler:
         if prefix and order is None and limit is None:
             return scan  # Whoever reads it reads all parts of it.
         name = prefix + ("order-by" if order is not None else "collect")
-        return self._emit_last(name, scan, select, outputs, terms, types)
+        return self._emit_last(name, scan, select, outputs, terms, wanted)
 
     @staticmethod
     def _add_order_columns(select: exp.Select, scan: exp.Select) -> list[exp.Ordered]:
@@ -324,7 +324,7 @@ class _Compiler:
             terms.append(term)
         return terms
 
-    def _emit_aggregation(self, select: exp.Select, prefix: str, types: Mapping[str, str]) -> str:
+    def _emit_aggregation(self, select: exp.Select, prefix: str, wanted: Outputs) -> str:
         split = aggregation.split(select)
         buckets = self._buckets(select)
         partial = split.partial
@@ -334,12 +334,12 @@ class _Compiler:
         split.final.args["from_"].this.replace(self._result_table(scan, aggregation.PARTIAL))
         limited = select.args.get("limit") or select.args.get("offset")
         last = not split.order and not limited and buckets == 1
-        final = _with_types(split.final, types) if last else split.final
+        final = _as_wanted(split.final, wanted) if last else split.final
         group = self._add(prefix + "group-by", final, tasks=buckets)
         if last or (prefix and not limited):
             return group
         name = prefix + ("order-by" if split.order else "collect")
-        return self._emit_last(name, group, select, split.outputs, split.order, types)
+        return self._emit_last(name, group, select, split.outputs, split.order, wanted)
 
     def _emit_last(
         self,
@@ -348,14 +348,14 @@ class _Compiler:
         select: exp.Select,
         outputs: list[str],
         order: list[exp.Ordered],
-        types: Mapping[str, str],
+        wanted: Outputs,
     ) -> str:
         """The stage that puts everything in order, or just together."""
         last = exp.Select(
             expressions=[exp.alias_(column("r", output), output, quoted=True) for output in outputs],
             from_=exp.From(this=self._result_table(before, "r")),
         )
-        typed = _with_types(last, types)
+        typed = _as_wanted(last, wanted)
         if order:
             by_source = [_of_source(term, "r") for term in order]
             typed.set("order", exp.Order(expressions=by_source))
@@ -483,22 +483,22 @@ def _own_conditions(select: exp.Select, source: Source) -> list[exp.Expr]:
     return []
 
 
-def _with_types(select: exp.Select, types: Mapping[str, str]) -> exp.Select:
-    """The block with its output columns cast: a sum of sums is wider than a sum."""
-    if not types:
+def _as_wanted(select: exp.Select, wanted: Outputs) -> exp.Select:
+    """The block with its output columns renamed and cast: a sum of sums is wider than a sum."""
+    if not wanted:
         return select
     select = select.copy()
-    select.set(
-        "expressions",
-        [
-            exp.alias_(
-                exp.cast(one.unalias(), types[one.alias_or_name], dialect=DIALECT), one.alias_or_name, quoted=True
-            )
-            if one.alias_or_name in types
-            else one
-            for one in select.expressions
-        ],
-    )
+    renamed = {}
+    outputs = []
+    for one, (name, type_) in zip(select.expressions, wanted, strict=True):
+        renamed[one.alias_or_name] = name
+        value = one.unalias()
+        outputs.append(exp.alias_(exp.cast(value, type_, dialect=DIALECT) if type_ else value, name, quoted=True))
+    select.set("expressions", outputs)
+    order = select.args.get("order")
+    for found in order.find_all(exp.Column) if order is not None else ():
+        if not found.table:
+            found.set("this", exp.to_identifier(renamed.get(found.name, found.name), quoted=True))
     return select
 
 

@@ -23,7 +23,7 @@ from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
 from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
 from sparrow_py import Client
 from sparrow_py.client import Job
-from sparrow_py.errors import NoScheduler, SparrowError, TaskError
+from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
 from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
 from sparrow_py.options import read_token
 from sparrow_py.resolution import resolve
@@ -189,7 +189,7 @@ class SqlFrontend:
         self._check_held(plan, where)
         job = self.client.submit_job(self._job(plan, where))
         done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
-        failed = [future for future in done if future.exception() is not None]
+        failed = [future for future in done if future.cancelled() or future.exception() is not None]
         if failed or running:
             job.cancel(running=True)
         if failed:
@@ -240,8 +240,8 @@ class SqlFrontend:
         self._check_held(plan, self.holders())
         for stage in plan.stages:
             for number, future in enumerate(job.stage(stage.name)):
-                error = future.exception() if future.done() else None
-                if isinstance(error, SparrowError) and not future.cancelled():
+                error = future.exception() if future.done() and not future.cancelled() else None
+                if isinstance(error, SparrowError) and not isinstance(error, TaskCancelled):
                     node = f" on {future.report.node}" if future.report and future.report.node else ""
                     raise QueryFailed(f"task {number} of stage {stage.name}{node}: {error}") from None
         raise QueryFailed("the query was cancelled")

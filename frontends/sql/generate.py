@@ -20,7 +20,8 @@ from frontends.sql.errors import DoesNotFit, ExtraMissing
 from frontends.sql.tpch import BASE_TABLES, DENORM, LINEITEM, ORDERS, PARTITIONS, REPLICATED, TABLES, denorm_select
 from sparrow_py.errors import InvalidRequest, SparrowError
 
-SCALE_MIN, SCALE_MAX = 0.001, 1000.0
+SCALE_MIN, SCALE_MAX = 0.01, 1000.0
+"""Below, TPC-H has so few suppliers that its pairs of part and supplier are no key any more."""
 DISK_BYTES_PER_SCALE = 2_300_000_000
 """On disk while a dataset of scale factor 1 is made: base tables, the joined table, and the dataset itself."""
 HELD_BYTES_PER_SCALE = 1_250_000_000
@@ -28,7 +29,7 @@ HELD_BYTES_PER_SCALE = 1_250_000_000
 WHOLE_BYTES_PER_SCALE = 250_000_000
 """In memory, for the tables that every node holds whole."""
 BUILD_BYTES = 500_000_000
-"""In memory while a dataset is made, whatever its size; what does not fit goes to disk."""
+"""In memory while a dataset is made, at least; it takes up to half of what is available, and the rest goes to disk."""
 GENERATOR = "tpchgen-cli"
 DISTINCT_COLUMNS_MAX = 200
 
@@ -140,7 +141,8 @@ def _build(
 ) -> Manifest:
     connection = duckdb.connect(str(scratch / "build.db"))
     try:
-        connection.execute(f"SET threads = {threads}; SET memory_limit = '{BUILD_BYTES}B'")
+        memory = max(BUILD_BYTES, memory_available_bytes() // 2)
+        connection.execute(f"SET threads = {threads}; SET memory_limit = '{memory}B'")
         connection.execute("SET preserve_insertion_order = false")
         for table in BASE_TABLES:
             columns = ", ".join(

@@ -19,20 +19,23 @@ from sqlglot.optimizer.qualify import qualify
 
 from frontends.sql.blocks import add_conjuncts, conjuncts_of, rename_source, selects, sources
 from frontends.sql.errors import InvalidQuery, NotSupported
+from frontends.sql.plan import Outputs
 from frontends.sql.tpch import TABLES
 
 DIALECT = "duckdb"
 SQL_CHARS_MAX = 100_000
 """Characters of a query."""
 AGGREGATES = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
+UNTYPED = '"NULL"'
+"""The type of a column of which nothing is known but that it is NULL; nothing can be cast to it."""
 CLAUSES = frozenset(
     ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit", "offset")
 )
 """Of a SELECT, those that are supported."""
 
 
-def parse(sql: str) -> tuple[exp.Select, dict[str, str]]:
-    """The tree of a query, and DuckDB's type of each of its output columns.
+def parse(sql: str) -> tuple[exp.Select, Outputs]:
+    """The tree of a query, and its output columns as DuckDB calls them.
 
     `InvalidQuery` if it is no query over the dataset's tables, `NotSupported` naming what it has that is not
     supported.
@@ -47,7 +50,7 @@ def parse(sql: str) -> tuple[exp.Select, dict[str, str]]:
         raise InvalidQuery(f"{len(statements)} statements; one SELECT is needed")
     tree = statements[0]
     _check_supported(tree)
-    types = _described(sql)
+    outputs = _described(sql)
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
@@ -59,7 +62,7 @@ def parse(sql: str) -> tuple[exp.Select, dict[str, str]]:
     _name_sources_apart(tree)
     for select in selects(tree):
         _move_conditions(select)
-    return tree, types
+    return tree, outputs
 
 
 def _one_line(error: Exception) -> str:
@@ -150,16 +153,15 @@ def _aggregate_names() -> frozenset[str]:
     return frozenset(str(name) for (name,) in names.fetchall())
 
 
-def _described(sql: str) -> dict[str, str]:
-    """Output column to type."""
+def _described(sql: str) -> Outputs:
     try:
         rows = _empty_tables().cursor().execute(f"DESCRIBE {sql.strip().rstrip(';')}").fetchall()
     except duckdb.Error as error:
         raise InvalidQuery(_one_line(error).partition(" LINE 1:")[0]) from None
-    types = {str(name): str(type_) for name, type_, *_ in rows}
-    if len(types) < len(rows):
+    outputs = tuple((str(name), "" if type_ == UNTYPED else str(type_)) for name, type_, *_ in rows)
+    if len({name.lower() for name, _ in outputs}) < len(outputs):
         raise InvalidQuery("two output columns have one name; name them apart with AS")
-    return types
+    return outputs
 
 
 # ---- one shape for all queries ---------------------------------------------------------------

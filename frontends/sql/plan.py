@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+Outputs = tuple[tuple[str, str], ...]
+"""(name, DuckDB's type) of each column of a result, in order; no type where nothing is known but that it is NULL."""
 BUCKET = "__bucket"
 """The column that says which task of the next stage a row goes to; no result has it."""
 
@@ -40,11 +41,11 @@ class Stage:
 class Plan:
     """The stages in an order in which they can run; the last has one task, which returns the query's result.
 
-    types: output column to DuckDB's type. tables: the dataset's tables that are read, as the query was compiled.
+    outputs: the result's columns. tables: the dataset's tables that are read, as the query was compiled.
     """
 
     stages: tuple[Stage, ...]
-    types: Mapping[str, str]
+    outputs: Outputs
     tables: frozenset[str] = field(default_factory=frozenset)
 
     def stage(self, name: str) -> Stage:

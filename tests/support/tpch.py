@@ -30,8 +30,10 @@ class Reference:
         self._connection = duckdb.connect()
         for table in tpch.REPLICATED:
             self._view(table, f"SELECT * FROM '{directory / table}.parquet'")
-        self._view("orders", f"SELECT * FROM '{directory}/orders/*/*.parquet'")
-        self._view("denorm", f"SELECT * FROM '{directory}/denorm/*/*.parquet'")
+        for table in tpch.STORED:
+            self._view(
+                table, f"SELECT * FROM read_parquet('{directory / table}/*/*.parquet', hive_partitioning = false)"
+            )
         self._view("lineitem", f"SELECT {', '.join(tpch.BASE_TABLES['lineitem'])} FROM denorm")
 
     def _view(self, name: str, select: str) -> None:
@@ -51,8 +53,11 @@ class HereRunner:
         self._held = HeldTables()
         self._held.load(self._directory, list(range(self.dataset.manifest.partitions)))
 
+    def compile(self, sql: str) -> Plan:
+        return compile_query(sql, self.dataset.statistics)
+
     def query(self, sql: str) -> pa.Table:
-        return self.run(compile_query(sql, self.dataset.statistics))
+        return self.run(self.compile(sql))
 
     def run(self, plan: Plan) -> pa.Table:
         results: dict[str, list[bytes]] = {}

@@ -76,8 +76,8 @@ def test_what_lineitem_leads_to_is_read_from_the_denormalised_table(number: int)
 
 
 def test_a_column_that_the_denormalised_table_lacks_keeps_the_join() -> None:
-    scan = compile_query("SELECT c_phone, sum(l_tax) FROM lineitem, orders, customer "
-                         "WHERE l_orderkey = o_orderkey AND o_custkey = c_custkey GROUP BY c_phone").stages[0]  # fmt: skip
+    joined = "lineitem JOIN orders ON l_orderkey = o_orderkey JOIN customer ON o_custkey = c_custkey"
+    scan = compile_query(f"SELECT c_phone, sum(l_tax) FROM {joined} GROUP BY c_phone").stages[0]
     assert tables_read(scan.sql) == {"denorm", "customer"}
 
 
@@ -172,11 +172,11 @@ def test_a_limit_is_applied_in_each_partition_before_it_is_to_all() -> None:
             "count in a correlated subquery",
         ),
         (
-            "SELECT c_name FROM customer WHERE c_acctbal < (SELECT max(o_totalprice) FROM orders WHERE o_custkey < c_custkey)",
+            "SELECT 1 FROM customer WHERE c_acctbal < (SELECT max(o_totalprice) FROM orders WHERE o_clerk < c_name)",
             "a correlated subquery whose condition is no equality of columns",
         ),
         (
-            "SELECT c_name FROM customer WHERE c_custkey NOT IN (SELECT o_custkey FROM orders WHERE o_shippriority = c_nationkey)",
+            "SELECT 1 FROM customer WHERE c_custkey NOT IN (SELECT o_custkey FROM orders WHERE o_clerk = c_name)",
             "IN (a subquery that is correlated, but not by the order key)",
         ),
     ],

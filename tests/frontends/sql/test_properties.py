@@ -1,4 +1,4 @@
-"""Queries made up at random: run as a plan over partitions, they have the answer that DuckDB gives over whole tables."""
+"""Queries made up at random: as plans over partitions they have the answers that DuckDB gives over whole tables."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ def queries(draw: st.DrawFn) -> str:
 
 
 @given(sql=queries())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_plan_has_the_answer_of_the_whole(
     sql: str, runner_hundredth: HereRunner, reference_hundredth: Reference
 ) -> None:
