@@ -15,23 +15,23 @@ from pathlib import Path
 
 import duckdb
 
-from frontends.sql.dataset import FORMAT, NAME, Dataset, Manifest, write_manifest
+from frontends.sql.dataset import FORMAT, NAME, PARTITIONS_MAX, Dataset, Manifest, write_manifest
 from frontends.sql.errors import DoesNotFit, ExtraMissing
 from frontends.sql.tpch import BASE_TABLES, DENORM, LINEITEM, ORDERS, PARTITIONS, REPLICATED, TABLES, denorm_select
 from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.job import check_whole
 
 SCALE_MIN, SCALE_MAX = 0.01, 1000.0
 """Below, TPC-H has so few suppliers that its pairs of part and supplier are no key any more."""
 DISK_BYTES_PER_SCALE = 2_300_000_000
 """On disk while a dataset of scale factor 1 is made: base tables, the joined table, and the dataset itself."""
-HELD_BYTES_PER_SCALE = 1_250_000_000
+HELD_BYTES_PER_SCALE = 900_000_000
 """In memory, for one copy of all partitions of scale factor 1."""
 WHOLE_BYTES_PER_SCALE = 250_000_000
 """In memory, for the tables that every node holds whole."""
 BUILD_BYTES = 500_000_000
 """In memory while a dataset is made, at least; it takes up to half of what is available, and the rest goes to disk."""
 GENERATOR = "tpchgen-cli"
-DISTINCT_COLUMNS_MAX = 200
 
 
 def generate(
@@ -65,8 +65,7 @@ def _check(target: Path, scale: float, name: str, partitions: int) -> None:
         raise InvalidRequest("scale", scale, f"a number from {SCALE_MIN:g} to {SCALE_MAX:g}")
     if not NAME.fullmatch(name):
         raise InvalidRequest("name", name, f"a name that matches {NAME.pattern}")
-    if not 1 <= partitions <= 1000:
-        raise InvalidRequest("partitions", partitions, "a whole number from 1 to 1000")
+    check_whole("partitions", partitions, 1, PARTITIONS_MAX)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidRequest("dir", str(target), "a directory that is empty or not there")
 
@@ -209,7 +208,7 @@ def _row_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dict[str
 def _distinct_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     for table in (DENORM, ORDERS, *REPLICATED):
-        columns = list(TABLES[table])[:DISTINCT_COLUMNS_MAX]
+        columns = list(TABLES[table])
         selected = ", ".join(f"approx_count_distinct({column})" for column in columns)
         row = connection.execute(f"SELECT {selected} FROM {_read(target, table)}").fetchone()
         assert row is not None

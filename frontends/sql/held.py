@@ -7,6 +7,7 @@ and scans are faster. A fragment runs on one thread, as a task has one slot.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,6 +45,7 @@ class HeldTables:
         """Datasets whose whole tables are held."""
         self._partitions: dict[str, set[int]] = {}
         """Dataset to its partitions that are held."""
+        self._uncompressed = False
         self._loading: dict[tuple[str, int | None], threading.Lock] = {}
 
     # ---- holding -----------------------------------------------------------------------------
@@ -118,6 +120,14 @@ class HeldTables:
                 cursor.execute(f'CREATE TABLE held."{schema}"."{table}" AS SELECT * FROM read')
                 cursor.unregister("read")
             cursor.execute("COMMIT")
+        self._uncompressed = True
+        self._compress()
+
+    def _compress(self) -> None:
+        """Compress what has been loaded, unless another thread is at work: then later."""
+        with self._database.cursor() as cursor, contextlib.suppress(duckdb.TransactionException):
+            cursor.execute("CHECKPOINT held")
+            self._uncompressed = False
 
     # ---- answering ---------------------------------------------------------------------------
 
@@ -147,6 +157,8 @@ class HeldTables:
             table = result.to_arrow_table()
         except duckdb.Error as error:
             raise QueryError(" ".join(str(error).split())) from None
+        if self._uncompressed:
+            self._compress()
         if table.num_rows > RESULT_ROWS_MAX:
             raise QueryError(f"the fragment has {table.num_rows} rows; at most {RESULT_ROWS_MAX} are passed on")
         return table

@@ -7,8 +7,6 @@ import msgspec
 from sparrow_py.errors import InvalidRequest
 
 APP = "sql"
-INPUTS_MAX = 100
-"""Earlier stages whose results a fragment reads."""
 
 
 class Load(msgspec.Struct, tag="load", forbid_unknown_fields=True):

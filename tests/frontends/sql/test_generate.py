@@ -75,8 +75,8 @@ def test_a_scale_that_does_not_fit_the_disk_is_refused_with_the_numbers(
 def test_a_scale_that_does_not_fit_memory_is_refused_with_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "memory_available_bytes", lambda: 3_000_000_000)
-    message = r"^scale: 2 does not fit: it needs about 3\.50 GB of memory for one copy, and 3\.00 GB are available$"
+    monkeypatch.setattr(making, "memory_available_bytes", lambda: 2_000_000_000)
+    message = r"^scale: 2 does not fit: it needs about 2\.80 GB of memory for one copy, and 2\.00 GB are available$"
     with pytest.raises(DoesNotFit, match=message):
         generate(tmp_path / "new", 2)
     assert not (tmp_path / "new").exists()

@@ -93,7 +93,7 @@ def test_more_than_a_machine_has_memory_for_is_refused(tpch_hundredth: Path) -> 
     enough, less = two_nodes(needed / 0.79), two_nodes(needed / 0.81)
     check_fits(dataset, enough, choose(enough, PARTITIONS, 2))
     check_fits(dataset, less, choose(less, PARTITIONS, 1))
-    with pytest.raises(DoesNotFit, match=r"^scale: 0\.01 does not fit: the nodes at one would hold about 0\.03 GB"):
+    with pytest.raises(DoesNotFit, match=r"^scale: 0\.01 does not fit: the nodes at one would hold about 0\.02 GB"):
         check_fits(dataset, less, choose(less, PARTITIONS, 2))
 
 
