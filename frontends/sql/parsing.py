@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
-from frontends.sql.blocks import add_conjuncts, conjuncts_of, rename_source, selects, sources
+from frontends.sql.blocks import add_conjuncts, conjuncts, conjuncts_of, rename_source, selects, sources
 from frontends.sql.errors import InvalidQuery, NotSupported
 from frontends.sql.plan import Outputs
 from frontends.sql.tpch import TABLES
@@ -197,6 +197,14 @@ def _name_sources_apart(tree: exp.Select) -> None:
                 rename_source(select, source, name)
 
 
+def _take_out_common(select: exp.Select) -> None:
+    """Of `(a AND b) OR (a AND c)`, say `a` as well: a join's condition may be in there."""
+    for condition in conjuncts(select):
+        if isinstance(condition, exp.Or):
+            first, *others = [conjuncts_of(branch) for branch in condition.flatten()]
+            add_conjuncts(select, [one for one in first if all(one in other for other in others)])
+
+
 def _move_conditions(select: exp.Select) -> None:
     for join in select.args.get("joins") or ():
         if join.side:
@@ -206,6 +214,7 @@ def _move_conditions(select: exp.Select) -> None:
             on.pop()
             add_conjuncts(select, conjuncts_of(on))
         join.set("kind", "CROSS")
+    _take_out_common(select)
     for exists in select.find_all(exp.Exists):
         inner = exists.this
         if isinstance(inner, exp.Select) and not inner.args.get("group") and not inner.find(exp.AggFunc):

@@ -63,9 +63,13 @@ def record(
     nodes: int = 2,
     slots: int = 1,
     queries: Sequence[int] = tuple(range(1, QUERIES + 1)),
+    note: str = "",
     say: Callable[[str], object] = lambda _: None,
 ) -> Profile:
-    """Run the queries in turn, `runs` times, on a cluster of its own; one run more, the first, is not recorded."""
+    """Run the queries in turn, `runs` times, on a cluster of its own; one run more, the first, is not recorded.
+
+    note: what is to be known of the machine, for the profile's readers.
+    """
     profiles: dict[str, QueryProfile] = {}
     with LocalCluster(node_monitors=nodes, slots=slots) as cluster, SqlFrontend(cluster, directory) as frontend:
         say("loading")
@@ -86,6 +90,7 @@ def record(
         "replicas": nodes,
         "runs": runs,
         "engine": f"DuckDB {duckdb.__version__}, one thread per task",
+        "note": note,
     }
     return Profile(source, profiles)
 
@@ -106,12 +111,19 @@ def _add(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
 @click.option("--nodes", type=click.IntRange(1, 100), default=2, show_default=True, help="Nodes, which hold all data.")
 @click.option("--slots", type=click.IntRange(1, 100), default=1, show_default=True, help="Slots of each node.")
 @click.option("--query", "queries", type=click.IntRange(1, QUERIES), multiple=True, help="Only this; may be repeated.")
-def main(directory: str, out: str, runs: int, nodes: int, slots: int, queries: tuple[int, ...]) -> None:
+@click.option("--note", default="", help="What is to be known of the machine.")
+def main(directory: str, out: str, runs: int, nodes: int, slots: int, queries: tuple[int, ...], note: str) -> None:
     """Record the durations of the tasks of TPC-H queries."""
     chosen = queries or tuple(range(1, QUERIES + 1))
     try:
         profile = record(
-            directory, runs, nodes=nodes, slots=slots, queries=chosen, say=lambda text: click.echo(text, err=True)
+            directory,
+            runs,
+            nodes=nodes,
+            slots=slots,
+            queries=chosen,
+            note=note,
+            say=lambda text: click.echo(text, err=True),
         )
     except SparrowError as error:
         click.echo(f"record: {one_line(error)}", err=True)
