@@ -19,6 +19,7 @@ NAMES = (
     "demo_overhead",
     "simulator",
     "full_machines",
+    "sql_engine",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py.errors import InvalidOption
 
-NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command")
+NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
 """The apps that come with the node monitor, whether or not it is to run them."""
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
@@ -45,6 +46,8 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     if options.enable_command:
         argv = (sys.executable, "-m", "frontends.command.executor")
         apps.append(App(AppPlan("command", one_process=True), argv))
+    if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
+        apps.append(App(AppPlan("sql", one_process=True), (sys.executable, "-m", "frontends.sql.executor")))
     by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):
         name = app.plan.app

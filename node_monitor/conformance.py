@@ -24,6 +24,7 @@ from typing import Any
 
 import click
 
+from node_monitor.attributes import check_attributes
 from node_monitor.executors import executor_environment
 from node_monitor.result_files import ResultFiles
 from sparrow_py import executor_protocol as x
@@ -140,7 +141,22 @@ class Executor:
         return x.Run(self._runs, common, self._settings.payload if payload is None else payload, list(inputs))
 
     def receive(self, what: str) -> Any:
-        """The next message; `what` is waited for. A `Done` is checked, and is of a run not answered before."""
+        """The next message; `what` is waited for. A `Done` is checked, and is of a run not answered before.
+
+        `Attributes` may come at any time: they are checked, too, and passed over.
+        """
+        message = self._next(what)
+        while isinstance(message, x.Attributes):
+            try:
+                check_attributes("here", message.attributes)
+            except LinkError as error:
+                raise Broken(str(error)) from None
+            message = self._next(what)
+        if isinstance(message, x.Done):
+            self._check_done(message)
+        return message
+
+    def _next(self, what: str) -> Any:
         while not self._messages:
             try:
                 data = self._connection.recv(RECEIVE_BYTES)
@@ -151,10 +167,7 @@ class Executor:
                 raise Broken(str(error)) from None
             if not data:
                 raise Broken(f"it closed its connection; {what} was expected")
-        message = self._messages.popleft()
-        if isinstance(message, x.Done):
-            self._check_done(message)
-        return message
+        return self._messages.popleft()
 
     def finish(self, *runs: x.Run) -> list[x.Done]:
         """The answers to these runs, in the order in which they came: nothing else may come, and all must finish."""

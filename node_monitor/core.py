@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from node_monitor.attributes import check_attributes, with_attributes
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
 from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
@@ -121,7 +122,7 @@ class NodeMonitorCore:
         "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_memory", "_next_ask",
         "_next_number", "_next_run", "_prefetching", "_pushed", "_report_idle", "_resources", "_start_executor",
         "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
-        "leaving", "options", "queue", "schedulers", "slots", "state",
+        "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +133,7 @@ class NodeMonitorCore:
         outbox: Outbox,
         blobs: Blobs,
         resources: Mapping[str, float] | None = None,
+        node: m.NodeInfo | None = None,
     ) -> None:
         self.options = options
         self.slots = slots
@@ -148,6 +150,11 @@ class NodeMonitorCore:
         """Connected schedulers, and the largest result in bytes that each takes."""
         self._launched: dict[str, int] = {}
         """Scheduler to the number of the attempt that it launched here last: they count up."""
+        runtimes = {plan.app: plan.runtime for plan in plans}
+        self.node = node or m.NodeInfo(slots, dict(self.free), options.attributes, runtimes)
+        """What schedulers are told of the node when they are greeted."""
+        self.info = self.node
+        """The same with what its executors say of it."""
         self._to_scheduler = outbox.to_scheduler
         self._to_executor = outbox.to_executor
         self._start_executor = outbox.start_executor
@@ -194,6 +201,8 @@ class NodeMonitorCore:
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
         if self.state != m.READY:
             self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
+        if self.info is not self.node:
+            self._to_scheduler(scheduler, m.NodeChanged(self.info))
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
@@ -241,6 +250,27 @@ class NodeMonitorCore:
         app.came(executor)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
 
+    def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
+        """An executor says what its node has by it; `LinkError` if it may not say so."""
+        check_attributes(executor_id, message.attributes)
+        executor = self._executors[executor_id]
+        before, executor.attributes = executor.attributes, message.attributes
+        try:
+            self._tell_attributes(now_s)
+        except LinkError:  # Too many together: it is cut off, and others are not for it.
+            executor.attributes = before
+            raise
+
+    def _tell_attributes(self, now_s: float) -> None:
+        """Have schedulers know what the executors say of the node now."""
+        info = with_attributes(self.node, (executor.attributes for executor in self._executors.values()))
+        if info == self.info:
+            return
+        self.info = info
+        for scheduler in self.schedulers:
+            self._to_scheduler(scheduler, m.NodeChanged(info))
+        self._note(now_s, "attributes are now %s", info.attributes)
+
     def executor_failed(self, app_name: str, reason: str, now_s: float) -> None:
         """A process that was started for the app ended before its hello."""
         self._note(now_s, "an executor of app %s did not start: %s", app_name, reason)
@@ -267,6 +297,8 @@ class NodeMonitorCore:
         for held in list(executor.running.values()):
             self._died_with_executor(held, reason, now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
+        if executor.attributes:
+            self._tell_attributes(now_s)
         if not app.executors:
             while app.ready:
                 self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")

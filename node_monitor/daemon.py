@@ -83,10 +83,10 @@ class NodeMonitor:
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
         blobs = NodeBlobs(node_id, store, self._clock)
-        self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
         info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
+        self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", options.token(), info),
@@ -221,6 +221,8 @@ class NodeMonitor:
                     done(executor, message, now_s)
                 elif type(message) is x.Returned:
                     self.core.returned(executor, message, now_s)
+                elif type(message) is x.Attributes:
+                    self.core.executor_says(executor, message, now_s)
                 else:
                     raise LinkError("a second hello")
         finally:

@@ -32,7 +32,18 @@ class AppPlan:
 class ExecutorState:
     """An executor that said hello. A place runs one task at a time."""
 
-    __slots__ = ("app", "busy_places", "commons", "did_tasks", "id", "leaving", "places", "revoked", "running")
+    __slots__ = (
+        "app",
+        "attributes",
+        "busy_places",
+        "commons",
+        "did_tasks",
+        "id",
+        "leaving",
+        "places",
+        "revoked",
+        "running",
+    )
 
     def __init__(self, executor_id: str, app: AppState, places: int) -> None:
         self.id = executor_id
@@ -48,6 +59,8 @@ class ExecutorState:
         """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
+        self.attributes: dict[str, str] = {}
+        """What it says of its node."""
 
     @property
     def waiting(self) -> bool:

@@ -28,6 +28,7 @@ class NodeStatus(msgspec.Struct):
     queued_by_user: dict[str, int]
     schedulers: list[str]
     state: State
+    attributes: dict[str, str]
 
 
 class NodeList(msgspec.Struct):
@@ -53,4 +54,12 @@ class BlobStored(msgspec.Struct):
 def status(node: NodeMonitor) -> NodeStatus:
     """A node."""
     core = node.core
-    return NodeStatus(node.id, node.slots, core.free_slots, core.queue.users(), sorted(core.schedulers), core.state)  # type: ignore[arg-type]
+    return NodeStatus(
+        node.id,
+        node.slots,
+        core.free_slots,
+        core.queue.users(),
+        sorted(core.schedulers),
+        core.state,  # type: ignore[arg-type]
+        core.info.attributes,
+    )

@@ -21,13 +21,13 @@ T = TypeVar("T")
 Content = bytes | mmap.mmap
 
 
-def store(value: bytes, directory: str) -> Data:
-    """`value` as a message carries it: itself, or a new file of this directory if it is large.
+def store(value: bytes, directory: str, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> Data:
+    """`value` as a message carries it: itself, or a new file of this directory if it is larger than `inline_bytes_max`.
 
     The file is complete, only this user can read it, and it is its receiver's. `OSError` if it cannot
     be written: nothing is left of it then.
     """
-    if len(value) <= INLINE_BYTES_MAX:
+    if len(value) <= inline_bytes_max:
         return value
     import hashlib
 

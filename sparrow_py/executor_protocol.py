@@ -29,6 +29,10 @@ FILES_SUFFIX = ".files"
 """The same for executors that the node monitor did not start: this in place of the socket's suffix."""
 PLACES_MAX = 1 << 16
 """Places of an executor."""
+ATTRIBUTES_MAX = 64
+"""Attributes that an executor may give its node."""
+ATTRIBUTE_BYTES_MAX = 4096
+"""Bytes of an attribute's value."""
 INLINE_BYTES_MAX = 64 << 10
 """A result larger than this is handed over as a file."""
 FRAME_BYTES_MAX = 64 << 20
@@ -87,6 +91,15 @@ class Returned(ExecutorMessage, tag=3):
     runs: list[int]
 
 
+class Attributes(ExecutorMessage, tag=4):
+    """What the executor adds to its node's attributes, in place of what it said before, as long as it lives.
+
+    What the operator has given the node an attribute of the same name for stays.
+    """
+
+    attributes: dict[str, str]
+
+
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` the results it asked for."""
 
@@ -122,7 +135,7 @@ class Kill(ExecutorMessage, tag=14):
     runs: list[int]
 
 
-FromExecutor = ExecutorHello | Done | Returned
+FromExecutor = ExecutorHello | Done | Returned | Attributes
 ToExecutor = Run | Common | ForgetCommon | Revoke | Kill
 
 

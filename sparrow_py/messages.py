@@ -413,7 +413,7 @@ class AttemptRuns(Message, tag=44):
 
 
 class NodeChanged(Message, tag=45):
-    """The node's slots, resources, attributes or apps changed. (No node monitor has reason to say so yet.)"""
+    """The node's slots, resources, attributes or apps changed, as when an executor says something of its node."""
 
     node: NodeInfo
 

@@ -9,7 +9,7 @@ import click
 
 from sparrow_py.command_group import CommandGroup
 
-COMMANDS = ("cluster", "run", "submit", "results", "jobs", "cancel", "nodes", "cordon", "uncordon", "drain")
+COMMANDS = ("cluster", "run", "submit", "results", "jobs", "cancel", "nodes", "cordon", "uncordon", "drain", "sql")
 """Each a module of this package that has a click command of the same name."""
 
 

@@ -12,8 +12,8 @@ COLUMNS_MAX = 10_000
 """Nothing is cut to fit the terminal: ids are there to be copied, and a pipe is no terminal."""
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]]) -> None:
-    """Print the rows, each on a line; numbers on the right, nothing taken for markup."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None) -> None:
+    """Print the rows, each on a line, on stdout by default; numbers on the right, nothing taken for markup."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = list(rows)
     for index, column in enumerate(columns):
@@ -21,7 +21,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]]) -> 
         table.add_column(column, justify="right" if number else "left")
     for row in listed:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console(width=COLUMNS_MAX).print(table)
+    (console or Console(width=COLUMNS_MAX)).print(table)
 
 
 def age(seconds: float) -> str:

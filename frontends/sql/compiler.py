@@ -1,0 +1,523 @@
+"""Compiles a query into stages of fragments: SQL that a task can answer from what it has at hand.
+
+A block (one SELECT) is *spread* if it reads partitioned tables and *whole* if all it reads is at every node: small
+tables, and results of earlier stages. A spread block can be answered partition by partition if its partitioned
+sources meet on the partition key. Its result is then again spread, or, if it aggregates over more than the key,
+has to be put together in stages of its own; these results are whole. So, from the inside out:
+
+- a subquery that can stay in its block's fragment stays there, and DuckDB makes of it what it likes;
+- one that cannot becomes stages; if it is correlated, they compute it for all values at once;
+- the outermost block becomes the last stages: scan with partial aggregates, group-by, order-by.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from frontends.sql import aggregation
+from frontends.sql.blocks import (
+    ColumnName,
+    Equalities,
+    Source,
+    column,
+    columns_of,
+    conjuncts,
+    conjuncts_of,
+    equal_columns,
+    free_columns,
+    name_of,
+    rename_columns,
+    rename_source,
+    selects,
+    set_conjuncts,
+    sources,
+)
+from frontends.sql.denormalise import denormalise
+from frontends.sql.errors import NotSupported
+from frontends.sql.parsing import DIALECT, parse
+from frontends.sql.plan import BUCKET, Outputs, Plan, Stage, input_table
+from frontends.sql.tpch import PARTITION_KEYS, TABLES
+
+GROUPS_PER_TASK = 50_000
+"""A group-by stage has a task for so many groups, by estimate."""
+GROUP_TASKS_MAX = 8
+Keys = frozenset[ColumnName]
+"""Columns of a block's sources that are the partition key. None of them: the block is whole."""
+WHOLE: Keys = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of the data. distinct: column to how many different values it has, as far as that is known."""
+
+    distinct: Mapping[str, int] = field(default_factory=dict)
+
+
+def compile_query(sql: str, statistics: Statistics | None = None) -> Plan:
+    """The plan of a query; `InvalidQuery` if it is none, `NotSupported` naming the construct that is not supported."""
+    tree, outputs = parse(sql)
+    denormalise(tree)
+    tables = frozenset(table.name for table in tree.find_all(exp.Table))
+    compiler = _Compiler(statistics or Statistics())
+    keys = compiler.place(tree)
+    compiler.emit(tree, keys, "", outputs)
+    return Plan(tuple(compiler.stages.values()), outputs, tables)
+
+
+class _Compiler:
+    """Collects the stages of one query."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.stages: dict[str, Stage] = {}
+        self._statistics = statistics
+        self._results: dict[str, str] = {}
+        """A block's SQL to the stage that has its result: what is asked for twice is computed once."""
+        self._subqueries = 0
+
+    # ---- where a block can be answered -------------------------------------------------------
+
+    def place(self, select: exp.Select, around: Keys = WHOLE) -> Keys:
+        """Make the block one that a fragment can answer, moving what cannot into stages; its partition keys.
+
+        around: the keys of the blocks around it, if it is a subquery that may be correlated by them.
+        """
+        spread: dict[str, Keys] = {}
+        for source in sources(select):
+            keys = self._source_keys(source)
+            if keys:
+                spread[source.alias] = keys
+        keys = self._meet(select, spread)
+        for subquery in _subqueries_of(select):
+            self._place_subquery(subquery, keys, around)
+        return keys
+
+    def _source_keys(self, source: Source) -> Keys:
+        if isinstance(source.node, exp.Table):
+            return frozenset((source.alias, name) for name in PARTITION_KEYS.get(source.table, ()))
+        inner = source.node.this
+        keys = self.place(inner)
+        if not keys:
+            return WHOLE
+        kept = _kept_keys(inner, keys)
+        if kept is None:
+            source.node.replace(self._result_table(self._materialise(inner, keys), source.alias))
+            return WHOLE
+        return frozenset((source.alias, name) for name in kept) or frozenset([(source.alias, "")])
+
+    def _meet(self, select: exp.Select, spread: dict[str, Keys]) -> Keys:
+        """The keys of the block whose partitioned sources are these; those that do not meet are made whole."""
+        inner = [source for source in sources(select) if not source.optional and source.alias in spread]
+        equalities = Equalities(conjuncts(select))
+        keys: Keys = WHOLE
+        for source in sorted(inner, key=lambda source: -self._weight(source)):
+            if not keys:
+                keys = spread[source.alias]
+            elif any(equalities.same_as_any(key, keys) for key in spread[source.alias]):
+                keys |= spread[source.alias]
+            else:
+                self._make_whole(select, source)
+        for source in sources(select):
+            if source.optional and source.alias in spread:
+                assert source.join is not None
+                on = Equalities(conjuncts_of(source.join.args.get("on")))
+                if not any(on.same_as_any(key, keys) for key in spread[source.alias]):
+                    self._make_whole(select, source)
+        if not keys:
+            return WHOLE
+        same = {name_of(found) for found in columns_of(select) if equalities.same_as_any(name_of(found), keys)}
+        return keys | same
+
+    @staticmethod
+    def _weight(source: Source) -> int:
+        """Which of the partitioned sources had better stay: the widest."""
+        return len(TABLES.get(source.table, ()))
+
+    def _make_whole(self, select: exp.Select, source: Source) -> None:
+        """Have a partitioned source computed by a stage, as far as the block needs it."""
+        if isinstance(source.node, exp.Subquery):
+            inner = source.node.this
+            source.node.replace(self._result_table(self._materialise(inner, self.place(inner)), source.alias))
+            return
+        own = _own_conditions(select, source)
+        used = sorted({name_of(found)[1] for found in columns_of(select, source.alias)})
+        wanted = exp.Select(expressions=[exp.alias_(column(source.alias, name), name, quoted=True) for name in used])
+        wanted.set("from_", exp.From(this=source.node.copy()))
+        set_conjuncts(wanted, own)
+        keys = frozenset((source.alias, name) for name in PARTITION_KEYS[source.table])
+        source.node.replace(self._result_table(self._materialise(wanted, keys), source.alias))
+
+    # ---- subqueries in conditions ------------------------------------------------------------
+
+    def _place_subquery(self, subquery: exp.Expr, keys: Keys, around: Keys) -> None:
+        """subquery: EXISTS, IN or a scalar subquery. Leave it where it is if that is right, else have it computed."""
+        inner = _block_of(subquery)
+        inner_keys = self.place(inner, keys | around)
+        if not inner_keys:
+            if not _in_where(subquery) and not free_columns(inner) and keys:
+                self._replace_block(inner, self._materialise(inner, WHOLE))
+            return
+        if self._meets(subquery, inner, inner_keys, keys | around):
+            return
+        if not free_columns(inner):
+            self._replace_block(inner, self._materialise(inner, inner_keys))
+        elif isinstance(subquery, exp.Exists):
+            self._decorrelate_exists(inner, inner_keys)
+        elif isinstance(subquery, exp.In):
+            raise NotSupported("IN (a subquery that is correlated, but not by the order key)")
+        else:
+            self._decorrelate_scalar(inner, inner_keys)
+
+    @staticmethod
+    def _meets(subquery: exp.Expr, inner: exp.Select, inner_keys: Keys, keys: Keys) -> bool:
+        """Whether all rows that a row's subquery reads are in the row's partition."""
+        pairs = [pair for pair in map(equal_columns, conjuncts(inner)) if pair is not None]
+        if any((one in inner_keys and other in keys) or (other in inner_keys and one in keys) for one, other in pairs):
+            return True
+        if not isinstance(subquery, exp.In) or not isinstance(subquery.this, exp.Column):
+            return False
+        kept = _kept_keys(inner, inner_keys)
+        return name_of(subquery.this) in keys and kept is not None and inner.expressions[0].alias_or_name in kept
+
+    def _replace_block(self, inner: exp.Select, stage: str) -> None:
+        """Have the block read the stage's result, and nothing else."""
+        name = f"r{len(self._results)}_{self._next_number()}"
+        outputs = [one.alias_or_name for one in inner.expressions]
+        inner.replace(
+            exp.Select(
+                expressions=[exp.alias_(column(name, output), output, quoted=True) for output in outputs],
+                from_=exp.From(this=self._result_table(stage, name)),
+            )
+        )
+
+    def _decorrelate_exists(self, inner: exp.Select, keys: Keys) -> None:
+        """Compute the different values of what the correlation compares, and look in these."""
+        if aggregation.aggregates(inner) or inner.args.get("limit"):
+            raise NotSupported("EXISTS (a correlated subquery with GROUP BY, aggregates or LIMIT)")
+        outer, tied = self._correlation(inner)
+        compared = sorted({name_of(found) for one in tied for found in columns_of(one)} - outer)
+        name = f"e{self._next_number()}"
+        names = {old: (name, f"k{number}") for number, old in enumerate(compared)}
+        wanted = exp.Select(
+            expressions=[exp.alias_(column(*old), new, quoted=True) for old, (_, new) in names.items()],
+            distinct=exp.Distinct(),
+        )
+        self._move_body(inner, wanted, tied)
+        stage = self._materialise(wanted, keys)
+        replaced = exp.Select(expressions=[exp.alias_(exp.Literal.number(1), "found", quoted=True)])
+        replaced.set("from_", exp.From(this=self._result_table(stage, name)))
+        set_conjuncts(replaced, tied)
+        rename_columns(replaced, names)
+        inner.replace(replaced)
+
+    def _decorrelate_scalar(self, inner: exp.Select, keys: Keys) -> None:
+        """Compute it for each value of what the correlation compares, and look its own up."""
+        if inner.args.get("group") or inner.args.get("distinct") or not aggregation.aggregates(inner):
+            raise NotSupported("a correlated scalar subquery that is not one aggregate without GROUP BY")
+        if inner.find(exp.Count):
+            raise NotSupported("count in a correlated subquery")
+        outer, tied = self._correlation(inner)
+        name = f"s{self._next_number()}"
+        groups, replaced_ties = [], []
+        for number, tie in enumerate(tied):
+            pair = equal_columns(tie)
+            if pair is None:
+                raise NotSupported(
+                    f"a correlated subquery whose condition is no equality of columns ({tie.sql(DIALECT)})"
+                )
+            own, other = pair if pair[1] in outer else pair[::-1]
+            groups.append(exp.alias_(column(*own), f"k{number}", quoted=True))
+            replaced_ties.append(exp.EQ(this=column(name, f"k{number}"), expression=column(*other)))
+        value = exp.alias_(inner.expressions[0].unalias().copy(), "v", quoted=True)
+        wanted = exp.Select(expressions=[*groups, value])
+        self._move_body(inner, wanted, tied)
+        wanted.set("group", exp.Group(expressions=[group.this.copy() for group in groups]))
+        stage = self._materialise(wanted, keys)
+        replaced = exp.Select(expressions=[column(name, "v")])
+        replaced.set("from_", exp.From(this=self._result_table(stage, name)))
+        set_conjuncts(replaced, replaced_ties)
+        inner.replace(replaced)
+
+    @staticmethod
+    def _correlation(inner: exp.Select) -> tuple[set[ColumnName], list[exp.Expr]]:
+        """The columns of blocks around, and the conditions that have them."""
+        outer = free_columns(inner)
+        tied = [one for one in conjuncts(inner) if any(name_of(found) in outer for found in columns_of(one))]
+        inside = sum(name_of(found) in outer for one in tied for found in columns_of(one))
+        if inside < sum(name_of(found) in outer for found in columns_of(inner)):
+            raise NotSupported("a subquery that is correlated elsewhere than in its WHERE")
+        if any(one.find(exp.Select) for one in tied):
+            raise NotSupported("a subquery that is correlated from within another one")
+        return outer, tied
+
+    @staticmethod
+    def _move_body(inner: exp.Select, wanted: exp.Select, tied: list[exp.Expr]) -> None:
+        """Give `wanted` the sources and conditions of `inner`, but those that tie it to blocks around."""
+        for clause in ("from_", "joins"):
+            wanted.set(clause, inner.args.get(clause))
+        set_conjuncts(wanted, [one for one in conjuncts(inner) if all(one is not tie for tie in tied)])
+
+    # ---- stages ------------------------------------------------------------------------------
+
+    def _next_number(self) -> int:
+        self._subqueries += 1
+        return self._subqueries
+
+    @staticmethod
+    def _result_table(stage: str, alias: str) -> exp.Table:
+        table = exp.Table(this=exp.to_identifier(input_table(stage), quoted=True))
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        return table
+
+    def _materialise(self, select: exp.Select, keys: Keys) -> str:
+        """Stages that compute the block; the name of the one that has the result."""
+        text = _anonymous(select)
+        stage = self._results.get(text)
+        if stage is None:
+            number = 1 + len(self._results)
+            stage = self._results[text] = self.emit(select, keys, f"subquery-{number}.", ())
+        return stage
+
+    def emit(self, select: exp.Select, keys: Keys, prefix: str, wanted: Outputs) -> str:
+        """Add the stages of a placed block, named with the prefix, and return the name of the last.
+
+        wanted: what the output columns are to be called, and of what type; none: they stay as they are.
+        """
+        if not keys:
+            return self._add(prefix + "compute", _as_wanted(select, wanted))
+        if aggregation.aggregates(select):
+            return self._emit_aggregation(select, prefix, wanted)
+        order, limit = select.args.get("order"), select.args.get("limit")
+        scan_select = select.copy()
+        if order is not None and limit is None:
+            scan_select.set("order", None)
+        if select.args.get("offset"):
+            # Each partition must offer what the offset may skip.
+            scan_select.set("offset", None)
+            scan_select.set("limit", None)
+            scan_select.set("order", None)
+        outputs = [one.alias_or_name for one in select.expressions]
+        terms = self._add_order_columns(select, scan_select)
+        scan = self._add(prefix + "scan", scan_select, partitioned=True)
+        if prefix and order is None and limit is None:
+            return scan  # Whoever reads it reads all parts of it.
+        name = prefix + ("order-by" if order is not None else "collect")
+        return self._emit_last(name, scan, select, outputs, terms, wanted)
+
+    @staticmethod
+    def _add_order_columns(select: exp.Select, scan: exp.Select) -> list[exp.Ordered]:
+        """The terms of ORDER BY over the scan's columns; the scan gets those that are none of its outputs."""
+        outputs = {one.alias_or_name for one in select.expressions}
+        order = select.args.get("order")
+        terms = []
+        for number, given in enumerate(order.expressions if order is not None else ()):
+            term = given.copy()
+            if columns_of(term):
+                name = f"__order{number}"
+                scan.append("expressions", exp.alias_(term.this.copy(), name, quoted=True))
+                term.set("this", exp.column(exp.to_identifier(name, quoted=True)))
+            elif any(found.name not in outputs for found in term.find_all(exp.Column)):
+                raise NotSupported(f"ORDER BY {term.this.sql(DIALECT)}")
+            terms.append(term)
+        return terms
+
+    def _emit_aggregation(self, select: exp.Select, prefix: str, wanted: Outputs) -> str:
+        split = aggregation.split(select)
+        buckets = self._buckets(select)
+        partial = split.partial
+        if buckets > 1:
+            partial = _with_buckets(partial, split.groups, buckets)
+        scan = self._add(prefix + "scan", partial, partitioned=True, buckets=buckets)
+        split.final.args["from_"].this.replace(self._result_table(scan, aggregation.PARTIAL))
+        limited = select.args.get("limit") or select.args.get("offset")
+        last = not split.order and not limited and buckets == 1
+        final = _as_wanted(split.final, wanted) if last else split.final
+        group = self._add(prefix + "group-by", final, tasks=buckets)
+        if last or (prefix and not limited):
+            return group
+        name = prefix + ("order-by" if split.order else "collect")
+        return self._emit_last(name, group, select, split.outputs, split.order, wanted)
+
+    def _emit_last(
+        self,
+        name: str,
+        before: str,
+        select: exp.Select,
+        outputs: list[str],
+        order: list[exp.Ordered],
+        wanted: Outputs,
+    ) -> str:
+        """The stage that puts everything in order, or just together."""
+        last = exp.Select(
+            expressions=[exp.alias_(column("r", output), output, quoted=True) for output in outputs],
+            from_=exp.From(this=self._result_table(before, "r")),
+        )
+        typed = _as_wanted(last, wanted)
+        if order:
+            by_source = [_of_source(term, "r") for term in order]
+            typed.set("order", exp.Order(expressions=by_source))
+        for clause in ("limit", "offset"):
+            if select.args.get(clause):
+                typed.set(clause, select.args[clause].copy())
+        return self._add(name, typed)
+
+    def _buckets(self, select: exp.Select) -> int:
+        """How many tasks are to merge the groups, by an estimate of their number."""
+        group = select.args.get("group")
+        grouped = list(group.expressions) if group is not None else [one.unalias() for one in select.expressions]
+        known = self._statistics.distinct
+        if not grouped or (group is None and not select.args.get("distinct")):
+            return 1
+        # The column with the most values: what is grouped by beside a key is often determined by it.
+        groups = max(known.get(one.name, 1) if isinstance(one, exp.Column) else 1 for one in grouped)
+        return max(1, min(GROUP_TASKS_MAX, -(-groups // GROUPS_PER_TASK)))
+
+    def _add(
+        self, name: str, select: exp.Select, *, partitioned: bool = False, tasks: int = 1, buckets: int = 1
+    ) -> str:
+        read = {table.name for table in select.find_all(exp.Table)}
+        after = tuple(stage for stage in self.stages if input_table(stage) in read)
+        reads_tables = any(table in TABLES for table in read)
+        self.stages[name] = Stage(name, select.sql(DIALECT), after, partitioned, reads_tables, tasks, buckets)
+        return name
+
+
+# ---- parts of blocks ---------------------------------------------------------------------------
+
+
+def _anonymous(select: exp.Select) -> str:
+    """The block's SQL with names of sources that are the same for blocks that ask the same."""
+    select = select.copy()
+    number = itertools.count()
+    for inner in selects(select):
+        for source in sources(inner):
+            rename_source(inner, source, f"same {next(number)}")
+    return select.sql(DIALECT)
+
+
+def _subqueries_of(select: exp.Select) -> list[exp.Expr]:
+    """The block's own EXISTS, IN and scalar subqueries, in all its clauses but FROM."""
+    found: list[exp.Expr] = []
+    for name, value in select.args.items():
+        if name == "from_":
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if not isinstance(node, exp.Expr):
+                continue
+            root = node.args.get("on") if isinstance(node, exp.Join) else node
+            for inner in root.walk(prune=lambda one: isinstance(one, exp.Select)) if root is not None else ():
+                if isinstance(inner, exp.Select):
+                    found.append(_asked_by(inner))
+    return found
+
+
+def _asked_by(inner: exp.Select) -> exp.Expr:
+    """The EXISTS, IN or scalar subquery that has this block."""
+    parent = inner.parent
+    if isinstance(parent, exp.Exists):
+        return parent
+    if isinstance(parent, exp.Subquery) and isinstance(parent.parent, exp.In | exp.Exists) and parent.arg_key != "this":
+        return parent.parent
+    if isinstance(parent, exp.In):
+        return parent
+    if isinstance(parent, exp.Subquery):
+        if isinstance(parent.parent, exp.Any | exp.All):
+            raise NotSupported("ANY or ALL (a subquery)")
+        return parent
+    raise NotSupported(f"a subquery in {parent.key.upper() if parent is not None else 'this place'}")
+
+
+def _block_of(subquery: exp.Expr) -> exp.Select:
+    inner = subquery.args["query"] if isinstance(subquery, exp.In) else subquery.this
+    inner = inner.unnest()
+    assert isinstance(inner, exp.Select)
+    return inner
+
+
+def _in_where(subquery: exp.Expr) -> bool:
+    """Whether its block needs it to read rows, and not only for what it makes of them."""
+    parent = subquery.parent
+    while parent is not None and not isinstance(parent, exp.Where | exp.Join | exp.Select):
+        parent = parent.parent
+    return isinstance(parent, exp.Where | exp.Join)
+
+
+def _kept_keys(inner: exp.Select, keys: Keys) -> set[str] | None:
+    """The output columns of a spread block that are the key; None if its rows are not those of its partitions."""
+    kept = {
+        one.alias_or_name
+        for one in inner.expressions
+        if isinstance(one.unalias(), exp.Column) and name_of(one.unalias()) in keys
+    }
+    if inner.args.get("limit") or inner.args.get("offset"):
+        return None
+    if inner.args.get("distinct"):
+        return kept or None
+    if aggregation.aggregates(inner):
+        group = inner.args.get("group")
+        grouped = group.expressions if group is not None else []
+        by_key = any(isinstance(one, exp.Column) and name_of(one) in keys for one in grouped)
+        return kept if by_key else None
+    return kept
+
+
+def _own_conditions(select: exp.Select, source: Source) -> list[exp.Expr]:
+    """Conditions on this source alone, which are taken from the block."""
+
+    def own(one: exp.Expr) -> bool:
+        return not one.find(exp.Select) and {found.table for found in columns_of(one)} == {source.alias}
+
+    if not source.optional:
+        found = conjuncts(select)
+        set_conjuncts(select, [one for one in found if not own(one)])
+        return [one for one in found if own(one)]
+    assert source.join is not None
+    found = conjuncts_of(source.join.args.get("on"))
+    rest = [one.copy() for one in found if not own(one)]
+    if rest:
+        source.join.set("on", exp.and_(*rest, copy=False))
+        return [one for one in found if own(one)]
+    return []
+
+
+def _as_wanted(select: exp.Select, wanted: Outputs) -> exp.Select:
+    """The block with its output columns renamed and cast: a sum of sums is wider than a sum."""
+    if not wanted:
+        return select
+    select = select.copy()
+    renamed = {}
+    outputs = []
+    for one, (name, type_) in zip(select.expressions, wanted, strict=True):
+        renamed[one.alias_or_name] = name
+        value = one.unalias()
+        outputs.append(exp.alias_(exp.cast(value, type_, dialect=DIALECT) if type_ else value, name, quoted=True))
+    select.set("expressions", outputs)
+    order = select.args.get("order")
+    for found in order.find_all(exp.Column) if order is not None else ():
+        if not found.table:
+            found.set("this", exp.to_identifier(renamed.get(found.name, found.name), quoted=True))
+    return select
+
+
+def _with_buckets(partial: exp.Select, groups: list[str], buckets: int) -> exp.Select:
+    """The block with a column that says which task of the next stage has the row's group."""
+    hashed = exp.Anonymous(this="hash", expressions=[column("p", name) for name in groups])
+    bucket = exp.Mod(this=hashed, expression=exp.Literal.number(buckets))
+    outputs = [
+        exp.alias_(column("p", one.alias_or_name), one.alias_or_name, quoted=True) for one in partial.expressions
+    ]
+    return exp.Select(
+        expressions=[*outputs, exp.alias_(exp.cast(bucket, "UTINYINT", dialect=DIALECT), BUCKET, quoted=True)],
+        from_=exp.From(this=exp.Subquery(this=partial, alias=exp.TableAlias(this=exp.to_identifier("p", quoted=True)))),
+    )
+
+
+def _of_source(term: exp.Ordered, source: str) -> exp.Ordered:
+    """The term with its columns named as those of the source."""
+    term = term.copy()
+    for found in list(term.find_all(exp.Column)):
+        found.set("table", exp.to_identifier(source, quoted=True))
+    return term

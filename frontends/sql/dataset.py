@@ -1,0 +1,110 @@
+"""A dataset on disk: Parquet files and a manifest that describes them.
+
+manifest.json
+denorm/part=7/*.parquet     partition 7 of the denormalised table; the same for orders
+customer.parquet, …         the tables that every node holds whole
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from frontends.sql.compiler import Statistics
+from frontends.sql.tpch import PARTITION_KEYS, REPLICATED, STORED
+from sparrow_py.errors import InvalidRequest
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+NAME = re.compile("[a-z][a-z0-9_]{0,31}")
+"""Names of datasets: they become part of nodes' attributes and of schemas."""
+MANIFEST_BYTES_MAX = 1 << 20
+PARTITIONS_MAX = 1000
+ATTRIBUTE_PREFIX = "sql."
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """What a dataset is. rows: table to rows. partition_rows: partitioned table to rows of each partition.
+
+    id: of this making of it: two directories never have the same. distinct: column to how many different values it
+    has, about. held_bytes: about what a node needs to hold a partition, and whole_bytes the tables that all hold.
+    """
+
+    format: int
+    name: str
+    id: str
+    scale: float
+    partitions: int
+    rows: dict[str, int]
+    partition_rows: dict[str, list[int]]
+    distinct: dict[str, int]
+    held_bytes: int
+    whole_bytes: int
+
+
+class Dataset:
+    """A dataset in a directory; `InvalidRequest` if there is none."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory).absolute()
+        self.manifest = _read_manifest(self.directory)
+
+    @property
+    def key(self) -> str:
+        """What it is called among others in executors and attributes."""
+        return f"{self.manifest.name}.{self.manifest.id}"
+
+    @property
+    def attribute(self) -> str:
+        """The attribute by which nodes say which of its partitions they hold."""
+        return ATTRIBUTE_PREFIX + self.key
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the compiler may know of it."""
+        return Statistics(self.manifest.distinct)
+
+    def files(self, table: str, partition: int | None = None) -> list[Path]:
+        """The Parquet files of a table, or of a partition of it; `InvalidRequest` naming both if there is none."""
+        if table not in PARTITION_KEYS:
+            found = [self.directory / f"{table}.parquet"]
+        else:
+            found = sorted((self.directory / table / f"part={partition}").glob("*.parquet"))
+        if not found or not all(path.is_file() for path in found):
+            of = table if partition is None else f"partition {partition} of {table}"
+            raise InvalidRequest("directory", str(self.directory), "", f"{of} has no file in {self.directory}")
+        return found
+
+    def check_partition(self, partition: int) -> None:
+        """Raise `InvalidRequest` unless there is this partition."""
+        if not 0 <= partition < self.manifest.partitions:
+            raise InvalidRequest("partition", partition, f"a whole number from 0 to {self.manifest.partitions - 1}")
+
+
+def _read_manifest(directory: Path) -> Manifest:
+    path = directory / MANIFEST
+    allowed = "a directory that `sparrow sql generate` has made"
+    try:
+        with path.open("rb") as file:
+            manifest = msgspec.json.decode(file.read(MANIFEST_BYTES_MAX), type=Manifest)
+    except OSError as error:
+        raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST}: {error.strerror})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST}: {error})") from None
+    if manifest.format != FORMAT or not NAME.fullmatch(manifest.name) or not NAME.fullmatch("x" + manifest.id):
+        raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST} is of format {manifest.format})")
+    if not 1 <= manifest.partitions <= PARTITIONS_MAX:
+        raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST} has {manifest.partitions} partitions)")
+    if set(REPLICATED) - manifest.rows.keys() or set(STORED) - manifest.partition_rows.keys():
+        raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST} lacks tables)")
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write it: from then on the directory is a dataset."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    temporary = directory / f"{MANIFEST}.part"
+    temporary.write_bytes(text)
+    temporary.replace(directory / MANIFEST)

@@ -1,0 +1,73 @@
+"""What can be wrong with a query or its data.
+
+SparrowError
+├── InvalidRequest
+│   ├── InvalidQuery          the text is no query over the dataset's tables
+│   │   └── NotSupported      it is one, and uses a construct that is not supported, which is named
+│   └── DoesNotFit            a scale factor whose data do not fit memory or disk
+├── PartitionLost             no live node holds a replica of a partition; names table and partition
+├── QueryFailed               a task of the query failed
+└── ExtraMissing              a package of the extra `sql` is not installed
+"""
+
+from __future__ import annotations
+
+from sparrow_py.errors import InvalidRequest, SparrowError
+
+QUERY_FIELD = "sql"
+
+
+class InvalidQuery(InvalidRequest):
+    """The text is no query over the dataset's tables."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(QUERY_FIELD, None, "", f"{QUERY_FIELD}: {reason}")
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.reason,)
+
+
+class NotSupported(InvalidQuery):
+    """The query uses `construct`, which is not supported."""
+
+    def __init__(self, construct: str) -> None:
+        super().__init__(f"{construct} is not supported")
+        self.construct = construct
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.construct,)
+
+
+class DoesNotFit(InvalidRequest):
+    """A scale factor whose data do not fit."""
+
+
+class PartitionLost(SparrowError):
+    """No live node holds a replica of these partitions of these tables."""
+
+    def __init__(self, dataset: str, tables: list[str], partitions: list[int]) -> None:
+        numbers = ", ".join(map(str, partitions))
+        super().__init__(
+            f"{'partition' if len(partitions) == 1 else 'partitions'} {numbers} of {' and '.join(tables)} (dataset "
+            f"{dataset}): no live node holds a replica; `sparrow sql place` loads it again"
+        )
+        self.dataset, self.tables, self.partitions = dataset, tables, partitions
+
+    def __reduce__(self) -> tuple[type, tuple[str, list[str], list[int]]]:
+        return type(self), (self.dataset, self.tables, self.partitions)
+
+
+class QueryFailed(SparrowError):
+    """A task of the query failed; the message says which and why."""
+
+
+class ExtraMissing(SparrowError):
+    """A package that the sql framework needs is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"the package {package} is not installed; the extra brings it: pip install 'sparrow-py[sql]'")
+        self.package = package
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.package,)

@@ -1,0 +1,22 @@
+"""A missing package of the extra `sql` as an error that says what to install."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from frontends.sql.errors import ExtraMissing
+
+PACKAGES = ("duckdb", "pyarrow", "sqlglot")
+
+
+@contextlib.contextmanager
+def needs_extra() -> Iterator[None]:
+    """Around imports of this package's modules: `ExtraMissing` if they lack one of the extra's packages."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise
+        raise ExtraMissing(package) from None

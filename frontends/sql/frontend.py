@@ -1,0 +1,271 @@
+"""`SqlFrontend`: queries as jobs of several stages, on nodes that hold the data."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from frontends.cli.connection import ask, listed
+from frontends.sql.compiler import compile_query
+from frontends.sql.dataset import Dataset
+from frontends.sql.errors import PartitionLost, QueryFailed
+from frontends.sql.placement import LiveNode, check_fits, choose, holders, live_nodes
+from frontends.sql.plan import Plan, Stage, input_table
+from frontends.sql.results import decode_tables
+from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
+from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
+from sparrow_py import Client
+from sparrow_py.client import Job
+from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
+from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
+from sparrow_py.options import read_token
+from sparrow_py.resolution import resolve
+
+if TYPE_CHECKING:
+    from sparrow_py import LocalCluster
+
+WAIT_FOR_NODES_S = 5.0
+"""A task for whose partition no node is left waits so long for one."""
+MAX_ATTEMPTS = 5
+NODES_AGE_MAX_S = 1.0
+"""What the nodes said they hold is believed for so long. Who has died since is passed over by the scheduler."""
+ADVERTISED_TIMEOUT_S = 10.0
+LOOK_EVERY_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """How a stage went, in seconds.
+
+    response_s: from when it could start (the stages before had ended) to the end of its last task.
+    service_s: of each task, how long it ran. nodes: where. attempts: the most starts of one of its tasks.
+    """
+
+    name: str
+    after: tuple[str, ...]
+    constrained: bool
+    response_s: float
+    service_s: tuple[float, ...]
+    nodes: tuple[str, ...]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A query's result, how it was computed, and how long that took, from submission."""
+
+    table: pa.Table
+    plan: Plan
+    stages: tuple[StageTimes, ...]
+    response_s: float
+
+
+class SqlFrontend:
+    """Runs queries over one dataset. Thread-safe; close it, or use it in a `with` block.
+
+    Parameters
+    ----------
+    schedulers: addresses, or a `LocalCluster`, as for `Client`.
+    directory: of the dataset; the nodes must find it at the same path when they load it.
+    user, token: as for `Client`.
+    """
+
+    def __init__(
+        self,
+        schedulers: str | Sequence[str] | LocalCluster,
+        directory: str | Path,
+        *,
+        user: str | None = None,
+        token: str | None = None,
+    ) -> None:
+        self.dataset = Dataset(directory)
+        addresses = schedulers if isinstance(schedulers, str | list | tuple) else schedulers.addresses  # type: ignore[union-attr]
+        self._sources = [addresses] if isinstance(addresses, str) else list(addresses)
+        self._token = token if token is not None else read_token(None)
+        self.client = Client(self._sources, user=user, token=token)
+        self._nodes: list[LiveNode] = []
+        self._nodes_at_s = float("-inf")
+
+    def __enter__(self) -> SqlFrontend:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the frontend; the nodes go on holding the data."""
+        self.client.close()
+
+    # ---- where the data are ------------------------------------------------------------------
+
+    def nodes(self, age_max_s: float = 0.0) -> list[LiveNode]:
+        """The nodes that run sql executors, as a scheduler knows them; asked again if older than `age_max_s`."""
+        if time.monotonic() - self._nodes_at_s > age_max_s:
+            asked_at_s = time.monotonic()
+            self._nodes = live_nodes(self._ask_nodes(), self.dataset)
+            self._nodes_at_s = asked_at_s
+        return self._nodes
+
+    def _ask_nodes(self) -> list[dict[str, Any]]:
+        reasons = []
+        for address in asyncio.run(resolve(self._sources)):
+            try:
+                answer = ask(address, self._token, "GET", "/v1/nodes")
+            except NoScheduler as error:
+                reasons.append(str(error))
+            else:
+                return [entry for _, entry in listed([answer], "nodes")]
+        raise NoScheduler("; ".join(reasons) or f"no scheduler is named in {', '.join(self._sources)}")
+
+    def holders(self) -> list[list[str]]:
+        """Of each partition the live nodes that hold it."""
+        return holders(self.nodes(), self.dataset.manifest.partitions)
+
+    def place(self, replicas: int = REPLICAS) -> dict[str, list[int]]:
+        """Have each partition held by so many nodes, or by all if there are fewer; what was loaded where.
+
+        Called again after nodes have died or come, it loads what is missing (`repair` is another name for it).
+        """
+        check_whole("replicas", replicas, 1, 1000)
+        nodes = self.nodes()
+        added = choose(nodes, self.dataset.manifest.partitions, replicas)
+        check_fits(self.dataset, nodes, added)
+        if added:
+            self._load(added)
+        return added
+
+    repair = place
+
+    def _load(self, added: dict[str, list[int]]) -> None:
+        directory = str(self.dataset.directory)
+        tasks = [
+            TaskSpec(encode_task(Load(directory, [partition])), preferred=[node])
+            for node, partitions in added.items()
+            for partition in partitions
+        ]
+        job = self.client.submit_job(
+            JobSpec(tasks, app=APP, name=f"load {self.dataset.key}", wait_for_nodes_s=WAIT_FOR_NODES_S)
+        )
+        try:
+            job.results()
+        except TaskError as error:
+            job.cancel(running=True)
+            raise SparrowError(f"{self.dataset.key} could not be loaded: {error}") from None
+        until_s = time.monotonic() + ADVERTISED_TIMEOUT_S
+        while not self._advertised(added):
+            if time.monotonic() > until_s:
+                raise SparrowError(f"nodes that have loaded {self.dataset.key} do not say so; were they lost?")
+            time.sleep(LOOK_EVERY_S)  # Another scheduler than the job's may hear of it a moment later.
+
+    def _advertised(self, added: dict[str, list[int]]) -> bool:
+        """Whether all nodes that are left say that they hold what they were given."""
+        return all(node.partitions.issuperset(added.get(node.id, ())) for node in self.nodes())
+
+    # ---- queries -----------------------------------------------------------------------------
+
+    def compile(self, sql: str) -> Plan:
+        """The plan of a query; `InvalidQuery` or `NotSupported` if it has none."""
+        return compile_query(sql, self.dataset.statistics)
+
+    def query(self, sql: str, timeout_s: float | None = None) -> pa.Table:
+        """The result of a query."""
+        return self.run(sql, timeout_s).table
+
+    def run(self, sql: str, timeout_s: float | None = None) -> Answer:
+        """The result of a query, with its stages and their times.
+
+        `PartitionLost` if a partition that it reads is held by no live node, `QueryFailed` if a task failed,
+        `TimeoutError` after `timeout_s`; then what is left of it is stopped.
+        """
+        plan = self.compile(sql)
+        where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
+        self._check_held(plan, where)
+        job = self.client.submit_job(self._job(plan, where))
+        done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
+        failed = [future for future in done if future.cancelled() or future.exception() is not None]
+        if failed or running:
+            job.cancel(running=True)
+        if failed:
+            self._raise_failure(plan, job)
+        if running:
+            raise TimeoutError(f"the query did not end within {timeout_s} s")
+        return self._answer(plan, job)
+
+    def _check_held(self, plan: Plan, where: list[list[str]]) -> None:
+        if not plan.tables:
+            return
+        partitioned = sorted(plan.tables & PARTITION_KEYS.keys())
+        lost = [partition for partition, nodes in enumerate(where) if not nodes]
+        if partitioned and lost:
+            raise PartitionLost(self.dataset.key, partitioned, lost)
+        if not any(where):
+            raise PartitionLost(self.dataset.key, sorted(plan.tables), lost)
+
+    def _job(self, plan: Plan, where: list[list[str]]) -> JobSpec:
+        sizes = {stage.name: len(where) if stage.partitioned else stage.tasks for stage in plan.stages}
+        stages = [
+            StageSpec(
+                [self._task(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
+                name=stage.name,
+                after=stage.after,
+                app=APP,
+                where=[f"{self.dataset.attribute} exists"] if stage.reads_tables and not stage.partitioned else (),
+            )
+            for stage in plan.stages
+        ]
+        return JobSpec(stages=stages, name="query", wait_for_nodes_s=WAIT_FOR_NODES_S, max_attempts=MAX_ATTEMPTS)
+
+    def _task(self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]) -> TaskSpec:
+        bucket = number if stage.tasks > 1 else None
+        fragment = Fragment(
+            stage.sql,
+            str(self.dataset.directory) if stage.reads_tables else "",
+            number if stage.partitioned else None,
+            [Input(input_table(name), sizes[name], bucket) for name in stage.after],
+            stage.buckets,
+            stage is plan.stages[-1],
+        )
+        preferred = where[number] if stage.partitioned else ()
+        return TaskSpec(encode_task(fragment), preferred=preferred, inputs=stage.after)
+
+    def _raise_failure(self, plan: Plan, job: Job) -> None:
+        """Say why the query failed: first of all by a partition that nobody holds any more."""
+        self._check_held(plan, self.holders())
+        for stage in plan.stages:
+            for number, future in enumerate(job.stage(stage.name)):
+                error = future.exception() if future.done() and not future.cancelled() else None
+                if isinstance(error, SparrowError) and not isinstance(error, TaskCancelled):
+                    node = f" on {future.report.node}" if future.report and future.report.node else ""
+                    raise QueryFailed(f"task {number} of stage {stage.name}{node}: {error}") from None
+        raise QueryFailed("the query was cancelled")
+
+    def _answer(self, plan: Plan, job: Job) -> Answer:
+        (result,) = (future.result() for future in job.stage(plan.stages[-1].name))
+        times: dict[str, StageTimes] = {}
+        ended_at_s: dict[str, float] = {}
+        for stage in plan.stages:
+            reports = [future.report for future in job.stage(stage.name) if future.report is not None]
+            began_at_s = max((ended_at_s[name] for name in stage.after), default=job.submitted_at_s)
+            ended_at_s[stage.name] = max((one.finished_at_s or began_at_s for one in reports), default=began_at_s)
+            times[stage.name] = _stage_times(stage, reports, ended_at_s[stage.name] - began_at_s)
+        response_s = max(ended_at_s.values()) - job.submitted_at_s
+        return Answer(decode_tables([result]), plan, tuple(times.values()), response_s)
+
+
+def _stage_times(stage: Stage, reports: list[TaskReport], response_s: float) -> StageTimes:
+    return StageTimes(
+        stage.name,
+        stage.after,
+        stage.partitioned,
+        response_s,
+        tuple(report.service_s or 0.0 for report in reports),
+        tuple(report.node for report in reports),
+        max((report.attempts for report in reports), default=0),
+    )

@@ -1,0 +1,63 @@
+"""Datasets and a cluster that hold them, made once for all tests of the sql framework."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frontends.sql.frontend import SqlFrontend
+from frontends.sql.generate import generate
+from sparrow_py import LocalCluster
+from tests.support.tpch import HereRunner, Reference
+
+TENTH, HUNDREDTH = 0.1, 0.01
+
+
+@pytest.fixture(scope="session")
+def tpch_tenth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scale factor 0.1: 600,000 items."""
+    return generate(tmp_path_factory.mktemp("tpch") / "tenth", TENTH).directory
+
+
+@pytest.fixture(scope="session")
+def tpch_hundredth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scale factor 0.01: 60,000 items."""
+    return generate(tmp_path_factory.mktemp("tpch") / "hundredth", HUNDREDTH, name="small").directory
+
+
+@pytest.fixture(scope="session")
+def reference_tenth(tpch_tenth: Path) -> Reference:
+    return Reference(tpch_tenth)
+
+
+@pytest.fixture(scope="session")
+def reference_hundredth(tpch_hundredth: Path) -> Reference:
+    return Reference(tpch_hundredth)
+
+
+@pytest.fixture(scope="session")
+def runner_hundredth(tpch_hundredth: Path) -> HereRunner:
+    return HereRunner(tpch_hundredth)
+
+
+@pytest.fixture(scope="session")
+def sql_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two schedulers, three node monitors. Kill nothing of it."""
+    with LocalCluster(2, 3, slots=1, log_dir=tmp_path_factory.mktemp("sql-logs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def frontend_tenth(sql_cluster: LocalCluster, tpch_tenth: Path) -> Iterator[SqlFrontend]:
+    """The dataset of scale 0.1, each partition held by two of three nodes."""
+    with SqlFrontend(sql_cluster, tpch_tenth) as frontend:
+        frontend.place(2)
+        yield frontend
+
+
+@pytest.fixture(scope="session")
+def frontend_hundredth(sql_cluster: LocalCluster, tpch_hundredth: Path) -> Iterator[SqlFrontend]:
+    """The dataset of scale 0.01 on the same cluster."""
+    with SqlFrontend(sql_cluster, tpch_hundredth) as frontend:
+        frontend.place(2)
+        yield frontend

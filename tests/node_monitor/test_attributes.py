@@ -1,0 +1,132 @@
+"""Attributes that executors give their node: what the core makes of them, and what schedulers are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from node_monitor.attributes import NODE_ATTRIBUTES_MAX
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import AppPlan
+from node_monitor.options import NodeMonitorOptions
+from simulator.blobs import FakeBlobs
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import LinkError
+from tests.support.recorder import Recorder
+
+
+class Rig:
+    """A node of the operator's zone eu, with executors p0 and p1, and the schedulers s and t."""
+
+    def __init__(self) -> None:
+        self.outbox = Recorder()
+        options = NodeMonitorOptions(attr=("zone=eu",))
+        self.core = NodeMonitorCore(options, 2, [AppPlan("pool")], self.outbox, FakeBlobs())
+        for scheduler in ("s", "t"):
+            self.core.scheduler_up(scheduler)
+        for executor in ("p0", "p1"):
+            self.core.executor_up(executor, "pool", 1, 0.0)
+
+    def says(self, executor: str, **attributes: str) -> None:
+        self.core.executor_says(executor, x.Attributes(attributes), 0.0)
+
+    def told(self) -> list[tuple[str, dict[str, str]]]:
+        """(scheduler, attributes) of each time that one was told."""
+        return [(scheduler, changed.node.attributes) for scheduler, changed in self.outbox.take(m.NodeChanged)]
+
+
+def test_all_schedulers_are_told_what_an_executor_adds_to_the_node() -> None:
+    rig = Rig()
+    rig.says("p0", data="1,2")
+    expected = {"zone": "eu", "data": "1,2"}
+    assert rig.told() == [("s", expected), ("t", expected)]
+    assert rig.core.info.attributes == expected
+
+
+def test_nobody_is_told_what_is_known_already() -> None:
+    rig = Rig()
+    rig.says("p0", data="1")
+    rig.told()
+    rig.says("p0", data="1")
+    assert rig.told() == []
+
+
+def test_what_an_executor_says_replaces_what_it_said() -> None:
+    rig = Rig()
+    rig.says("p0", data="1", more="x")
+    rig.says("p0", data="2")
+    assert rig.told()[-1] == ("t", {"zone": "eu", "data": "2"})
+    rig.says("p0")
+    assert rig.told()[-1] == ("t", {"zone": "eu"})
+
+
+def test_attributes_go_with_their_executor() -> None:
+    rig = Rig()
+    rig.says("p0", data="1")
+    rig.says("p1", other="2")
+    rig.told()
+    rig.core.executor_down("p0", "it was killed", 1.0)
+    assert rig.told() == [(scheduler, {"zone": "eu", "other": "2"}) for scheduler in ("s", "t")]
+    rig.core.executor_down("p1", "it was killed", 1.0)
+    assert rig.told() == [(scheduler, {"zone": "eu"}) for scheduler in ("s", "t")]
+
+
+def test_the_operator_has_the_last_word_and_of_executors_the_later_one() -> None:
+    rig = Rig()
+    rig.says("p1", data="of p1")
+    rig.says("p0", data="of p0", zone="us")
+    assert rig.core.info.attributes == {"zone": "eu", "data": "of p1"}
+    rig.core.executor_down("p1", "it was killed", 1.0)
+    assert rig.core.info.attributes == {"zone": "eu", "data": "of p0"}
+
+
+def test_a_scheduler_that_comes_later_is_told() -> None:
+    rig = Rig()
+    rig.core.scheduler_up("u")
+    assert rig.told() == []
+    rig.says("p0", data="1")
+    rig.told()
+    rig.core.scheduler_up("v")
+    assert rig.told() == [("v", {"zone": "eu", "data": "1"})]
+
+
+def test_what_else_the_node_offers_is_said_with_the_attributes() -> None:
+    rig = Rig()
+    rig.says("p0", data="1")
+    (_, changed), _ = rig.outbox.take(m.NodeChanged)
+    assert (changed.node.slots, changed.node.apps) == (2, {"pool": ""})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({f"a{number}": "" for number in range(x.ATTRIBUTES_MAX + 1)}, "gave 65 attributes; at most 64"),
+        ({"": "x"}, "non-empty text"),
+        ({"a" * 257: "x"}, "at most 256 bytes"),
+        ({"a\n": "x"}, "printable"),
+        ({"a": "x" * (x.ATTRIBUTE_BYTES_MAX + 1)}, "at most 4096 bytes"),
+        ({"a": "x\ny"}, "printable"),
+    ],
+)
+def test_attributes_beyond_the_limits_cut_the_executor_off(attributes: dict[str, str], reason: str) -> None:
+    rig = Rig()
+    rig.says("p0", data="1")
+    rig.told()
+    with pytest.raises(LinkError, match=reason):
+        rig.says("p0", **attributes)
+    assert rig.told() == []
+    assert rig.core.info.attributes == {"zone": "eu", "data": "1"}
+
+
+def test_the_executors_of_a_node_may_not_give_it_too_many_together() -> None:
+    rig = Rig()
+    rig.core.executor_up("p2", "pool", 1, 0.0)
+    half = NODE_ATTRIBUTES_MAX // 2
+    for executor in ("p0", "p1"):
+        rig.says(executor, **{f"{executor} {number}": "" for number in range(half)})
+    with pytest.raises(LinkError, match=f"{NODE_ATTRIBUTES_MAX + 1} attributes; at most {NODE_ATTRIBUTES_MAX}"):
+        rig.says("p2", one="more")
+    assert len(rig.core.info.attributes) == NODE_ATTRIBUTES_MAX + 1
+    rig.core.executor_down("p0", "it was killed", 1.0)
+    rig.says("p2", one="more")
+    assert rig.core.info.attributes["one"] == "more"
