@@ -15,7 +15,7 @@ from loadgen.mix import Mix, UserLoad
 from loadgen.point import Workload
 from loadgen.synthetic import Synthetic
 from loadgen.targets import PLACEMENTS
-from loadgen.tpch import REPLICAS, TpchLike, read_profile
+from loadgen.tpch import PAPER_QUERIES, REPLICAS, TpchLike, read_profile
 from sparrow_py.errors import InvalidOption
 
 TASKS = 10
@@ -117,9 +117,9 @@ def _for(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
 
 
 def tpch(size: Size) -> TpchLike:
-    """10 users launch permutations of the recorded queries (§7.2), stretched so that tasks take the point's duration
-    on average, or `TPCH_MEAN_MS` if theirs is less and none is stated."""
-    profile = read_profile()
+    """10 users launch permutations of the paper's queries (§7.2) as recorded, stretched so that tasks take the point's
+    duration on average, or `TPCH_MEAN_MS` if theirs is less and none is stated."""
+    profile = read_profile().only(PAPER_QUERIES)
     mean_ms = 1000 * profile.mean_task_s()
     wanted_ms = size.duration_ms if size.duration_ms is not None else max(mean_ms, TPCH_MEAN_MS)
     workload = TpchLike(profile=profile, users=TPCH_USERS, load=size.load, stretch=wanted_ms / mean_ms)

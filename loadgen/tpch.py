@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,8 @@ from sparrow_py.errors import InvalidOption
 
 PROFILE = Path(__file__).parent / "profiles" / "tpch.json"
 """The profile that comes with this package."""
+PAPER_QUERIES = ("q3", "q4", "q6", "q12")
+"""Those that the paper runs (§7.2)."""
 REPLICAS = 3
 USERS_MAX = 10_000
 Seconds = Annotated[float, Meta(ge=0, le=DURATION_S_MAX)]
@@ -59,10 +61,17 @@ class ProfileQuery(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """Recorded queries. source: what they were recorded from, in words."""
+    """Recorded queries. source: what they were recorded from: the data, the cluster, the engine."""
 
-    source: str
+    source: dict[str, Any]
     queries: Annotated[dict[Name, ProfileQuery], Meta(min_length=1)]
+
+    def only(self, names: Sequence[str]) -> Profile:
+        """Of its queries those of these names; `InvalidOption` for one that it does not have."""
+        for name in names:
+            if name not in self.queries:
+                raise InvalidOption("queries", name, ", ".join(self.queries))
+        return Profile(self.source, {name: self.queries[name] for name in names})
 
     def mean_task_s(self) -> float:
         """Seconds that a task takes, on average over all recorded ones."""

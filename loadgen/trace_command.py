@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
-from loadgen.tpch import PROFILE, TpchLike, read_profile
+from loadgen.tpch import PAPER_QUERIES, PROFILE, TpchLike, read_profile
 from loadgen.traces import as_json
 from sparrow_py.errors import InvalidOption
 
 
-def _tpch(out: str, profile: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
+def _tpch(out: str, profile: str, queries: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
     for name, value in (("nodes", nodes), ("slots", slots)):
         if not 1 <= value <= 1_000_000:
             raise InvalidOption(name, value, "a whole number from 1 to 1000000")
-    workload = TpchLike(profile=read_profile(Path(profile)), **values)
+    recorded = read_profile(Path(profile))
+    names = list(recorded.queries) if queries == "all" else queries.split(",")
+    workload = TpchLike(profile=recorded.only(names), **values)
     path = Path(out)
     part = path.with_name(path.name + ".part")
     try:
@@ -41,6 +43,7 @@ _tpch_command = click.Command(
         click.Option(["--nodes"], type=int, default=100, help="Nodes of the cluster that it is for."),
         click.Option(["--slots"], type=int, default=4, help="Slots of each of them."),
         click.Option(["--seed"], type=int, default=1, help="The same seed gives the same trace."),
+        click.Option(["--queries"], default=",".join(PAPER_QUERIES), metavar="Q,…", help="Which of them, or all."),
         click.Option(["--profile"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False),
     ],
     help="TPC-H-like queries, with the stages and durations of recorded runs.",

@@ -10,16 +10,18 @@ from loadgen.presets import PRESETS
 from loadgen.simulated import simulated
 from loadgen.synthetic import Synthetic
 from loadgen.targets import in_order, node_processes
-from loadgen.tpch import TpchLike
+from loadgen.tpch import PAPER_QUERIES, TpchLike
 from sparrow_py.errors import InvalidOption
 
 
 @pytest.fixture
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profile of one query with tasks of 20 ms."""
+    """A profile of queries with tasks of 20 ms."""
     path = tmp_path / "tpch.json"
     stage = {"name": "scan", "constrained": True, "durations_s": [[0.01, 0.03]]}
-    path.write_text(json.dumps({"source": "made up", "queries": {"q6": {"stages": [stage]}}}))
+    path.write_text(
+        json.dumps({"source": {"made": "up"}, "queries": {name: {"stages": [stage]} for name in PAPER_QUERIES}})
+    )
     monkeypatch.setattr("loadgen.tpch.PROFILE", path)
 
 

@@ -34,7 +34,7 @@ def profile(tmp_path: Path) -> Path:
 
 def written(tmp_path: Path, queries: Any) -> Path:
     path = tmp_path / "profile.json"
-    path.write_text(json.dumps({"source": "made up", "queries": queries}))
+    path.write_text(json.dumps({"source": {"made": "up"}, "queries": queries}))
     return path
 
 
@@ -97,10 +97,17 @@ def test_the_command_writes_a_trace_that_is_read_as_it_was_made(profile: Path, t
     out = tmp_path / "queries.jsonl"
     arguments = ["trace", "tpch", "--profile", str(profile), "--jobs", "30", "--nodes", "20", "--load", "0.5"]
     with pytest.raises(SystemExit) as caught:
-        main([*arguments, "--users", "3", "--seed", "7", "--out", str(out)])
+        main([*arguments, "--users", "3", "--seed", "7", "--queries", "all", "--out", str(out)])
     assert caught.value.code == 0
     workload = TpchLike(profile=read_profile(profile), users=3, load=0.5, jobs=30)
     assert list(read_trace(str(out)).lines) == list(workload.generate(7, 20, 4))
+
+
+def test_queries_are_those_that_are_asked_for(profile: Path) -> None:
+    workload = TpchLike(profile=read_profile(profile).only(["q6"]), users=2, jobs=20)
+    assert {job.label for job in workload.generate(1, 20, 4)} == {"q6"}
+    with pytest.raises(InvalidOption, match=r"queries.*'q7'.*q3, q6, q12"):
+        read_profile(profile).only(["q6", "q7"])
 
 
 def changed(**stage: Any) -> dict[str, Any]:
