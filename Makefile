@@ -5,6 +5,10 @@ VENV   ?= .venv
 ARGS   ?=
 CHAOS  ?=
 
+# A trace of 12 seconds, with Sparrow and with random placement.
+DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
+	--report demo-report
+
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
@@ -17,8 +21,8 @@ help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
 
-demo: $(VENV)/.runtime  ## count identifiers of the standard library on an embedded cluster (CHAOS=1 kills daemons)
-	@$(PY) -m frontends.demo $(if $(CHAOS),--chaos) $(ARGS)
+demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=1: a job whose daemons are killed)
+	@$(PY) -m $(if $(CHAOS),frontends.demo --chaos,loadgen run $(DEMO)) $(ARGS)
 
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 	@$(PY) -m pytest $(ARGS)
@@ -33,7 +37,7 @@ bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)
 
 clean:  ## remove the environment, caches and build products
-	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build dist demo-report .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- set-up: a virtual environment, what the product needs, what its developers need ---------
@@ -47,10 +51,10 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.runtime: pyproject.toml | $(VENV)/.created
-	@$(PIP_INSTALL) .
+$(VENV)/.demo: pyproject.toml | $(VENV)/.created
+	@$(PIP_INSTALL) '.[loadgen]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
 	@$(PIP_INSTALL) '.[dev]'
-	@touch $(VENV)/.runtime $@
+	@touch $(VENV)/.demo $@
