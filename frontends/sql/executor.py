@@ -30,6 +30,7 @@ from sparrow_py.job import TaskStatus
 
 KILLED = "it was killed"
 ERROR_CHARS_MAX = 2000
+INTERRUPT_EVERY_S = 0.02
 Outcome = tuple[TaskStatus, x.Data, str]
 
 
@@ -73,13 +74,21 @@ class SqlExecutor:
             self._kill(message.runs)
 
     def _kill(self, runs: list[int]) -> None:
-        """DuckDB stops at once. A run that is elsewhere ends when it gets to DuckDB, or as it is."""
+        """Have these runs end: those that load, or are about to send their result, as they are."""
         with self._lock:
-            for run in runs:
-                if run in self._waiting or run in self._running:
-                    self._killed.add(run)
-                if run in self._cursors:
-                    self._cursors[run].interrupt()
+            self._killed.update(run for run in runs if run in self._waiting or run in self._running)
+        threading.Thread(target=self._interrupt, args=(runs,), name="kill", daemon=True).start()
+
+    def _interrupt(self, runs: list[int]) -> None:
+        """Interrupt DuckDB until it has heard: what it is told just before it begins it forgets."""
+        while True:
+            with self._lock:
+                left = [self._cursors[run] for run in runs if run in self._killed and run in self._cursors]
+                for cursor in left:
+                    cursor.interrupt()
+            if not left:
+                return
+            time.sleep(INTERRUPT_EVERY_S)
 
     def _send(self, message: x.ExecutorMessage) -> None:
         with self._send_lock:

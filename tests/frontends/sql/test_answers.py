@@ -34,6 +34,6 @@ def test_the_times_of_stages_add_up_to_the_response_of_a_chain(frontend_tenth: S
     assert all(0 < service_s < answer.response_s for stage in answer.stages for service_s in stage.service_s)
 
 
-def test_a_result_converts_to_pandas_rows(frontend_hundredth: SqlFrontend) -> None:
+def test_a_result_is_an_arrow_table(frontend_hundredth: SqlFrontend) -> None:
     table = frontend_hundredth.query("SELECT n_name, n_regionkey FROM nation WHERE n_nationkey = 7")
     assert table.to_pylist() == [{"n_name": "GERMANY", "n_regionkey": 3}]
