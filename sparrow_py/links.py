@@ -28,7 +28,6 @@ BACKLOG_LOW_BYTES = 4 << 20
 TRUSTED_FRAME_BYTES_MAX = 64 << 20
 """What a dialler accepts from the scheduler it chose."""
 CLOSE_TIMEOUT_S = 0.5
-UNHURRIED_S = 0.002
 REASON_CHARS_MAX = 500
 
 _ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
@@ -88,6 +87,8 @@ class Link:
         self._frame_messages = 0
         self._backlog_bytes = 0
         self._flush_due: asyncio.Handle | None = None
+        self._flush_due_s = 0.0
+        """When, by the loop's clock, if nothing hurried is queued."""
         self._hurried = False
         """Whether something that the peer waits for is queued."""
         self._writing: asyncio.Future[None] | None = None
@@ -99,8 +100,7 @@ class Link:
         """Queue a message; after the link has closed it is dropped.
 
         It leaves at the end of this turn of the loop; one that the peer does not wait for
-        (`messages.UNHURRIED`) leaves with the next that it does, or after `UNHURRIED_S`: to send
-        costs more than all else that is done with a message.
+        leaves with the next that it does, or after a while (`messages.UNHURRIED_S`).
         Raises `LinkError` if the message is larger than a frame may be.
         """
         if self._closing:
@@ -120,10 +120,9 @@ class Link:
                 raise LinkError(f"a message of {size} bytes does not fit a frame of {self.frame_bytes_max}")
         self._frame_messages += 1
         self._backlog_bytes += size
-        if type(message) in m.UNHURRIED:
-            if self._flush_due is None:
-                self._flush_due = asyncio.get_running_loop().call_later(UNHURRIED_S, self.flush)
-                self._hurried = False
+        if type(message) in m.UNHURRIED_S:
+            if not self._hurried:
+                self._flush_in(m.UNHURRIED_S[type(message)])
         elif not self._hurried:
             self._hurried = True
             if self._flush_due is not None:
@@ -131,6 +130,15 @@ class Link:
             self._flush_due = asyncio.get_running_loop().call_soon(self.flush)
         elif self._backlog_bytes > self._backlog_bytes_max:
             self.close(f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it")
+
+    def _flush_in(self, seconds: float) -> None:
+        """Flush after so long, or sooner if it was to be sooner."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + seconds
+        if self._flush_due is None or due_s < self._flush_due_s:
+            if self._flush_due is not None:
+                self._flush_due.cancel()
+            self._flush_due, self._flush_due_s = loop.call_later(seconds, self.flush), due_s
 
     def flush(self) -> None:
         """Send what is queued now. Called by itself at the end of the loop's turn at the latest."""

@@ -456,8 +456,13 @@ class QueueLength(Message, tag=50):
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
-UNHURRIED = frozenset({JobAccepted, ForgetJob})
-"""Messages that nobody waits for: they may travel with the next one that somebody does."""
+UNHURRIED_S: dict[type, float] = {JobAccepted: 0.002, CancelReservations: 0.005, ForgetJob: 0.5}
+"""Messages that nobody waits for, and how long they may wait, in seconds, for one that somebody does, to travel with it.
+
+A frame costs more than all else that is done with a message. A reservation that has become useless is cancelled while
+its node is busy, for tens of milliseconds as a rule; a node that is not has asked for it already, and the cancellation
+travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
+"""
 
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye

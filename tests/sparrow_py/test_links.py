@@ -159,3 +159,24 @@ async def test_an_address_that_refuses() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(LinkError, match=r"scheduler 127\.0\.0\.1:1 cannot be reached"):
             await links.dial(session, "127.0.0.1:1", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0)
+
+
+@pytest.mark.parametrize("follower", [m.Placed("j", 0), m.JobEnded("j")], ids=["sooner", "hurried"])
+async def test_what_nobody_waits_for_leaves_with_what_follows_it(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch, follower: m.Message
+) -> None:
+    """By itself it would leave after a thousand seconds."""
+    monkeypatch.setattr(m, "UNHURRIED_S", {m.JobAccepted: 1000.0, m.Placed: 0.001})
+    batches: list[list[Any]] = []
+
+    async def serve(link: links.Link) -> None:
+        link.send(m.JobAccepted("j"))
+        await asyncio.sleep(0)  # Another turn of the loop: it was not sent in this one.
+        link.send(follower)
+        await read_all(link, [])
+
+    link = await dial(serve)
+    async for batch in link.batches():
+        batches.append(batch)
+        break
+    assert batches == [[m.JobAccepted("j"), follower]]
