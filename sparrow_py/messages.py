@@ -457,7 +457,7 @@ READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
 UNHURRIED_S: dict[type, float] = {JobAccepted: 0.002, CancelReservations: 0.005, ForgetJob: 0.5}
-"""Messages that nobody waits for, and how long they may wait, in seconds, for one that somebody does, to travel with it.
+"""Messages that nobody waits for, and how long (seconds) they may wait for one that somebody does, to travel with it.
 
 A frame costs more than all else that is done with a message. A reservation that has become useless is cancelled while
 its node is busy, for tens of milliseconds as a rule; a node that is not has asked for it already, and the cancellation
