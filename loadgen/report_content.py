@@ -24,6 +24,9 @@ PLACEMENTS = {
 SETTING_NAMES = {"load": "load", "probe_ratio": "d", "duration_ms": "task ms", "placement": "placement"}
 """What the page calls settings for short; the others it calls by their names."""
 
+CONSEQUENT = ("jobs", "service", "stretch")
+"""Settings that follow from others: points that differ in nothing else are of one curve."""
+
 NAME_CHARS_MAX = 40
 """Characters of a label, user or stage that are shown."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loadgen import measures, report_plots
 from loadgen.recorded import Simulated
-from loadgen.report_content import Group, Shown, described, text, varying
+from loadgen.report_content import CONSEQUENT, Group, Shown, described, text, varying
 from loadgen.report_plots import IDEAL, Curve, Range
 
 LABELS_MAX = 24
@@ -61,15 +61,14 @@ def sweeps(points: Sequence[Shown], simulated: Simulated | None) -> list[Plot]:
     if "duration_ms" in differing:
         timed = [shown for shown in points if shown.settings.duration_ms]
         found += _against(timed, "duration_ms", None, "duration of a task (ms)")
-        found += _against(timed, "duration_ms", None, "duration of a task (ms)", "over_ideal_p50_ms")
     return found
 
 
-def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str, y: str = "") -> Iterator[Plot]:
-    """One plot for the figure `y`; without it for the median and for the tail."""
+def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str) -> Iterator[Plot]:
+    """Plots of the median, of what of it is above the ideal, and of the tail."""
     names = {"p50": "Median response time", "p95": "p95 of response times"}
     names |= {"over_ideal_p50_ms": "Median response time over ideal"}
-    for figure in [y] if y else ["p50", "p95"]:
+    for figure in ("p50", "over_ideal_p50_ms", "p95"):
         curves, legend = _curves(points, x, figure, simulated)
         if curves:
             crossed = any(curve.crossed for curve in curves)
@@ -80,7 +79,7 @@ def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_lab
 
 
 def _curves(points: Sequence[Shown], x: str, figure: str, simulated: Simulated | None) -> tuple[list[Curve], list[Key]]:
-    others = [name for name in varying(points) if name != x]
+    others = [name for name in varying(points) if name != x and name not in CONSEQUENT]
     lines: dict[str, list[Shown]] = {}
     for shown in points:
         if shown.figures[figure] is not None:
@@ -126,7 +125,7 @@ def _simulated(members: Sequence[Shown], x: str, figure: str, simulated: Simulat
         return []
     other = "load" if x == "probe_ratio" else "probe_ratio"
     wanted = getattr(members[0].settings, other)
-    found = [(getattr(one, x), getattr(one, figure)) for one in simulated.points if getattr(one, other) == wanted]
+    found = [(getattr(one, x), getattr(one, figure, None)) for one in simulated.points if getattr(one, other) == wanted]
     return sorted((at, value) for at, value in found if value is not None)
 
 

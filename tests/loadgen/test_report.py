@@ -15,7 +15,8 @@ import pytest
 from loadgen import report_plots
 from loadgen.recorded import Run, write_run
 from loadgen.report import write_report
-from loadgen.report_content import ms, text
+from loadgen.report_content import all_shown, ms, text
+from loadgen.report_figures import sweeps
 from loadgen.report_page import DETAILED_GROUPS_MAX, render
 from sparrow_py.errors import InvalidOption
 from tests.support.recorded_runs import PLAIN, Made, durations_run, made_run, queries_run, sweep_run
@@ -303,3 +304,11 @@ def test_ids_in_peoples_text_stay_as_they_are() -> None:
     assert report_plots.with_own_ids(drawing, "p-") == (
         '<svg><g id="p-a"/><use xlink:href="#p-a" style="clip-path: url(#p-a)"/><text> id="a" #010101</text></svg>'
     )
+
+
+def test_points_that_differ_in_how_many_jobs_came_are_of_one_curve() -> None:
+    run = sweep_run()
+    before = [plot.legend for plot in sweeps(all_shown(run), None)]
+    for number, point in enumerate(run.header.points):
+        point.settings |= {"jobs": 100 + number, "service": f"constant, mean {number} ms"}
+    assert before == [plot.legend for plot in sweeps(all_shown(run), None)] != []
