@@ -1,48 +1,22 @@
-"""Random placement, per-task sampling and batch sampling once more, as the paper has them in §4.2 and §5.2.
-
-They share no code with the daemons: what they and this say of the same jobs must agree but for which nodes are drawn.
-"""
+"""Random placement, per-task sampling and batch sampling once more, as the paper has them in §4.2 and §5.2."""
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from loadgen.jobs import WorkloadJob
+from tests.support.in_few_lines import InFewLines
 
-Action = Callable[[], None]
 
-
-class EarlyBinding:
+class EarlyBinding(InFewLines):
     """Single-slot nodes, one scheduler, a fixed delay. technique: "random", "per-task" or "batch", d = 2."""
 
     def __init__(self, jobs: list[WorkloadJob], nodes: int, technique: str, one_way_s: float, seed: int) -> None:
-        self.response_s = [0.0] * len(jobs)
-        self._jobs = jobs
+        super().__init__(jobs, one_way_s, seed)
         self._queues: list[deque[tuple[int, float]]] = [deque() for _ in range(nodes)]
         """The task that runs, and those that wait."""
         self._technique = technique
-        self._one_way_s = one_way_s
-        self._rng = random.Random(seed)
-        self._now_s = 0.0
-        self._events: list[tuple[float, int, Action]] = []
-        self._added = 0
-
-    def run(self) -> list[float]:
-        """Response times of all jobs, in order of arrival, in seconds."""
-        for number, job in enumerate(self._jobs):
-            self._after(job.arrival_s + self._one_way_s, partial(self._submitted, number))
-        while self._events:
-            self._now_s, _, action = heapq.heappop(self._events)
-            action()
-        return self.response_s
-
-    def _after(self, seconds: float, action: Action) -> None:
-        self._added += 1
-        heapq.heappush(self._events, (self._now_s + seconds, self._added, action))
 
     def _submitted(self, job: int) -> None:
         """At the scheduler: tasks go out at once, or once queues have been looked at."""

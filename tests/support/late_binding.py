@@ -1,49 +1,23 @@
-"""Batch sampling with late binding once more, as the paper has it in §3 and in as few lines as it takes.
-
-It shares no code with the daemons: what they and this say of the same jobs must agree but for which nodes are probed.
-"""
+"""Batch sampling with late binding once more, as the paper has it in §3 and in as few lines as it takes."""
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from loadgen.jobs import WorkloadJob
+from tests.support.in_few_lines import InFewLines
 
-Action = Callable[[], None]
 
-
-class LateBinding:
+class LateBinding(InFewLines):
     """Single-slot nodes, one scheduler, a fixed delay; no cancellation and nothing else that came later."""
 
     def __init__(self, jobs: list[WorkloadJob], nodes: int, probe_ratio: int, one_way_s: float, seed: int) -> None:
-        self.response_s = [0.0] * len(jobs)
-        self._jobs = jobs
+        super().__init__(jobs, one_way_s, seed)
         self._left = [deque(job.durations_s) for job in jobs]
         self._queues: list[deque[int]] = [deque() for _ in range(nodes)]
         self._busy = [False] * nodes
         self._probe_ratio = probe_ratio
-        self._one_way_s = one_way_s
-        self._rng = random.Random(seed)
-        self._now_s = 0.0
-        self._events: list[tuple[float, int, Action]] = []
-        self._added = 0
-
-    def run(self) -> list[float]:
-        """Response times of all jobs, in order of arrival, in seconds."""
-        for number, job in enumerate(self._jobs):
-            self._after(job.arrival_s + self._one_way_s, partial(self._submitted, number))
-        while self._events:
-            self._now_s, _, action = heapq.heappop(self._events)
-            action()
-        return self.response_s
-
-    def _after(self, seconds: float, action: Action) -> None:
-        self._added += 1
-        heapq.heappush(self._events, (self._now_s + seconds, self._added, action))
 
     def _submitted(self, job: int) -> None:
         """At the scheduler: d·m reservations to distinct nodes."""
