@@ -139,6 +139,21 @@ class NoOp(_Line, tag="no_op"):
     count: int
 
 
+class LengthAsked(_Line, tag="length_asked"):
+    """The node was asked how long its queue is: the probe of placements without late binding."""
+
+    node: str
+    probe: int
+
+
+class LengthTold(_Line, tag="length_told"):
+    """Its answer: tasks that run, wait or are on their way there."""
+
+    node: str
+    probe: int
+    length: int
+
+
 class Launched(_Line, tag="launched"):
     """A task was sent to a node: the answer to this ask, or pushed to it (ask 0)."""
 
@@ -294,6 +309,7 @@ class AuditedCore:
             m.CancelAttempt: _cancel_attempt, m.GetTasks: _get_tasks, m.Report: _report, m.HandBack: _hand_back,
             m.ReservationsRefused: _refused_reservations, m.JobAccepted: _accepted, m.JobRefused: _refused,
             m.Outcome: _outcome, m.JobEnded: _ended, m.CancelJob: _cancel_job, m.CancelTasks: _cancel_tasks,
+            m.AskLength: _ask_length, m.QueueLength: _queue_length,
         }  # fmt: skip
 
     def of(self, core: SchedulerCore) -> None:
@@ -387,6 +403,14 @@ def _launch(node: str, message: m.Launch, at_s: float) -> _Line:
 
 def _no_task(node: str, message: m.NoTask, at_s: float) -> _Line:
     return NoOp(at_s, node, message.ask, message.count)
+
+
+def _ask_length(node: str, message: m.AskLength, at_s: float) -> _Line:
+    return LengthAsked(at_s, node, message.probe)
+
+
+def _queue_length(node: str, message: m.QueueLength, at_s: float) -> _Line:
+    return LengthTold(at_s, node, message.probe, message.length)
 
 
 def _cancel_attempt(node: str, message: m.CancelAttempt, at_s: float) -> _Line:

@@ -118,6 +118,24 @@ def test_reservations_are_made_for_each_job(ran: tuple[Lines, dict[str, Any]]) -
     assert of(ran[0], "reservations_cancelled")
 
 
+def test_probes_for_the_length_of_queues_and_their_answers(tmp_path: Path) -> None:
+    flags = ["--audit-log", f"{tmp_path}/audit.jsonl", "--placement", "batch"]
+    with (
+        LocalCluster(1, 3, slots=2, node_options=["--warm", "noop"], scheduler_options=flags) as cluster,
+        Client(cluster) as client,
+    ):
+        client.submit_job(noop_job(4)).results()
+    lines = lines_of(tmp_path / "audit.jsonl")
+    asked = Counter((line["node"], line["probe"]) for line in of(lines, "length_asked"))
+    told = Counter((line["node"], line["probe"]) for line in of(lines, "length_told"))
+    assert asked == told
+    assert set(asked.values()) == {1}
+    assert len(asked) == 3  # Eight probes of three nodes are a question for each.
+    assert all(line["length"] >= 0 for line in of(lines, "length_told"))
+    assert len(of(lines, "launched")) == 4
+    assert {line["ask"] for line in of(lines, "launched")} == {0}
+
+
 def test_every_event_is_documented(ran: tuple[Lines, dict[str, Any]]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "audit-log.md").read_text()
     tags = {
