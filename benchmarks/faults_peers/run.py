@@ -1,0 +1,111 @@
+"""One run: a system starts, its user submits a job, the fault comes; we look on until the user knows or time is up."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.faults_peers.faults import OF_THE_TASK, RESTART_AFTER_S, STARTS_BEFORE, Fault
+from benchmarks.faults_peers.network import Network, loopback, namespaces
+from benchmarks.faults_peers.observation import Observation, observe
+from benchmarks.faults_peers.processes import Processes, kill, running, with_all_below
+from benchmarks.faults_peers.system import Cluster, Setting, System
+
+START_TIMEOUT_S = 90.0
+"""From the start of a cluster until its job is half done."""
+LOOK_EVERY_S = 0.02
+
+
+class NoRun(Exception):
+    """The fault could not be brought about; says why, with the last words of the processes."""
+
+
+@dataclass
+class User:
+    """The user's program, and what it has written."""
+
+    process: psutil.Process
+    processes: Processes
+
+    def events(self) -> list[dict[str, Any]]:
+        """Whole lines only: the last may be on its way."""
+        lines = self.processes.out("user").read_text("utf-8", "replace").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith('{"event"') and line.endswith("\n")]
+
+
+def run(system: System, fault: Fault, setting: Setting, timeout_s: float, with_namespaces: bool) -> Observation:
+    """`timeout_s` counts from the fault. Nothing that was started is left, whatever happens."""
+    place: AbstractContextManager[Network] = nullcontext(loopback())
+    if fault is Fault.NETWORK_CUT and with_namespaces:
+        place = namespaces()
+    with (
+        # A short path: there will be Unix sockets in it, which some systems give long names.
+        tempfile.TemporaryDirectory(prefix="fp-", ignore_cleanup_errors=True) as directory,
+        place as network,
+        Processes(Path(directory), setting.environment) as processes,
+    ):
+        starts = Path(directory) / "starts"
+        starts.touch()
+        cluster = system.start(processes, network, setting)
+        arguments = ["benchmarks.faults_peers.user", system.name, cluster.address, fault, str(starts)]
+        user = User(processes.python("user", arguments), processes)
+        if fault in OF_THE_TASK:
+            _wait_until_submitted(user)
+            fault_s = next(event["at_s"] for event in user.events())
+        else:
+            _wait_until_half_done(user, cluster, starts)
+            fault_s = time.monotonic()
+            _bring_about(fault, cluster, network)
+        while running(user.process) and time.monotonic() < fault_s + timeout_s:
+            time.sleep(LOOK_EVERY_S)
+        last_words = None if running(user.process) else processes.tail("user")
+        return observe(user.events(), starts.read_text().splitlines(), fault_s, time.monotonic(), last_words)
+
+
+def _bring_about(fault: Fault, cluster: Cluster, network: Network) -> None:
+    if fault is Fault.WORKER_KILLED:
+        kill(cluster.workers[-1])
+    elif fault is Fault.NETWORK_CUT:
+        network.cut(cluster.workers[-1])
+    else:
+        kill(cluster.scheduler())
+    if fault is Fault.SCHEDULER_RESTARTED:
+        time.sleep(RESTART_AFTER_S)
+        cluster.restart()
+
+
+def _wait_until_submitted(user: User) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not user.events():
+        _check(user, deadline_s)
+
+
+def _wait_until_half_done(user: User, cluster: Cluster, starts: Path) -> None:
+    """Until enough tasks have started, and one of them at the worker that will be cut off or killed."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        lines = starts.read_text().splitlines()
+        if len(lines) >= STARTS_BEFORE:
+            there = {str(process.pid) for process in with_all_below(cluster.workers[-1])}
+            if any(line.split()[-1] in there for line in lines):
+                return
+        _check(user, deadline_s)
+
+
+def _check(user: User, deadline_s: float) -> None:
+    """`NoRun` if it ended or time is up; else wait a little."""
+    if not running(user.process) or time.monotonic() > deadline_s:
+        said = "\n".join(f"{path.name}: {path.read_text('utf-8', 'replace')[-600:]}" for path in _logs(user.processes))
+        raise NoRun(f"the job was never so far that the fault could be brought about\n{said}")
+    time.sleep(LOOK_EVERY_S)
+
+
+def _logs(processes: Processes) -> list[Path]:
+    return [path for path in sorted(processes.directory.glob("*.*")) if path.suffix in (".out", ".err")]
