@@ -23,7 +23,7 @@ from benchmarks.report import machine, progress
 
 @click.command(help="What users of Sparrow, Dask, Ray and Celery see of six faults.")
 @click.option("--only", type=click.Choice(list(SYSTEMS)), multiple=True, help="Only this system; may be repeated.")
-@click.option("--fault", type=click.Choice([fault.value for fault in Fault]), multiple=True, help="Only this fault; may be repeated.")
+@click.option("--fault", type=click.Choice([*map(str, Fault)]), multiple=True, help="Only this fault; may be repeated.")
 @click.option(
     "--timeout-s", type=click.FloatRange(1, 3600), default=90, show_default=True,
     help="Seconds after the fault until a user who still waits is left alone.",
@@ -44,7 +44,7 @@ def main(only: tuple[str, ...], fault: tuple[str, ...], timeout_s: float, cut: s
         names.remove(name)
     rows = [
         row
-        for each in [Fault(f) for f in Fault if not fault or f in fault]
+        for each in [known for known in Fault if not fault or known in fault]
         for name in names
         for row in measured(name, each, timeout_s, with_namespaces)
     ]

@@ -45,8 +45,11 @@ def namespaces_possible() -> bool:
 
 
 def loopback() -> Network:
-    """Everything on this machine's loopback, an address for each worker; it can only be cut by SIGSTOP."""
-    return Network("127.0.0.1", [Seat(f"127.0.0.{2 + number}") for number in range(WORKERS)], freeze)
+    """Everything on this machine's loopback, an address for each worker; it can only be cut by SIGSTOP.
+
+    None of them is 127.0.0.1, in place of which Ray takes another.
+    """
+    return Network("127.0.0.2", [Seat(f"127.0.0.{3 + number}") for number in range(WORKERS)], freeze)
 
 
 @contextmanager

@@ -19,9 +19,11 @@ class Dask(System):
     packages = ("distributed", "dask")
 
     def settings(self, fault: Fault) -> Sequence[Setting]:
-        """Workers that are silent for `worker-ttl` are given up."""
-        soon = Setting("worker-ttl 10 s", {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s"})
-        return [Setting(), soon] if fault is Fault.NETWORK_CUT else [Setting()]
+        """Who is silent for `worker-ttl` is given up, and so is a connection in which nothing moves."""
+        soon = {"SCHEDULER__WORKER_TTL": "10s", "COMM__TIMEOUTS__TCP": "5s", "COMM__TIMEOUTS__CONNECT": "5s"}
+        environment = {f"DASK_DISTRIBUTED__{name}": value for name, value in soon.items()}
+        quick = Setting("worker-ttl 10 s, comm.timeouts tcp and connect 5 s", environment)
+        return [Setting(), quick] if fault is Fault.NETWORK_CUT else [Setting()]
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
         """A process with `SLOTS` threads per worker."""

@@ -65,7 +65,7 @@ class Ray(System):
             return processes.python("scheduler-0", head, environment=environment)
 
         scheduler = start_head()
-        wait_until(lambda: "Ray runtime started" in processes.tail("scheduler-0"), "a head node")
+        wait_until(lambda: "Ray runtime started" in processes.said("scheduler-0"), "a head node")
         node = ["ray.scripts.scripts", "start", "--address", address, "--num-cpus", str(SLOTS), *QUIET]
         workers = [
             processes.python(f"worker-{number}", [*node, "--node-ip-address", seat.address], seat.prefix)

@@ -17,7 +17,6 @@ from types import TracebackType
 import psutil
 
 ROOT = Path(__file__).parents[2]
-LOG_TAIL_CHARS = 1500
 END_TIMEOUT_S = 10.0
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -84,10 +83,9 @@ class Processes:
         """Its standard error."""
         return self.directory / f"{name}.err"
 
-    def tail(self, name: str) -> str:
-        """The end of what it said."""
-        said = "".join(path.read_text("utf-8", "replace") for path in (self.out(name), self.err(name)) if path.exists())
-        return said[-LOG_TAIL_CHARS:]
+    def said(self, name: str) -> str:
+        """All that it said."""
+        return "".join(path.read_text("utf-8", "replace") for path in (self.out(name), self.err(name)))
 
     def _ours(self) -> list[psutil.Process]:
         below = psutil.Process().children(recursive=True)

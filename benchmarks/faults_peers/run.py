@@ -21,6 +21,7 @@ from benchmarks.faults_peers.system import Cluster, Setting, System
 START_TIMEOUT_S = 90.0
 """From the start of a cluster until its job is half done."""
 LOOK_EVERY_S = 0.02
+LAST_WORDS_CHARS = 1500
 
 
 class NoRun(Exception):
@@ -65,7 +66,7 @@ def run(system: System, fault: Fault, setting: Setting, timeout_s: float, with_n
             _bring_about(fault, cluster, network)
         while running(user.process) and time.monotonic() < fault_s + timeout_s:
             time.sleep(LOOK_EVERY_S)
-        last_words = None if running(user.process) else processes.tail("user")
+        last_words = None if running(user.process) else processes.said("user")[-LAST_WORDS_CHARS:]
         return observe(user.events(), starts.read_text().splitlines(), fault_s, time.monotonic(), last_words)
 
 
