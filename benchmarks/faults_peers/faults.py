@@ -29,6 +29,8 @@ class Fault(StrEnum):
 
 OF_THE_TASK = (Fault.TASK_SEGFAULTS, Fault.UNPICKLABLE_RESULT)
 """Nothing is done to the cluster: the fault is there from submission on."""
+OF_A_WORKER = (Fault.WORKER_KILLED, Fault.NETWORK_CUT)
+"""The worker concerned must have begun with the job."""
 
 MEANING = {
     Fault.SCHEDULER_KILLED: "SIGKILL of the process that schedules (scheduler, head node, broker) and all below it",

@@ -33,6 +33,7 @@ class Processes:
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
         """Of all that is started from now on."""
         self._not_ours: set[int] = set()
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Processes:
         self._not_ours = {child.pid for child in psutil.Process().children(recursive=True)}
@@ -49,12 +50,14 @@ class Processes:
             psutil.wait_procs(ours, timeout=0.2)
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"processes {sorted(p.pid for p in ours)} do not end")
+        for started in self._started:
+            started.wait()
         _adopt_orphans(False)
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> psutil.Process:
         """Start a process whose output goes to `name.out` and `name.err`."""
         with self.out(name).open("ab") as out, self.err(name).open("ab") as err:
-            process = subprocess.Popen(
+            started = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -63,7 +66,8 @@ class Processes:
                 env={**self.environment, **(environment or {})},
                 start_new_session=True,
             )
-        return psutil.Process(process.pid)
+        self._started.append(started)
+        return psutil.Process(started.pid)
 
     def python(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.faults_peers.faults import OF_THE_TASK, RESTART_AFTER_S, STARTS_BEFORE, Fault
+from benchmarks.faults_peers.faults import OF_A_WORKER, OF_THE_TASK, RESTART_AFTER_S, STARTS_BEFORE, Fault
 from benchmarks.faults_peers.network import Network, loopback, namespaces
 from benchmarks.faults_peers.observation import Observation, observe
 from benchmarks.faults_peers.processes import Processes, kill, running, with_all_below
@@ -61,7 +61,8 @@ def run(system: System, fault: Fault, setting: Setting, timeout_s: float, with_n
             _wait_until_submitted(user)
             fault_s = next(event["at_s"] for event in user.events())
         else:
-            _wait_until_half_done(user, cluster, starts)
+            victim = cluster.workers[-1] if fault in OF_A_WORKER else None
+            _wait_until_half_done(user, starts, victim)
             fault_s = time.monotonic()
             _bring_about(fault, cluster, network)
         while running(user.process) and time.monotonic() < fault_s + timeout_s:
@@ -88,14 +89,14 @@ def _wait_until_submitted(user: User) -> None:
         _check(user, deadline_s)
 
 
-def _wait_until_half_done(user: User, cluster: Cluster, starts: Path) -> None:
-    """Until enough tasks have started, and one of them at the worker that will be cut off or killed."""
+def _wait_until_half_done(user: User, starts: Path, victim: psutil.Process | None) -> None:
+    """Until enough tasks have started, and one of them at the victim, if there is one."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         lines = starts.read_text().splitlines()
         if len(lines) >= STARTS_BEFORE:
-            there = {str(process.pid) for process in with_all_below(cluster.workers[-1])}
-            if any(line.split()[-1] in there for line in lines):
+            there = {str(process.pid) for process in with_all_below(victim)} if victim else set()
+            if victim is None or any(line.split()[-1] in there for line in lines):
                 return
         _check(user, deadline_s)
 
