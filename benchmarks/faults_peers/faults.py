@@ -10,6 +10,7 @@ SLOTS = 2
 TASKS = 60
 ODD_TASK = 7
 """The task that crashes, or whose result cannot be sent."""
+"""Of the job, unless told otherwise."""
 STARTS_BEFORE = 16
 """Tasks that have started when a process is killed or the network is cut."""
 RESTART_AFTER_S = 2.0

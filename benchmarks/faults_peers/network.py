@@ -64,11 +64,12 @@ def namespaces() -> Iterator[Network]:
         seats = [_seat(bridge, name, f"{SUBNET}.{2 + number}") for number, name in enumerate(names)]
         yield Network(f"{SUBNET}.1", seats, lambda _: _ip("link", "set", names[-1], "down"))
     finally:
-        for name in names:
+        # Links by name: a namespace is only gone when the last of its connections has given up.
+        for command in [("link", "delete", link) for link in (*names, bridge)] + [
+            ("netns", "delete", n) for n in names
+        ]:
             with suppress(subprocess.CalledProcessError):
-                _ip("netns", "delete", name)
-        with suppress(subprocess.CalledProcessError):
-            _ip("link", "delete", bridge)
+                _ip(*command)
 
 
 def _seat(bridge: str, name: str, address: str) -> Seat:

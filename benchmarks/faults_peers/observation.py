@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.faults_peers.faults import TASKS
-
 ERROR_CHARS_MAX = 400
 ERRORS_SHOWN_MAX = 2
 NAMES = re.compile(r"[\w-]*\d[\w-]*")
@@ -20,6 +18,7 @@ NAMES = re.compile(r"[\w-]*\d[\w-]*")
 class Observation:
     """Times are in seconds after the fault; for a fault that a task brings along, after submission."""
 
+    tasks: int
     results: int
     errors: dict[str, int]
     """Exceptions in place of results, by the first text of each kind, with their number."""
@@ -39,7 +38,7 @@ class Observation:
 
     def sentence(self) -> str:
         """For a table."""
-        parts = [f"{self.results} of {TASKS} results"]
+        parts = [f"{self.results} of {self.tasks} results"]
         parts += [f"{count} × {shortened(text)}" for text, count in self.most_frequent()]
         if self.raised is not None:
             parts.append(f"the wait raised {shortened(self.raised)}")
@@ -58,7 +57,12 @@ class Observation:
 
 
 def observe(
-    events: Sequence[dict[str, Any]], starts: Iterable[str], fault_s: float, until_s: float, last_words: str | None
+    tasks: int,
+    events: Sequence[dict[str, Any]],
+    starts: Iterable[str],
+    fault_s: float,
+    until_s: float,
+    last_words: str | None,
 ) -> Observation:
     """`last_words` is None if the user's program still runs."""
     outcomes = [event for event in events if event["event"] == "outcome"]
@@ -69,6 +73,7 @@ def observe(
     runs = Counter(line.split()[0] for line in starts)
     first_error = min((event["at_s"] for event in [*failed, *([raised] if raised else [])]), default=None)
     return Observation(
+        tasks=tasks,
         results=len(outcomes) - len(failed),
         errors=_counted(event["error"] for event in failed),
         raised=None if raised is None else shortened(raised["error"], ERROR_CHARS_MAX),

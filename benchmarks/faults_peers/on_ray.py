@@ -65,12 +65,13 @@ class Ray(System):
             return processes.python("scheduler-0", head, environment=environment)
 
         scheduler = start_head()
-        wait_until(lambda: "Ray runtime started" in processes.said("scheduler-0"), "a head node")
         node = ["ray.scripts.scripts", "start", "--address", address, "--num-cpus", str(SLOTS), *QUIET]
-        workers = [
-            processes.python(f"worker-{number}", [*node, "--node-ip-address", seat.address], seat.prefix)
-            for number, seat in enumerate(network.seats)
-        ]
+        workers = []
+        for number, seat in enumerate(network.seats):
+            # One after the other: two nodes that start at the same time on one machine may get in each other's way.
+            _wait_for_node(processes, f"worker-{number - 1}" if number else "scheduler-0")
+            command = [*node, "--node-ip-address", seat.address]
+            workers.append(processes.python(f"worker-{number}", command, seat.prefix))
         processes.environment[DRIVER_AT] = network.host if network.seats[0].prefix else network.seats[0].address
         return Cluster(address, lambda: scheduler, start_head, workers)
 
@@ -97,3 +98,7 @@ class Ray(System):
                     yield numbers[reference], error
                 else:
                     yield numbers[reference], None
+
+
+def _wait_for_node(processes: Processes, name: str) -> None:
+    wait_until(lambda: "Ray runtime started" in processes.said(name), f"Ray's {name}")

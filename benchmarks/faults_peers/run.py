@@ -41,10 +41,20 @@ class User:
         return [json.loads(line) for line in lines if line.startswith('{"event"') and line.endswith("\n")]
 
 
-def run(system: System, fault: Fault, setting: Setting, timeout_s: float, with_namespaces: bool) -> Observation:
-    """`timeout_s` counts from the fault. Nothing that was started is left, whatever happens."""
+@dataclass(frozen=True)
+class Plan:
+    """How each run goes."""
+
+    tasks: int
+    timeout_s: float
+    """From the fault."""
+    with_namespaces: bool
+
+
+def run(system: System, fault: Fault, setting: Setting, plan: Plan) -> Observation:
+    """Nothing that was started is left, whatever happens."""
     place: AbstractContextManager[Network] = nullcontext(loopback())
-    if fault is Fault.NETWORK_CUT and with_namespaces:
+    if fault is Fault.NETWORK_CUT and plan.with_namespaces:
         place = namespaces()
     with (
         # A short path: there will be Unix sockets in it, which some systems give long names.
@@ -55,20 +65,21 @@ def run(system: System, fault: Fault, setting: Setting, timeout_s: float, with_n
         starts = Path(directory) / "starts"
         starts.touch()
         cluster = system.start(processes, network, setting)
-        arguments = ["benchmarks.faults_peers.user", system.name, cluster.address, fault, str(starts)]
+        arguments = ["benchmarks.faults_peers.user", system.name, cluster.address, fault, str(starts), str(plan.tasks)]
         user = User(processes.python("user", arguments), processes)
         if fault in OF_THE_TASK:
             _wait_until_submitted(user)
-            fault_s = next(event["at_s"] for event in user.events())
+            fault_s = user.events()[0]["at_s"]
         else:
             victim = cluster.workers[-1] if fault in OF_A_WORKER else None
             _wait_until_half_done(user, starts, victim)
             fault_s = time.monotonic()
             _bring_about(fault, cluster, network)
-        while running(user.process) and time.monotonic() < fault_s + timeout_s:
+        while running(user.process) and time.monotonic() < fault_s + plan.timeout_s:
             time.sleep(LOOK_EVERY_S)
         last_words = None if running(user.process) else processes.said("user")[-LAST_WORDS_CHARS:]
-        return observe(user.events(), starts.read_text().splitlines(), fault_s, time.monotonic(), last_words)
+        started = starts.read_text().splitlines()
+        return observe(plan.tasks, user.events(), started, fault_s, time.monotonic(), last_words)
 
 
 def _bring_about(fault: Fault, cluster: Cluster, network: Network) -> None:
@@ -85,7 +96,7 @@ def _bring_about(fault: Fault, cluster: Cluster, network: Network) -> None:
 
 def _wait_until_submitted(user: User) -> None:
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not user.events():
+    while not any(event["event"] == "submitted" for event in user.events()):
         _check(user, deadline_s)
 
 

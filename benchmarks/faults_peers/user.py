@@ -1,6 +1,6 @@
 """The user: a program that submits one job and says on standard output what it is told, a line of JSON each time.
 
-`python -m benchmarks.faults_peers.user SYSTEM ADDRESS FAULT STARTS`. Times are of the monotonic clock, which all
+`python -m benchmarks.faults_peers.user SYSTEM ADDRESS FAULT STARTS TASKS`. Times are of the monotonic clock, which all
 processes of a machine share.
 """
 
@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.faults_peers.faults import SLOTS, TASKS, WORKERS
+from benchmarks.faults_peers.faults import SLOTS, WORKERS
 from benchmarks.faults_peers.systems import SYSTEMS
 
 WARM_UP_TASKS = 2 * WORKERS * SLOTS
@@ -29,8 +29,8 @@ def described(error: BaseException | None) -> str | None:
 
 def main() -> None:
     """Submit, and follow the job to its end."""
-    name, address, fault, starts = sys.argv[1:]
-    told = SYSTEMS[name].outcomes(address, WARM_UP_TASKS, [(number, fault, starts) for number in range(TASKS)])
+    name, address, fault, starts, tasks = sys.argv[1:]
+    told = SYSTEMS[name].outcomes(address, WARM_UP_TASKS, [(number, fault, starts) for number in range(int(tasks))])
     try:
         next(told)
         say("submitted")

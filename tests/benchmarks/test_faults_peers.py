@@ -34,11 +34,11 @@ def test_results_errors_of_a_kind_and_second_starts_are_counted() -> None:
         told(3, 103.0, "ValueError: no"),
         {"event": "ended", "at_s": 104.0},
     ]
-    seen = observe(events, ["0 17", "1 17", "2 18", "3 18", "1 18"], FAULT_S, 104.1, "")
+    seen = observe(60, events, ["0 17", "1 17", "2 18", "3 18", "1 18"], FAULT_S, 104.1, "")
     assert (seen.results, seen.starts, seen.started_again, seen.ending) == (1, 5, 1, "ended")
     assert seen.errors == {"Lost: task-1 went with worker 10.0.0.1:17": 2, "ValueError: no": 1}
     assert (seen.first_error_s, seen.last_s) == (1.5, 4.0)
-    assert f"1 of {TASKS} results; 2 × Lost: task-1" in seen.sentence()
+    assert "1 of 60 results; 2 × Lost: task-1" in seen.sentence()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_results_errors_of_a_kind_and_second_starts_are_counted() -> None:
 def test_a_wait_that_does_not_end_well_is_told_apart(
     last_event: dict[str, Any], last_words: str | None, ending: str, sentence: str
 ) -> None:
-    seen = observe([{"event": "submitted", "at_s": 98.0}, last_event], [], FAULT_S, 160.0, last_words)
+    seen = observe(60, [{"event": "submitted", "at_s": 98.0}, last_event], [], FAULT_S, 160.0, last_words)
     assert seen.ending == ending
     assert sentence in seen.sentence()
     assert seen.last_words == ("Aborted" if ending == "died" else "")
