@@ -19,7 +19,8 @@ import psutil
 from benchmarks.faults_peers.faults import WORKERS
 from benchmarks.faults_peers.processes import freeze
 
-SUBNET = "10.213.77"
+SUBNET = f"10.213.{os.getpid() % 256}"
+"""Not the same for two commands at a time."""
 
 
 @dataclass
