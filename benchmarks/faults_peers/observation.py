@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ERROR_CHARS_MAX = 400
+ERROR_CHARS_MAX = 2000
 ERRORS_SHOWN_MAX = 2
 NAMES = re.compile(r"[\w-]*\d[\w-]*")
 """Words with digits: names and numbers."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
@@ -87,8 +88,8 @@ def observe(
 
 
 def shortened(text: str, chars_max: int = 120) -> str:
-    """On one line, and cut."""
-    line = " ".join(text.split())
+    """On one line, without colours, and cut."""
+    line = " ".join(COLOURS.sub("", text).split())
     return line if len(line) <= chars_max else f"{line[: chars_max - 1]}…"
 
 

@@ -20,9 +20,9 @@ class Dask(System):
 
     def settings(self, fault: Fault) -> Sequence[Setting]:
         """Who is silent for `worker-ttl` is given up, and so is a connection in which nothing moves."""
-        soon = {"SCHEDULER__WORKER_TTL": "10s", "COMM__TIMEOUTS__TCP": "5s", "COMM__TIMEOUTS__CONNECT": "5s"}
+        soon = {"SCHEDULER__WORKER_TTL": "10s", "COMM__TIMEOUTS__TCP": "15s", "COMM__TIMEOUTS__CONNECT": "5s"}
         environment = {f"DASK_DISTRIBUTED__{name}": value for name, value in soon.items()}
-        quick = Setting("worker-ttl 10 s, comm.timeouts tcp and connect 5 s", environment)
+        quick = Setting("worker-ttl 10 s, comm.timeouts.tcp 15 s and .connect 5 s", environment)
         return [Setting(), quick] if fault is Fault.NETWORK_CUT else [Setting()]
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
