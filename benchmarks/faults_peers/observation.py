@@ -35,7 +35,7 @@ class Observation:
     started_again: int
     """Tasks that were started more than once."""
     last_words: str = ""
-    """Of the user's program, if it died."""
+    """Of the user's program on standard error, if it died."""
 
     def sentence(self) -> str:
         """For a table."""
@@ -43,6 +43,8 @@ class Observation:
         parts += [f"{count} × {shortened(text)}" for text, count in self.most_frequent()]
         if self.raised is not None:
             parts.append(f"the wait raised {shortened(self.raised)}")
+        if self.last_words:
+            parts.append(f"last words of the user's program: {shortened(self.last_words.splitlines()[-1])}")
         return "; ".join([*parts, f"{self._end()}; started again: {self.started_again} tasks, {self.starts} starts"])
 
     def most_frequent(self) -> Sequence[tuple[str, int]]:
@@ -83,7 +85,7 @@ def observe(
         last_s=(until_s if ending in ("waits", "died") else events[-1]["at_s"]) - fault_s,
         starts=runs.total(),
         started_again=sum(count > 1 for count in runs.values()),
-        last_words=(last_words or "") if ending == "died" else "",
+        last_words=(last_words or "").strip() if ending == "died" else "",
     )
 
 

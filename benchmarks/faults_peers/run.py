@@ -77,7 +77,9 @@ def run(system: System, fault: Fault, setting: Setting, plan: Plan) -> Observati
             _bring_about(fault, cluster, network)
         while running(user.process) and time.monotonic() < fault_s + plan.timeout_s:
             time.sleep(LOOK_EVERY_S)
-        last_words = None if running(user.process) else processes.said("user")[-LAST_WORDS_CHARS:]
+        last_words = (
+            None if running(user.process) else processes.err("user").read_text("utf-8", "replace")[-LAST_WORDS_CHARS:]
+        )
         started = starts.read_text().splitlines()
         return observe(plan.tasks, user.events(), started, fault_s, time.monotonic(), last_words)
 
