@@ -40,7 +40,6 @@ from benchmarks.report import machine, progress
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def main(only: tuple[str, ...], fault: tuple[str, ...], tasks: int, timeout_s: float, cut: str, as_json: bool) -> None:
     """Exit with 1 if a fault could not be brought about."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # On the way out all processes are ended.
     if cut == "namespace" and not namespaces_possible():
         raise click.UsageError("--cut namespace needs root, Linux and the command ip")
     plan = Plan(tasks, timeout_s, cut != "stop" and namespaces_possible())
@@ -100,4 +99,5 @@ def show(rows: list[dict[str, Any]], plan: Plan) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # On the way out all processes are ended.
     main()
