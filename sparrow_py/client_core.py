@@ -409,7 +409,8 @@ class ClientCore:
         if not self.schedulers:
             if now_s >= job.deadline_s:
                 reason = self._last_error or "none is connected"
-                self._refused(job, NoScheduler(f"no scheduler took job {job.id} in time: {reason}"))
+                within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
+                self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {reason}"))
                 return
             self._waiting[job.id] = job
             heapq.heappush(self._timers, (job.deadline_s, job.id))
