@@ -29,7 +29,10 @@ from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""What is spoken here. Tests hold it against recordings of the version before."""
+PROTOCOL_VERSION_OLDEST = 1
+"""The version before, which is spoken with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
 MESSAGE_OVERHEAD_BYTES = 4096
@@ -66,7 +69,11 @@ Data = bytes | BlobRef
 
 
 class Hello(Message, tag=1):
-    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id."""
+    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id.
+
+    `version` is the oldest protocol version that is spoken there, which is all that a scheduler of that
+    version asks; `newest` the newest, 0 if it is the same.
+    """
 
     version: int
     role: str
@@ -74,10 +81,11 @@ class Hello(Message, tag=1):
     user: str
     token: str
     node: NodeInfo | None = None
+    newest: int = 0
 
 
 class Welcome(Message, tag=2):
-    """First message of the daemon that was dialled."""
+    """First message of the daemon that was dialled. `version` is the newest that both sides speak: the link's."""
 
     version: int
     name: str
@@ -463,6 +471,13 @@ A frame costs more than all else that is done with a message. A reservation that
 its node is busy, for tens of milliseconds as a rule; a node that is not has asked for it already, and the cancellation
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
+
+SINCE: dict[type, int] = {}
+"""The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
+
+A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
+"""
+
 
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye

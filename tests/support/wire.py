@@ -1,4 +1,4 @@
-"""A protocol as data: its messages' shapes, one example or two of each, and decoders made from shapes that were recorded.
+"""A protocol as data: its messages' shapes, examples of each, and decoders made from shapes that were recorded.
 
 What a version of a protocol looked like is recorded once (`record_frames`) and never changes. Tests rebuild its
 decoder from that record, with nothing of today's code in it, and hold both against each other.
@@ -80,7 +80,7 @@ class Schema:
             for name, values in described["enums"].items()
         }
         for name, shape in described["structs"].items():
-            spelled = {field: eval(text, {**PRIMITIVES, **kinds}) for field, text in shape["fields"].items()}  # noqa: S307
+            spelled = {field: eval(text, {**PRIMITIVES, **kinds}) for field, text in shape["fields"].items()}
             fields = [
                 (field, kind, msgspec.field(default=None)) if field in shape["optional"] else (field, kind)
                 for field, kind in spelled.items()
@@ -112,7 +112,7 @@ def recorded_lines(protocol: str, name: str) -> list[Any]:
 
 
 def examples(kind: type) -> dict[str, Any]:
-    """Two messages of this type: one that says as little as may be, one that has all fields, each with its own value."""
+    """Two messages of this type: one that says as little as may be, and one that has all fields, all different."""
     numbers = itertools.count(1)
     return {"bare": _struct(kind, numbers, full=False), "full": _struct(kind, numbers, full=True)}
 
