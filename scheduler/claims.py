@@ -42,6 +42,10 @@ class Claims:
                 raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
             stage = job.stage_of(task)
             stage.starts[task - stage.first] = starts
+        for first, count in message.unstarted:
+            if not (sum(job.unstarted[-1]) if job.unstarted else 0) <= first < first + count <= job.task_count:
+                raise LinkError(f"job {job.id}: tasks {first} to {first + count - 1} cannot be unstarted: out of order")
+            job.unstarted.append((first, count))
 
     def settle_known(self, stage: StageState, first: int, count: int, now_s: float) -> None:
         """Of the tasks that have just arrived those are settled whose outcomes the client has."""
@@ -203,7 +207,7 @@ class Claims:
             task = number - stage.first
             if stage.states[task] in (UNPLACED, PLACED):
                 # One more is yet to be counted: of the attempt that was adopted, or below.
-                one_more = stage.states[task] == PLACED or not stage.waits_for
+                one_more = stage.states[task] == PLACED or not (stage.waits_for or job.was_unstarted(number))
                 stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - one_more)
 
     def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
@@ -214,7 +218,8 @@ class Claims:
         job, progress = stage.job, self._core.progress
         lost = []
         for task in stage.unplaced_tasks():
-            starts = stage.starts.get(task, 0) + (not stage.waits_for)
+            may_have_started = not (stage.waits_for or job.was_unstarted(stage.first + task))
+            starts = stage.starts.get(task, 0) + may_have_started
             if starts:
                 stage.starts[task] = starts
             failed = job.failed_before.get(stage.first + task)

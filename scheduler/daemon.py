@@ -105,10 +105,13 @@ class SchedulerDaemon:
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
         self.core.drain(self.clock())
+        for link in self._clients.values():
+            self._send(link, m.Draining())
         await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers)
 
     async def stop(self) -> None:
-        """Close all links and listen no more."""
+        """Hand over what is left, close all links and listen no more."""
+        self.core.hand_over(self.clock())
         self._timer.cancel()
         self._http_timer.cancel()
         self.http_jobs.close()
@@ -212,6 +215,8 @@ class SchedulerDaemon:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         core, clock = self.core, self.clock
+        if core.draining:
+            self._send(link, m.Draining())
         receive, said_goodbye = self._events.receive_from_client, False
         try:
             async for batch in link.batches():

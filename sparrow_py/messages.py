@@ -40,6 +40,8 @@ MESSAGE_OVERHEAD_BYTES = 4096
 DETAIL_BYTES_FREE = MESSAGE_OVERHEAD_BYTES // 2
 """Of that room so much is for a task's preferred nodes and inputs; beyond it they count with its payload."""
 TASKS_PER_MESSAGE_MAX = 10_000
+UNSTARTED_RANGES_MAX = 10_000
+"""Ranges of tasks in a `HandedOver`: what does not fit counts as started."""
 EPOCH_SHIFT = 40
 
 
@@ -189,11 +191,15 @@ class CancelTasks(Message, tag=13):
 
 
 class Known(Message, tag=14):
-    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one."""
+    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one.
+
+    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open.
+    """
 
     job: str
     outcomes: list[KnownOutcome]
     starts: dict[int, int]
+    unstarted: tuple[tuple[int, int], ...] = ()
 
 
 class BlobAt(Message, tag=15):
@@ -271,6 +277,20 @@ class BlobLost(Message, tag=27):
 
     job: str
     hash: str
+
+
+class Draining(Message, tag=28):
+    """The scheduler takes no further jobs, and will end: new ones are for others."""
+
+
+class HandedOver(Message, tag=29):
+    """The scheduler ends, and has let go of the job: take it to another, with a higher epoch.
+
+    `unstarted`: (first task, count) of tasks of which no start is open, in order; what else has no outcome may run.
+    """
+
+    job: str
+    unstarted: tuple[tuple[int, int], ...]
 
 
 # ---- scheduler to node monitor ---------------------------------------------------------------
@@ -472,7 +492,7 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
-SINCE: dict[type, int] = {}
+SINCE: dict[type, int] = {Draining: 2, HandedOver: 2}
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
@@ -480,7 +500,10 @@ A peer that speaks an older version is not sent them (`links.OlderLink`): who se
 
 
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
-ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye
+ToClient = (
+    JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Draining | HandedOver
+    | Goodbye
+)  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
     | Goodbye
