@@ -222,25 +222,29 @@ class SchedulerCore:
         self.draining = True
         self.note(now_s, "", "draining")
 
-    def hand_over(self, now_s: float) -> None:
+    def hand_over(self, now_s: float) -> list[tuple[str, m.Message]]:
         """The process is about to end: let go of all jobs, whose clients take them to other schedulers.
 
-        Nothing more is started, and what is told is exact, so what waited here does not count as started there.
+        Returns what to tell which client once the nodes have read all that was sent to them: else the next scheduler
+        might claim a job at a node before that has seen our last tasks of it. Nothing more is started, and what is
+        told is exact, so what waited here does not count as started there.
         """
         self.draining = True
+        last_words: list[tuple[str, m.Message]] = []
         for job in list(self.jobs.values()):
             for stage in job.stages:
                 for task in stage.unplaced_tasks() if stage.starts else ():
                     if starts := stage.starts.get(task, 0):
-                        self.to_client(job.client, m.Retried(job.id, stage.first + task, starts))
+                        last_words.append((job.client, m.Retried(job.id, stage.first + task, starts)))
             unstarted = job.without_start()[: m.UNSTARTED_RANGES_MAX]
-            self.to_client(job.client, m.HandedOver(job.id, tuple(unstarted)))
+            last_words.append((job.client, m.HandedOver(job.id, tuple(unstarted))))
             self.note(now_s, job.id, "handed over")
             for node_id in job.sent_to:  # Nodes are not to forget it: the next scheduler claims it there.
                 del self.nodes[node_id].sent[job.id]
             job.sent_to.clear()
             self._drop(job, now_s)
             self.counters.jobs_handed_over += 1
+        return last_words
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
         """Cancel what of the job has not started (operator's command), or all of it; False if there is no such job."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -111,16 +112,26 @@ class SchedulerDaemon:
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
-        self.core.hand_over(self.clock())
+        if self._runner is not None:
+            await daemon.refuse_connections(self._runner)  # Else those whose links are closed dial again at once.
+        jobs = len(self.core.jobs)
+        last_words = self.core.hand_over(self.clock())
+        if jobs:
+            log.warning("%d jobs have not ended: their clients are to take them to other schedulers", jobs)
         self._timer.cancel()
         self._http_timer.cancel()
         self.http_jobs.close()
-        for link in [*self._clients.values(), *self._nodes.values()]:
-            await link.aclose("the scheduler is shutting down")
+        await self._close(self._nodes.values())
+        for client, message in last_words:
+            (self._audited or self).to_client(client, message)
+        await self._close(self._clients.values())
         if self._runner is not None:
             await self._runner.cleanup()
         if self._audited is not None:
             await self._audited.close()
+
+    async def _close(self, closing: Iterable[Link | LocalLink]) -> None:
+        await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
