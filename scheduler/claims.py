@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ARRIVING = "/"
 """Stands there for a job that is accepted only once all its tasks are here: some may ask for nodes that are not."""
+TAKEN_OVER_MAX = 1000
+"""Jobs that are remembered to be at another scheduler."""
 SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
@@ -30,6 +32,10 @@ class Claims:
 
     def __init__(self, core: SchedulerCore) -> None:
         self._core = core
+        self.taken_over: dict[str, int] = {}
+        """Jobs that were here until another scheduler claimed them, and the epoch of that; the latest of them."""
+        self.news: list[str] = []
+        """Those of them that nobody has been told of."""
 
     # ---- what the client knows ---------------------------------------------------------------
 
@@ -242,6 +248,10 @@ class Claims:
         job = self._core.jobs.get(message.job)
         if job is not None and job.epoch < message.epoch:
             self._core.abandon(job, now_s)
+            self.taken_over[job.id] = message.epoch
+            self.news.append(job.id)
+            if len(self.taken_over) > TAKEN_OVER_MAX:
+                del self.taken_over[next(iter(self.taken_over))]
             # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
             reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
             self._core.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))

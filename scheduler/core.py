@@ -65,8 +65,8 @@ class Counters:
 
     __slots__ = (
         "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced",
-        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "reservations", "reservations_cancelled", "reservations_idle",
-        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
+        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "reservations", "reservations_cancelled",
+        "reservations_idle", "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -317,6 +317,7 @@ class SchedulerCore:
 
     def _accept(self, job: JobState, now_s: float) -> None:
         self.counters.jobs_accepted += 1
+        self.claims.taken_over.pop(job.id, None)
         self.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
         self.to_client(job.client, m.JobAccepted(job.id))
 

@@ -199,7 +199,7 @@ class SchedulerDaemon:
         core.node_up(node_id, hello.node, clock())
         self._timer.update()
         log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
-        receive = core.receive_from_node
+        receive, claims = core.receive_from_node, self.core.claims
         try:
             async for batch in link.batches():
                 if self._nodes.get(node_id) is not link:
@@ -212,6 +212,8 @@ class SchedulerDaemon:
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
+                if claims.news:
+                    self._say_taken_over()
         except (LinkError, InvalidRequest) as error:
             link.close(str(error))
         finally:
@@ -221,6 +223,16 @@ class SchedulerDaemon:
                 self._timer.update()
             log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
             await link.aclose()
+
+    def _say_taken_over(self) -> None:
+        """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""
+        claims = self.core.claims
+        for job_id in claims.news:
+            epoch = claims.taken_over.get(job_id)
+            log.warning(
+                "job %s is another scheduler's now (epoch %s): nothing more of it is started here", job_id, epoch
+            )
+        claims.news.clear()
 
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user

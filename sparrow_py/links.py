@@ -281,8 +281,8 @@ def common_version(hello: m.Hello) -> int:
     dialler = "the node monitor" if hello.role == "node" else "the client"
     behind = "the scheduler" if oldest > m.PROTOCOL_VERSION else dialler
     raise LinkError(
-        f"protocol {_spoken(oldest, newest)} not spoken here; {_spoken(m.PROTOCOL_VERSION_OLDEST, m.PROTOCOL_VERSION)}: "
-        f"upgrade {behind} first, one version at a time"
+        f"protocol {_spoken(oldest, newest)} not spoken here; "
+        f"{_spoken(m.PROTOCOL_VERSION_OLDEST, m.PROTOCOL_VERSION)}: upgrade {behind} first, one version at a time"
     )
 
 

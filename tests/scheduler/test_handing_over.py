@@ -1,4 +1,4 @@
-"""A scheduler ends in order: it says of what no start is open, and the next one starts that as if for the first time."""
+"""A scheduler ends in order: it says of what no start is open, and the next one does not count that as started."""
 
 from __future__ import annotations
 

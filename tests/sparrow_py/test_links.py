@@ -23,7 +23,7 @@ Dial = Callable[..., Awaitable[links.Link]]
 
 @pytest.fixture
 async def dial() -> AsyncIterator[Dial]:
-    """`await dial(serve)` is the dialling end of a link whose other end is given to `serve`; it may say another hello."""
+    """`await dial(serve)` is the dialling end of a link whose other end is given to `serve`."""
     servers: list[TestServer] = []
     ends: list[links.Link] = []
     async with aiohttp.ClientSession() as session:

@@ -46,9 +46,7 @@ class Cluster:
 
     def _node_monitor(self, name: str, port: int = 0) -> Daemon:
         flags = ["--scheduler", f"file:{self.file}", "--node-id", name, "--slots", "2"]
-        return self._stack.enter_context(
-            Daemon("node_monitor", *flags, log=self._directory / f"{name}.log", port=port)
-        )
+        return self._stack.enter_context(Daemon("node_monitor", *flags, log=self._directory / f"{name}.log", port=port))
 
     def _write(self) -> None:
         self.file.write_text("".join(f"{scheduler.address}\n" for scheduler in self.schedulers))
