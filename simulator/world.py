@@ -433,7 +433,7 @@ class World:
                 self.at(self.now + 0.001, partial(say, last_words, until_s))
                 return
             scheduler.event(lambda: [scheduler.to_client(*words) for words in last_words])
-            self.at(self.now, end)
+            self.at(self.now + 0.001, end)  # Another turn: what was said is under way.
 
         def end() -> None:
             if scheduler.alive:

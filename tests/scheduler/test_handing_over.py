@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from simulator.world import World
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
@@ -124,3 +126,23 @@ def test_ranges_that_cannot_be_end_the_link(ranges: tuple[tuple[int, int], ...])
     rig.client(submission("j", 4, epoch=1))
     with pytest.raises(LinkError, match="cannot be unstarted"):
         rig.client(m.Known("j", [], {}, ranges))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_schedulers_that_end_one_after_the_other_lose_nothing_and_start_nothing_twice(seed: int) -> None:
+    """Not even tasks that may start once only; frames take up to a third of a task's time."""
+    world = World(seed, nodes=[2, 2, 2], schedulers=3, latency=(0.0005, 0.01), scheduler={"settling_s": 0.1})
+    jobs = [
+        world.submit([0.03] * 40, max_attempts=1),
+        world.submit_stages(("a", [], [0.03] * 20), ("b", ["a"], [0.03] * 20), max_attempts=1),
+    ]
+    for number in range(3):
+        world.run_for(0.05 + 0.01 * seed)
+        world.stop_scheduler(world.schedulers[0], drains_s=0.002 * number, back_after_s=0.05)
+    world.run()
+    world.check_end()
+    for log in jobs:
+        assert set(log.statuses()) == {FINISHED}
+    starts = Counter((start.log.spec.job_id, start.task) for start in world.starts)
+    assert set(starts.values()) == {1} and len(starts) == 80
+    assert world.clients[0].core.moves >= 1

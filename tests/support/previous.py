@@ -19,7 +19,7 @@ from sparrow_py.links import LINK_PATH
 from tests.support.waiting import TIMEOUT_S
 from tests.support.wire import plain, recorded_lines, recorded_schema
 
-IDENTIFIERS = ("ticket", "ask", "attempt", "instance", "name")
+IDENTIFIERS = ("ticket", "ask", "attempt", "instance")
 SAME = ("job", "task", "stage", "status", "result", "error", "running", "payload", "inputs", "data", "reason")
 """Fields that today's side must fill as the previous version did."""
 HINTS = ("Idle",)
@@ -121,6 +121,8 @@ class PlayedScheduler:
         self._version = version
         self._over = asyncio.Event()
         self.address = ""
+        self.refused = 0
+        """Dials that were answered with a Goodbye."""
 
     async def __aenter__(self) -> PlayedScheduler:
         app = web.Application()
@@ -141,6 +143,7 @@ class PlayedScheduler:
         schema = self._recording.schema
         (hello,) = schema.decode("Hello", await ws.receive_bytes())
         if hello.version != self._version:  # All that version 1 looked at.
+            self.refused += 1
             why_not = f"protocol version {hello.version} is not spoken here; {self._version} is"
             await ws.send_bytes(msgspec.msgpack.encode([schema.kinds["Goodbye"](why_not)]))
             return ws

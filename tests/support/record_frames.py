@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import msgspec
 from aiohttp import web
 
 from frontends.synthetic.tasks import encode_duration
-from sparrow_py import AsyncClient, JobSpec, StageSpec, TaskSpec
+from sparrow_py import AsyncClient, JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.links import LINK_PATH
@@ -120,19 +120,24 @@ async def conversation() -> list[dict[str, Any]]:
             flags = ["--scheduler", address, "--slots", "1", "--node-id", "node"]
             with await asyncio.to_thread(lambda: Daemon("node_monitor", *flags, log=log)):
                 async with AsyncClient(address, user="ann") as client:
-                    nap = encode_duration(0.001)
-                    first = StageSpec([nap, nap], name="first", app="sleep", common=b"of all")
-                    last = TaskSpec(nap, inputs=["first"])
-                    second = StageSpec([last], name="second", app="sleep", after=["first"])
-                    await client.submit_job(JobSpec(stages=[first, second], job_id="finishes")).results()
-                    stopped = client.submit_job(
-                        JobSpec([encode_duration(1000.0)], app="sleep", job_id="stopped", report_placed=True)
-                    )
-                    await relay.until("client", m.Placed)
-                    stopped.cancel(running=True)
-                    await stopped.report()
+                    await two_jobs(client, relay.until("client", m.Placed))
             await runner.cleanup()
     return relay.lines
+
+
+async def two_jobs(client: AsyncClient, second_runs: Awaitable[None]) -> None:
+    """The client's part: a job that finishes, and one that is stopped when it runs."""
+    nap = encode_duration(0.001)
+    first = StageSpec([nap, nap], name="first", app="sleep", common=b"of all")
+    second = StageSpec([TaskSpec(nap, inputs=["first"])], name="second", app="sleep", after=["first"])
+    job = client.submit_job(JobSpec(stages=[first, second], job_id="finishes"))
+    assert await job.results() == [b"", b"", b""]
+    assert {task.node for task in (await job.report()).tasks} == {"node"}
+    long = JobSpec([encode_duration(1000.0)], app="sleep", job_id="stopped", report_placed=True)
+    stopped = client.submit_job(long)
+    await second_runs
+    stopped.cancel(running=True)
+    assert (await stopped.report()).count(TaskStatus.CANCELLED) == 1
 
 
 def write(directory: Path, schema: dict[str, Any], **files: list[dict[str, Any]]) -> None:

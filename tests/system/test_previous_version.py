@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 
-from frontends.synthetic.tasks import encode_duration
-from sparrow_py import AsyncClient, JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py import AsyncClient, NoScheduler
 from sparrow_py import messages as m
 from tests.support.daemons import Daemon, get_json
 from tests.support.previous import PlayedScheduler, Recording, dial
+from tests.support.record_frames import two_jobs
+from tests.support.waiting import ANSWER_S, wait_until
 
 BEFORE = m.PROTOCOL_VERSION_OLDEST
 
@@ -33,17 +35,24 @@ async def test_a_client_and_a_node_monitor_have_a_scheduler_of_the_version_befor
         node_monitor = await asyncio.to_thread(lambda: Daemon("node_monitor", *flags, log=tmp_path / "log"))
         try:
             async with AsyncClient(scheduler.address, user="ann") as client:
-                nap = encode_duration(0.001)
-                first = StageSpec([nap, nap], name="first", app="sleep", common=b"of all")
-                last = TaskSpec(nap, inputs=["first"])
-                second = StageSpec([last], name="second", app="sleep", after=["first"])
-                job = client.submit_job(JobSpec(stages=[first, second], job_id="finishes"))
-                assert await job.results() == [b"", b"", b""]
-                assert (await job.report()).tasks[0].node == "node"
-                long = JobSpec([encode_duration(1000.0)], app="sleep", job_id="stopped", report_placed=True)
-                stopped = client.submit_job(long)
-                stopped.cancel(running=True)
-                assert (await stopped.report()).count(TaskStatus.CANCELLED) == 1
+                await two_jobs(client, asyncio.sleep(0))
             await played
         finally:
             await asyncio.to_thread(node_monitor.__exit__)
+
+
+async def test_a_scheduler_that_is_two_versions_behind_is_named_once_and_not_at_each_dial(tmp_path: Path) -> None:
+    recording = Recording(f"protocol-v{BEFORE}", "scheduler")
+    why_not = f"protocol version {BEFORE} is not spoken here; {BEFORE - 1} is"
+    async with PlayedScheduler(recording, BEFORE - 1) as scheduler:
+        log = tmp_path / "log"
+        flags = ["--scheduler", scheduler.address, "--slots", "1"]
+        node_monitor = await asyncio.to_thread(lambda: Daemon("node_monitor", *flags, log=log))
+        try:
+            await asyncio.to_thread(wait_until, lambda: scheduler.refused >= 3, "the node monitor to dial thrice")
+        finally:
+            await asyncio.to_thread(node_monitor.__exit__)
+        assert log.read_text().count(f"WARNING sparrow.links: scheduler {scheduler.address} refused the link") == 1
+        assert log.read_text().count(why_not) == 1
+        with pytest.raises(NoScheduler, match=why_not):
+            await AsyncClient(scheduler.address, connect_timeout_s=ANSWER_S).__aenter__()
