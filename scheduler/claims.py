@@ -8,6 +8,7 @@ settled, and only what nobody accounts for is started again, as if it had been s
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
@@ -34,7 +35,7 @@ class Claims:
         self._core = core
         self.taken_over: dict[str, int] = {}
         """Jobs that were here until another scheduler claimed them, and the epoch of that; the latest of them."""
-        self.news: list[str] = []
+        self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)
         """Those of them that nobody has been told of."""
 
     # ---- what the client knows ---------------------------------------------------------------

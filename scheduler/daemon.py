@@ -117,7 +117,11 @@ class SchedulerDaemon:
         jobs = len(self.core.jobs)
         last_words = self.core.hand_over(self.clock())
         if jobs:
-            log.warning("%d jobs have not ended: their clients are to take them to other schedulers", jobs)
+            log.warning(
+                "%d jobs have not ended: their clients are to take them to other schedulers; those posted over HTTP "
+                "are lost",
+                jobs,
+            )
         self._timer.cancel()
         self._http_timer.cancel()
         self.http_jobs.close()

@@ -165,6 +165,11 @@ class SchedulerHost(Host):
         """Effect of the core."""
         self.to_node(client, message)
 
+    def tell(self, words: list[tuple[str, m.Message]]) -> None:
+        """To each client its own."""
+        for client, message in words:
+            self.to_client(client, message)
+
     def to_clients(self, message: m.Message) -> None:
         """To all of them."""
         for name, link in self.links.items():

@@ -432,7 +432,7 @@ class World:
             if self.now < until_s and not all(link.to_peer.empty for link in scheduler.links_to_nodes()):
                 self.at(self.now + 0.001, partial(say, last_words, until_s))
                 return
-            scheduler.event(lambda: [scheduler.to_client(*words) for words in last_words])
+            scheduler.event(partial(scheduler.tell, last_words))
             self.at(self.now + 0.001, end)  # Another turn: what was said is under way.
 
         def end() -> None:
