@@ -75,27 +75,34 @@ class Cluster:
             wait_until(lambda at=scheduler.address: set(nodes_of(at)) == set(NODES))  # type: ignore[misc]
 
 
-class User:
-    """A client with a long job, whose tasks may start once only, and one small job after the other."""
+class Load:
+    """A client with a long job, whose tasks may start once only, and another user's with one small job after another.
+
+    They are two users since a user's jobs may wait for each other: those of one at a node go by arrival.
+    """
 
     def __init__(self, cluster: Cluster, number: int, starts: Path) -> None:
-        self._client = Client(f"file:{cluster.file}", user=f"user-{number}")
+        self._stack = ExitStack()
+        self._long_client, self._small_client = (
+            self._stack.enter_context(Client(f"file:{cluster.file}", user=f"{kind}-{number}"))
+            for kind in ("long", "small")
+        )
         self._starts = starts
         self._first = number * 1_000_000
         self._over = threading.Event()
-        self.long = self._submit(LONG_TASKS, 0.02, max_attempts=1)
+        self.long = self._submit(self._long_client, LONG_TASKS, 0.02, max_attempts=1)
         self.small: list[Job] = []
         self._thread = threading.Thread(target=self._submit_small_ones)
         self._thread.start()
 
-    def _submit(self, count: int, duration_s: float, max_attempts: int) -> Job:
+    def _submit(self, client: Client, count: int, duration_s: float, max_attempts: int) -> Job:
         calls = [(self._starts, self._first + task, duration_s) for task in range(count)]
         self._first += count
-        return self._client.with_options(max_attempts=max_attempts).submit_calls(tasks.record_start, calls)
+        return client.with_options(max_attempts=max_attempts).submit_calls(tasks.record_start, calls)
 
     def _submit_small_ones(self) -> None:
         while not self._over.is_set():
-            job = self._submit(SMALL_TASKS, 0.001, max_attempts=3)
+            job = self._submit(self._small_client, SMALL_TASKS, 0.001, max_attempts=3)
             self.small.append(job)
             job.report(TIMEOUT_S)
 
@@ -106,7 +113,7 @@ class User:
         self.long.cancel()
         self._thread.join(TIMEOUT_S)
         finished = set()
-        with self._client:
+        with self._stack:
             for job in [*self.small, self.long]:
                 for future, report in zip(job.futures, job.report(TIMEOUT_S).tasks, strict=True):
                     if job is self.long and report.status is TaskStatus.CANCELLED:
@@ -125,12 +132,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_each_daemon_is_restarted_in_turn_under_load_and_nothing_is_lost(cluster: Cluster, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    users = [User(cluster, number, starts) for number in range(2)]
+    loads = [Load(cluster, number, starts) for number in range(2)]
     for name in NODES:
         cluster.restart_node_monitor(name)
     for number in range(SCHEDULERS):
         cluster.restart_scheduler(number, moves=number == 1)
-    finished = set().union(*(user.finish() for user in users))
+    finished = set().union(*(load.finish() for load in loads))
     assert Counter(task for task, _ in tasks.read_starts(starts)) == Counter(finished), "each was started once"
     logs = "".join(log.read_text() for log in tmp_path.glob("scheduler-*.log"))
     assert logs.count("their clients are to take them to other schedulers") >= 1, "a job outlasted a scheduler's drain"
