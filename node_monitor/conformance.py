@@ -252,8 +252,10 @@ class Executor:
 
 def _hello(executor: Executor, hello: x.ExecutorHello, settings: Settings) -> None:
     """hello: it connects and says who it is"""
-    if hello.version != x.EXECUTOR_PROTOCOL_VERSION:
-        raise Broken(f"version {hello.version}; allowed: {x.EXECUTOR_PROTOCOL_VERSION}")
+    try:
+        x.check_version(hello.version)
+    except LinkError as error:
+        raise Broken(str(error)) from None
     if hello.id != EXECUTOR_ID:
         raise Broken(f"id {hello.id!r}; allowed: what {x.ID_VARIABLE} says, {EXECUTOR_ID!r}")
     if not hello.app or (settings.app and hello.app != settings.app):

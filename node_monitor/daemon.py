@@ -89,7 +89,7 @@ class NodeMonitor:
         self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
         self._dialling = Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", options.token(), info),
+            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", options.token(), info, newest=m.PROTOCOL_VERSION),
             m.FrameDecoder(m.ToNode),
             self,
             session,

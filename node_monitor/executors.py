@@ -236,8 +236,7 @@ class ExecutorPool:
     def _hello(self, connection: _Connection, hello: Any) -> None:
         if not isinstance(hello, x.ExecutorHello):
             raise LinkError("the first message is not a hello")
-        if hello.version != x.EXECUTOR_PROTOCOL_VERSION:
-            raise LinkError(f"protocol version {hello.version}; {x.EXECUTOR_PROTOCOL_VERSION} is spoken here")
+        x.check_version(hello.version)
         app = self._apps.get(hello.app)
         if app is None or hello.app in BUILTIN_APPS:
             raise LinkError(f"app {shown(hello.app)} is not wanted here")

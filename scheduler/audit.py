@@ -211,6 +211,21 @@ class JobEnded(_Line, tag="job_ended"):
     job: str
 
 
+class JobTakenOver(_Line, tag="job_taken_over"):
+    """A node said that another scheduler has claimed the job, with this epoch: it is over here."""
+
+    job: str
+    node: str
+    epoch: int
+
+
+class JobHandedOver(_Line, tag="job_handed_over"):
+    """The scheduler ends and the job has not: its client is to take it to another. `unstarted`: tasks that waited."""
+
+    job: str
+    unstarted: int
+
+
 class AuditFile:
     """Lines on their way to a file, which is renamed to PATH.1 once it has `bytes_max` bytes, over the one before it:
     the two have the last `bytes_max` bytes at least. All methods but `_write` are for the loop's thread."""
@@ -308,8 +323,9 @@ class AuditedCore:
             m.Reserve: _reserve, m.CancelReservations: _cancel_reservations, m.Launch: _launch, m.NoTask: _no_task,
             m.CancelAttempt: _cancel_attempt, m.GetTasks: _get_tasks, m.Report: _report, m.HandBack: _hand_back,
             m.ReservationsRefused: _refused_reservations, m.JobAccepted: _accepted, m.JobRefused: _refused,
-            m.Outcome: _outcome, m.JobEnded: _ended, m.CancelJob: _cancel_job, m.CancelTasks: _cancel_tasks,
-            m.AskLength: _ask_length, m.QueueLength: _queue_length,
+            m.Outcome: _outcome, m.JobEnded: _ended, m.Fenced: _fenced, m.HandedOver: _handed_over,
+            m.CancelJob: _cancel_job, m.CancelTasks: _cancel_tasks, m.AskLength: _ask_length,
+            m.QueueLength: _queue_length,
         }  # fmt: skip
 
     def of(self, core: SchedulerCore) -> None:
@@ -446,6 +462,14 @@ def _outcome(_: str, message: m.Outcome, at_s: float) -> _Line:
 
 def _ended(_: str, message: m.JobEnded, at_s: float) -> _Line:
     return JobEnded(at_s, message.job)
+
+
+def _fenced(node: str, message: m.Fenced, at_s: float) -> _Line:
+    return JobTakenOver(at_s, message.job, node, message.epoch)
+
+
+def _handed_over(_: str, message: m.HandedOver, at_s: float) -> _Line:
+    return JobHandedOver(at_s, message.job, sum(count for _, count in message.unstarted))
 
 
 def _cancel_job(_: str, message: m.CancelJob, at_s: float) -> _Line:

@@ -8,6 +8,7 @@ settled, and only what nobody accounts for is started again, as if it had been s
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 ARRIVING = "/"
 """Stands there for a job that is accepted only once all its tasks are here: some may ask for nodes that are not."""
+TAKEN_OVER_MAX = 1000
+"""Jobs that are remembered to be at another scheduler."""
 SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
@@ -30,6 +33,10 @@ class Claims:
 
     def __init__(self, core: SchedulerCore) -> None:
         self._core = core
+        self.taken_over: dict[str, int] = {}
+        """Jobs that were here until another scheduler claimed them, and the epoch of that; the latest of them."""
+        self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)
+        """Those of them that nobody has been told of."""
 
     # ---- what the client knows ---------------------------------------------------------------
 
@@ -42,6 +49,10 @@ class Claims:
                 raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
             stage = job.stage_of(task)
             stage.starts[task - stage.first] = starts
+        for first, count in message.unstarted:
+            if not (sum(job.unstarted[-1]) if job.unstarted else 0) <= first < first + count <= job.task_count:
+                raise LinkError(f"job {job.id}: tasks {first} to {first + count - 1} cannot be unstarted: out of order")
+            job.unstarted.append((first, count))
 
     def settle_known(self, stage: StageState, first: int, count: int, now_s: float) -> None:
         """Of the tasks that have just arrived those are settled whose outcomes the client has."""
@@ -203,7 +214,7 @@ class Claims:
             task = number - stage.first
             if stage.states[task] in (UNPLACED, PLACED):
                 # One more is yet to be counted: of the attempt that was adopted, or below.
-                one_more = stage.states[task] == PLACED or not stage.waits_for
+                one_more = stage.states[task] == PLACED or not (stage.waits_for or job.was_unstarted(number))
                 stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - one_more)
 
     def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
@@ -214,7 +225,8 @@ class Claims:
         job, progress = stage.job, self._core.progress
         lost = []
         for task in stage.unplaced_tasks():
-            starts = stage.starts.get(task, 0) + (not stage.waits_for)
+            may_have_started = not (stage.waits_for or job.was_unstarted(stage.first + task))
+            starts = stage.starts.get(task, 0) + may_have_started
             if starts:
                 stage.starts[task] = starts
             failed = job.failed_before.get(stage.first + task)
@@ -237,6 +249,10 @@ class Claims:
         job = self._core.jobs.get(message.job)
         if job is not None and job.epoch < message.epoch:
             self._core.abandon(job, now_s)
+            self.taken_over[job.id] = message.epoch
+            self.news.append(job.id)
+            if len(self.taken_over) > TAKEN_OVER_MAX:
+                del self.taken_over[next(iter(self.taken_over))]
             # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
             reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
             self._core.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))

@@ -64,9 +64,9 @@ class Counters:
     """What the metrics show; all counts since the start."""
 
     __slots__ = (
-        "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced", "jobs_refused",
-        "launched", "noops", "probes", "reservations", "reservations_cancelled", "reservations_idle",
-        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
+        "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced",
+        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "reservations", "reservations_cancelled",
+        "reservations_idle", "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -81,6 +81,7 @@ class Counters:
     jobs_accepted: int
     jobs_ended: int
     jobs_fenced: int
+    jobs_handed_over: int
     jobs_refused: int
     launched: int
     noops: int
@@ -221,6 +222,30 @@ class SchedulerCore:
         self.draining = True
         self.note(now_s, "", "draining")
 
+    def hand_over(self, now_s: float) -> list[tuple[str, m.Message]]:
+        """The process is about to end: let go of all jobs, whose clients take them to other schedulers.
+
+        Returns what to tell which client once the nodes have read all that was sent to them: else the next scheduler
+        might claim a job at a node before that has seen our last tasks of it. Nothing more is started, and what is
+        told is exact, so what waited here does not count as started there.
+        """
+        self.draining = True
+        last_words: list[tuple[str, m.Message]] = []
+        for job in list(self.jobs.values()):
+            for stage in job.stages:
+                for task in stage.unplaced_tasks() if stage.starts else ():
+                    if starts := stage.starts.get(task, 0):
+                        last_words.append((job.client, m.Retried(job.id, stage.first + task, starts)))
+            unstarted = job.without_start()[: m.UNSTARTED_RANGES_MAX]
+            last_words.append((job.client, m.HandedOver(job.id, tuple(unstarted))))
+            self.note(now_s, job.id, "handed over")
+            for node_id in job.sent_to:  # Nodes are not to forget it: the next scheduler claims it there.
+                del self.nodes[node_id].sent[job.id]
+            job.sent_to.clear()
+            self._drop(job, now_s)
+            self.counters.jobs_handed_over += 1
+        return last_words
+
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
         """Cancel what of the job has not started (operator's command), or all of it; False if there is no such job."""
         job = self.jobs.get(job_id)
@@ -292,6 +317,7 @@ class SchedulerCore:
 
     def _accept(self, job: JobState, now_s: float) -> None:
         self.counters.jobs_accepted += 1
+        self.claims.taken_over.pop(job.id, None)
         self.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
         self.to_client(job.client, m.JobAccepted(job.id))
 

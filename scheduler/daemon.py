@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -105,19 +106,36 @@ class SchedulerDaemon:
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
         self.core.drain(self.clock())
+        for link in self._clients.values():
+            self._send(link, m.Draining())
         await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers)
 
     async def stop(self) -> None:
-        """Close all links and listen no more."""
+        """Hand over what is left, close all links and listen no more."""
+        if self._runner is not None:
+            await daemon.refuse_connections(self._runner)  # Else those whose links are closed dial again at once.
+        jobs = len(self.core.jobs)
+        last_words = self.core.hand_over(self.clock())
+        if jobs:
+            log.warning(
+                "%d jobs have not ended: their clients are to take them to other schedulers; those posted over HTTP "
+                "are lost",
+                jobs,
+            )
         self._timer.cancel()
         self._http_timer.cancel()
         self.http_jobs.close()
-        for link in [*self._clients.values(), *self._nodes.values()]:
-            await link.aclose("the scheduler is shutting down")
+        await self._close(self._nodes.values())
+        for client, message in last_words:
+            (self._audited or self).to_client(client, message)
+        await self._close(self._clients.values())
         if self._runner is not None:
             await self._runner.cleanup()
         if self._audited is not None:
             await self._audited.close()
+
+    async def _close(self, closing: Iterable[Link | LocalLink]) -> None:
+        await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
@@ -185,7 +203,7 @@ class SchedulerDaemon:
         core.node_up(node_id, hello.node, clock())
         self._timer.update()
         log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
-        receive = core.receive_from_node
+        receive, claims = core.receive_from_node, self.core.claims
         try:
             async for batch in link.batches():
                 if self._nodes.get(node_id) is not link:
@@ -198,6 +216,8 @@ class SchedulerDaemon:
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
+                if claims.news:
+                    self._say_taken_over()
         except (LinkError, InvalidRequest) as error:
             link.close(str(error))
         finally:
@@ -208,10 +228,22 @@ class SchedulerDaemon:
             log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
             await link.aclose()
 
+    def _say_taken_over(self) -> None:
+        """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""
+        claims = self.core.claims
+        for job_id in claims.news:
+            epoch = claims.taken_over.get(job_id)
+            log.warning(
+                "job %s is another scheduler's now (epoch %s): nothing more of it is started here", job_id, epoch
+            )
+        claims.news.clear()
+
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         core, clock = self.core, self.clock
+        if core.draining:
+            self._send(link, m.Draining())
         receive, said_goodbye = self._events.receive_from_client, False
         try:
             async for batch in link.batches():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 import math
 
 from scheduler.locality import Locality
@@ -218,7 +219,8 @@ class JobState:
         "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running",
         "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain", "instance", "known",
         "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
-        "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "user", "wait_for_nodes_s",
+        "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "unstarted", "user",
+        "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
@@ -262,6 +264,8 @@ class JobState:
         """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
         self.known: dict[int, KnownOutcome] = {}
         """What the client knows of tasks that have not arrived yet (epoch above 0)."""
+        self.unstarted: list[tuple[int, int]] = []
+        """(first, count) of tasks, in order, of which the scheduler before has said that no start was open."""
         self.in_vain: dict[int, int] = {}
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[Node, Report]] = {}
@@ -303,6 +307,26 @@ class JobState:
             return self.stages[0]
         # The last stage that begins at or before the task: of those that begin there, all but the last are empty.
         return self.stages[bisect.bisect_right(self.stages, task, key=lambda stage: stage.first) - 1]
+
+    def was_unstarted(self, task: int) -> bool:
+        """Whether the scheduler before has said that no start of the task was open."""
+        index = bisect.bisect_right(self.unstarted, (task, self.task_count)) - 1
+        return index >= 0 and task < sum(self.unstarted[index])
+
+    def without_start(self) -> list[tuple[int, int]]:
+        """(first, count) of tasks, in order, of which no start is open and no outcome known."""
+        if self.claiming and self.epoch:  # Nothing was started here, and elsewhere who knows: as it was told.
+            return self.unstarted
+        ranges: list[tuple[int, int]] = []
+        for stage in self.stages:
+            arrived = (task for task, state in enumerate(stage.states) if state in (UNPLACED, BLOCKED))
+            for task in itertools.chain(arrived, range(len(stage.states), stage.spec.task_count)):
+                first, count = ranges[-1] if ranges else (0, 0)
+                if ranges and first + count == stage.first + task:
+                    ranges[-1] = first, count + 1
+                else:
+                    ranges.append((stage.first + task, 1))
+        return ranges
 
     @property
     def unplaced(self) -> int:

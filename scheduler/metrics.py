@@ -23,6 +23,7 @@ COUNTERS = {
     "launched": "Task starts sent to node monitors.",
     "adopted": "Running tasks and outcomes taken over from another scheduler.",
     "jobs_fenced": "Jobs given up because another scheduler has them, or because they came again.",
+    "jobs_handed_over": "Jobs that were left when the scheduler ended, for their clients to take to another.",
     "retries": "Tasks put back to be started again.",
     "attempts_lost": "Starts whose node or executor was lost.",
     "handed_back": "Tasks that a node monitor handed back unstarted.",

@@ -92,7 +92,7 @@ class _Api:
         job_id = request.match_info["job"]
         job = self._scheduler.core.jobs.get(job_id) or self._http_jobs.get(job_id)
         if job is None:
-            raise ApiError(404, f"no job {shown(job_id)} runs here or is kept")
+            raise self._absent(job_id, "runs here or is kept")
         return struct_response(views.detail(job))
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -101,8 +101,13 @@ class _Api:
         if not self._scheduler.cancel_job(job_id, running=running):
             if self._http_jobs.get(job_id) is not None:
                 raise ApiError(409, f"job {shown(job_id)} has ended")
-            raise ApiError(404, f"no job {shown(job_id)} is running or queued here")
+            raise self._absent(job_id, "is running or queued here")
         return struct_response(views.JobCancelled(job_id), 202)
+
+    def _absent(self, job_id: str, what: str) -> ApiError:
+        epoch = self._scheduler.core.claims.taken_over.get(job_id)
+        where = "" if epoch is None else f": another scheduler has taken it over, with epoch {epoch}"
+        return ApiError(404, f"no job {shown(job_id)} {what}{where}")
 
     # ---- submission --------------------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class _Api:
         if job is None:
             if job_id in self._scheduler.core.jobs:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
-            raise ApiError(404, f"no job {shown(job_id)} runs here or is kept")
+            raise self._absent(job_id, "runs here or is kept")
         with self._seat("readers", READERS_MAX, "readers of results are connected"):
             response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
             await response.prepare(request)

@@ -165,6 +165,21 @@ class SchedulerHost(Host):
         """Effect of the core."""
         self.to_node(client, message)
 
+    def tell(self, words: list[tuple[str, m.Message]]) -> None:
+        """To each client its own."""
+        for client, message in words:
+            self.to_client(client, message)
+
+    def to_clients(self, message: m.Message) -> None:
+        """To all of them."""
+        for name, link in self.links.items():
+            if not isinstance(link.peer, NodeHost):
+                self.to_client(name, message)
+
+    def links_to_nodes(self) -> list[Link]:
+        """Those that stand, as far as it knows."""
+        return [link for link in self.links.values() if isinstance(link.peer, NodeHost)]
+
     # ---- links
 
     def up(self, link: Link) -> None:
@@ -176,6 +191,8 @@ class SchedulerHost(Host):
             self._clients += 1
             link.known_as = f"{link.peer.name}#{self._clients}"
             self.links[link.known_as] = link
+            if self.core.draining:
+                self.to_client(link.known_as, m.Draining())
             return
         before = self.links.get(link.known_as)
         if before is not None:  # The node dialled again before its old link was seen to be dead.

@@ -149,6 +149,15 @@ def _scheduler_crash(world: World, fault: Fault) -> str:
     return str(scheduler.name)
 
 
+def _scheduler_stop(world: World, fault: Fault) -> str:
+    """It drains, hands over what it still has after that, and ends."""
+    scheduler = _pick([scheduler for scheduler in world.schedulers if not scheduler.core.draining], fault)
+    if scheduler is None:
+        return ""
+    world.stop_scheduler(scheduler, fault.lasts_s * (fault.how % 5) / 4, fault.lasts_s)
+    return str(scheduler.name)
+
+
 def _client_crash(world: World, fault: Fault) -> str:
     client = _pick([client for client in world.clients if client.alive], fault)
     if client is None:
@@ -239,4 +248,5 @@ KINDS: dict[str, Callable[[World, Fault], str]] = {
     "clock": _clock,
     "cordon": _cordon,
     "drain": _drain,
+    "scheduler-stop": _scheduler_stop,
 }

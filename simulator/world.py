@@ -34,6 +34,8 @@ __all__ = ["ClientHost", "JobLog", "Link", "NodeHost", "SchedulerHost", "Start",
 
 EVENTS_MAX = 200_000
 """More events than any test has: a world that goes on and on is stuck in a loop."""
+CLOSE_TIMEOUT_S = 0.5
+"""A scheduler that ends waits no longer for its nodes to read what it has sent."""
 PARTED_REDIAL_S = 0.2
 """Who cannot reach a scheduler tries again after so long."""
 START_S = 1000.0
@@ -411,6 +413,34 @@ class World:
         self._die(scheduler, flushed=flushed, silent=silent)
         self.schedulers.remove(scheduler)
         self.at(self._later_s(back_after_s), self._new_scheduler)
+
+    def stop_scheduler(self, scheduler: SchedulerHost, drains_s: float, back_after_s: float = 0.5) -> None:
+        """As SIGTERM: it drains for so long, hands over what it still has, and ends; later another takes its place."""
+
+        def drain() -> None:
+            scheduler.core.drain(scheduler.now_s)
+            scheduler.to_clients(m.Draining())
+
+        def hand_over() -> None:
+            last_words = scheduler.core.hand_over(scheduler.now_s)
+            self.at(self.now, partial(say, last_words, self.now + CLOSE_TIMEOUT_S))
+
+        def say(last_words: list[tuple[str, m.Message]], until_s: float) -> None:
+            """Tell the clients, once the nodes have read all that was sent to them."""
+            if not scheduler.alive:
+                return
+            if self.now < until_s and not all(link.to_peer.empty for link in scheduler.links_to_nodes()):
+                self.at(self.now + 0.001, partial(say, last_words, until_s))
+                return
+            scheduler.event(partial(scheduler.tell, last_words))
+            self.at(self.now + 0.001, end)  # Another turn: what was said is under way.
+
+        def end() -> None:
+            if scheduler.alive:
+                self.crash_scheduler(scheduler, back_after_s, flushed=True)
+
+        scheduler.event(drain)
+        self.at(self.now + drains_s, lambda: scheduler.event(hand_over) if scheduler.alive else None)
 
     def _new_scheduler(self) -> None:
         name = next(name for name in iter(lambda: f"s{self.number()}", "") if name not in self._scheduler_names)

@@ -76,7 +76,7 @@ class ClientJob:
     __slots__ = (
         "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "results",
         "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "taken", "told_to_cancel",
-        "unsettled",
+        "unsettled", "unstarted",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float, instance: int = 0) -> None:
@@ -125,6 +125,8 @@ class ClientJob:
         self.results: dict[int, m.Data] = {}
         self.starts: dict[int, int] = {}
         """Starts in vain, of tasks without an outcome."""
+        self.unstarted: tuple[tuple[int, int], ...] = ()
+        """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
 
     def is_inner(self, task: int) -> bool:
         """Whether another stage may need the task's result."""
@@ -155,6 +157,8 @@ class ClientJob:
         count = min(CHUNK_TASKS, bytes_max // KNOWN_OVERHEAD_BYTES)
         for first in range(0, len(starts), count):
             yield m.Known(self.id, [], dict(starts[first : first + count]))
+        for index in range(0, len(self.unstarted), count):
+            yield m.Known(self.id, [], {}, self.unstarted[index : index + count])
 
 
 def _stage(stage: StageSpec) -> m.Stage:
@@ -217,6 +221,8 @@ class ClientCore:
         self.jobs: dict[str, ClientJob] = {}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
+        self._draining: set[str] = set()
+        """Those of them that take no further jobs."""
         self.duplicates = 0
         """Outcomes that came again and were ignored."""
         self.moves = 0
@@ -307,19 +313,28 @@ class ClientCore:
     def scheduler_down(self, scheduler: str, reason: str, now_s: float) -> None:
         """A link is gone: its jobs go to another scheduler, with all that is known of them."""
         self.schedulers.pop(scheduler, None)
+        self._draining.discard(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
-            job.scheduler = None
-            job.taken = job.streaming = False
-            job.told_to_cancel.clear()
-            self.moves += 1
-            # Even a job that was not accepted yet, as far as we know, may have been, and may run.
-            job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
-            job.deadline_s = now_s + self._submit_timeout_s
-            self._assign_again(job, now_s)
+            self._move(job, (), now_s)
+
+    def _move(self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float) -> None:
+        """The job's scheduler has it no more: take it to another."""
+        job.scheduler = None
+        job.taken = job.streaming = False
+        job.told_to_cancel.clear()
+        job.unstarted = unstarted
+        self.moves += 1
+        # Even a job that was not accepted yet, as far as we know, may have been, and may run.
+        job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
+        job.deadline_s = now_s + self._submit_timeout_s
+        self._assign_again(job, now_s)
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
+        if type(message) is m.Draining:
+            self._draining.add(scheduler)
+            return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
             self.duplicates += type(message) is m.Outcome
@@ -341,6 +356,8 @@ class ClientCore:
             self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
+        elif kind is m.HandedOver:
+            self._move(job, message.unstarted, now_s)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
 
@@ -435,7 +452,8 @@ class ClientCore:
             other = self.jobs.get(other_id)
             if other is not None and other.scheduler is not None:
                 return other.scheduler
-        return self._rng.choice(list(self.schedulers))
+        staying = [scheduler for scheduler in self.schedulers if scheduler not in self._draining]
+        return self._rng.choice(staying or list(self.schedulers))
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
@@ -474,9 +492,12 @@ class ClientCore:
             else:
                 self._refused(job, Refused(message.reason, retry_s))
             return
-        job.scheduler = None
+        refused_by, job.scheduler = job.scheduler, None
         job.taken = job.streaming = False
-        heapq.heappush(self._timers, (now_s + retry_s, job.id))
+        if refused_by in self._draining and self._choose(job) not in self._draining:
+            self._assign_again(job, now_s)  # The submission crossed the word that it drains: another may take it.
+        else:
+            heapq.heappush(self._timers, (now_s + retry_s, job.id))
 
     def _refused(self, job: ClientJob, error: SparrowError) -> None:
         if job.accepted:  # By a scheduler that is no more.

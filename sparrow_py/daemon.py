@@ -127,6 +127,12 @@ async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppR
     return runner, f"[{real_host}]:{real_port}" if ":" in real_host else f"{real_host}:{real_port}"
 
 
+async def refuse_connections(runner: web.AppRunner) -> None:
+    """Listen no more; connections that stand are not touched."""
+    for site in list(runner.sites):
+        await site.stop()
+
+
 def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     """Run a daemon as this process until it is told to end.
 

@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from sparrow_py import links, resolution
 from sparrow_py import messages as m
-from sparrow_py.errors import LinkError, SparrowError
+from sparrow_py.errors import LinkError, LinkRefused, SparrowError
 from sparrow_py.links import Link
 
 log = logging.getLogger("sparrow.links")
@@ -65,6 +65,8 @@ class Dialling:
         self._backlog_bytes_max = backlog_bytes_max
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
+        """What schedulers' last answers were, by address, for those that will have no link."""
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -94,6 +96,7 @@ class Dialling:
                     self._tasks[address] = asyncio.create_task(self._keep_link(address))
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
+                self._refusals.pop(address, None)
             if resolution.is_fixed(self._sources):
                 return
             await asyncio.sleep(resolution.REFRESH_S)
@@ -124,7 +127,7 @@ class Dialling:
 
     async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
         try:
-            return await links.dial(
+            link = await links.dial(
                 self._session,
                 address,
                 self._hello,
@@ -134,8 +137,14 @@ class Dialling:
             )
         except LinkError as error:
             self.last_error = str(error)
-            log.debug("%s", error)
+            # Somebody must do something about a refusal, so it is said, but not at each of the dials to come.
+            news = isinstance(error, LinkRefused) and self._refusals.get(address) != str(error)
+            log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
+            if news:
+                self._refusals[address] = str(error)
             raise
+        self._refusals.pop(address, None)
+        return link
 
     async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
         scheduler, said = welcome.name, self._user.scheduler_said

@@ -6,6 +6,7 @@
     ├── Refused               the cluster will not take the job now or ever; says when to try again
     ├── NoScheduler           no scheduler could be reached
     ├── LinkError             the other side of a link broke the protocol or went away
+    │   └── LinkRefused       it answered and will have no link: wrong token, another protocol version, full
     ├── ClusterError          an embedded cluster did not start or stop as it should
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
@@ -80,6 +81,10 @@ class NoScheduler(SparrowError, ConnectionError):
 
 class LinkError(SparrowError, ConnectionError):
     """The other side of a link sent what the protocol does not allow, or the link broke."""
+
+
+class LinkRefused(LinkError):
+    """The scheduler that was dialled answered, and will have no link: the token, the protocol's version, a limit."""
 
 
 class ClusterError(SparrowError, RuntimeError):

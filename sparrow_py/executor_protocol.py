@@ -19,6 +19,8 @@ from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 
 EXECUTOR_PROTOCOL_VERSION = 1
+EXECUTOR_PROTOCOL_VERSION_OLDEST = 1
+"""A node monitor takes executors of the present version and, once there are two, of the one before."""
 SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
 PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
@@ -133,6 +135,15 @@ class Kill(ExecutorMessage, tag=14):
     slots of a node, or several places: one with a single place beside others of its app is ended itself."""
 
     runs: list[int]
+
+
+def check_version(version: int) -> None:
+    """`LinkError` unless a node monitor of today takes executors of this version of the protocol."""
+    oldest, newest = EXECUTOR_PROTOCOL_VERSION_OLDEST, EXECUTOR_PROTOCOL_VERSION
+    if not oldest <= version <= newest:
+        spoken = f"{newest} is" if oldest == newest else f"{oldest} and {newest} are"
+        behind = "node monitor" if version > newest else "executor"
+        raise LinkError(f"executor protocol version {version} is not spoken here; {spoken}: upgrade the {behind}")
 
 
 FromExecutor = ExecutorHello | Done | Returned | Attributes

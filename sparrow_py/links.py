@@ -18,7 +18,7 @@ import aiohttp
 from aiohttp import web
 
 from sparrow_py import messages as m
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
 
 LINK_PATH = "/link"
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -73,10 +73,13 @@ class Link:
         peer: str,
         decode: m.FrameDecoder,
         *,
+        version: int = m.PROTOCOL_VERSION,
         frame_bytes_max: int = m.FRAME_BYTES_MAX,
         backlog_bytes_max: int = BACKLOG_BYTES_MAX,
     ) -> None:
         self.peer = peer
+        self.version = version
+        """Of the protocol, as both sides speak it."""
         self.frame_bytes_max = frame_bytes_max
         self.closed_because = ""
         self._ws = ws
@@ -249,6 +252,40 @@ class Link:
             pass
 
 
+class OlderLink(Link):
+    """A link to a peer that speaks an older version: what that does not know is left out.
+
+    A class of its own, so that a link to a peer of today looks nothing up.
+    """
+
+    def send(self, message: m.Message) -> None:
+        """As `Link.send`; a message that the peer could not decode is dropped."""
+        if m.SINCE.get(type(message), 0) <= self.version:
+            super().send(message)
+
+
+def _link_of(version: int) -> type[Link]:
+    return Link if version == m.PROTOCOL_VERSION else OlderLink
+
+
+def _spoken(oldest: int, newest: int) -> str:
+    return f"version {oldest} is" if oldest == newest else f"versions {oldest} to {newest} are"
+
+
+def common_version(hello: m.Hello) -> int:
+    """The newest protocol version that both sides speak; `LinkError` if there is none, with what to upgrade first."""
+    oldest, newest = hello.version, max(hello.version, hello.newest)
+    common = min(newest, m.PROTOCOL_VERSION)
+    if oldest <= common >= m.PROTOCOL_VERSION_OLDEST:
+        return common
+    dialler = "the node monitor" if hello.role == "node" else "the client"
+    behind = "the scheduler" if oldest > m.PROTOCOL_VERSION else dialler
+    raise LinkError(
+        f"protocol {_spoken(oldest, newest)} not spoken here; "
+        f"{_spoken(m.PROTOCOL_VERSION_OLDEST, m.PROTOCOL_VERSION)}: upgrade {behind} first, one version at a time"
+    )
+
+
 async def accept(
     request: web.Request,
     *,
@@ -277,8 +314,7 @@ async def accept(
     await ws.prepare(request)
     try:
         hello = await _receive_one(ws, m.Hello)
-        if hello.version != m.PROTOCOL_VERSION:
-            raise LinkError(f"protocol version {hello.version} is not spoken here; {m.PROTOCOL_VERSION} is")
+        version = common_version(hello)
         if token and not hmac.compare_digest(hello.token.encode(), token.encode()):
             raise LinkError("the token is missing or wrong")
         if hello.role not in decoders:
@@ -287,14 +323,15 @@ async def accept(
     except (LinkError, InvalidRequest) as error:
         await _say_goodbye(ws, str(error))
         return ws
-    link = Link(
+    link = _link_of(version)(
         ws,
         hello.name or hello.user,
         decoders[hello.role],
+        version=version,
         frame_bytes_max=frame_bytes_max,
         backlog_bytes_max=backlog_bytes_max,
     )
-    link.send(m.Welcome(m.PROTOCOL_VERSION, name, frame_bytes_max))
+    link.send(m.Welcome(version, name, frame_bytes_max))
     link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
     return link, hello, ws
 
@@ -323,7 +360,12 @@ async def dial(
                 await ws.send_bytes(bytes(frame))
                 welcome = await _receive_one(ws, m.Welcome | m.Goodbye)
                 if isinstance(welcome, m.Goodbye):
-                    raise LinkError(f"scheduler {address} refused the link: {welcome.reason}")
+                    raise LinkRefused(f"scheduler {address} refused the link: {welcome.reason}")
+                if not hello.version <= welcome.version <= max(hello.version, hello.newest):
+                    offered = _spoken(hello.version, max(hello.version, hello.newest))
+                    raise LinkError(
+                        f"scheduler {address} chose protocol version {welcome.version}; {offered} spoken here"
+                    )
             except BaseException:
                 await ws.close()
                 raise
@@ -334,7 +376,14 @@ async def dial(
     except (aiohttp.ClientError, OSError) as error:
         cause = getattr(error, "os_error", error)
         raise LinkError(f"scheduler {address} cannot be reached: {cause}") from None
-    link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
+    link = _link_of(welcome.version)(
+        ws,
+        address,
+        decode,
+        version=welcome.version,
+        frame_bytes_max=welcome.frame_bytes_max,
+        backlog_bytes_max=backlog_bytes_max,
+    )
     return link, welcome
 
 

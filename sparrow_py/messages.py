@@ -29,7 +29,10 @@ from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""What is spoken here. Tests hold it against recordings of the version before."""
+PROTOCOL_VERSION_OLDEST = 1
+"""The version before, which is spoken with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
 MESSAGE_OVERHEAD_BYTES = 4096
@@ -37,6 +40,8 @@ MESSAGE_OVERHEAD_BYTES = 4096
 DETAIL_BYTES_FREE = MESSAGE_OVERHEAD_BYTES // 2
 """Of that room so much is for a task's preferred nodes and inputs; beyond it they count with its payload."""
 TASKS_PER_MESSAGE_MAX = 10_000
+UNSTARTED_RANGES_MAX = 10_000
+"""Ranges of tasks in a `HandedOver`: what does not fit counts as started."""
 EPOCH_SHIFT = 40
 
 
@@ -66,7 +71,11 @@ Data = bytes | BlobRef
 
 
 class Hello(Message, tag=1):
-    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id."""
+    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id.
+
+    `version` is the oldest protocol version that is spoken there, which is all that a scheduler of that
+    version asks; `newest` the newest, 0 if it is the same.
+    """
 
     version: int
     role: str
@@ -74,10 +83,11 @@ class Hello(Message, tag=1):
     user: str
     token: str
     node: NodeInfo | None = None
+    newest: int = 0
 
 
 class Welcome(Message, tag=2):
-    """First message of the daemon that was dialled."""
+    """First message of the daemon that was dialled. `version` is the newest that both sides speak: the link's."""
 
     version: int
     name: str
@@ -181,11 +191,15 @@ class CancelTasks(Message, tag=13):
 
 
 class Known(Message, tag=14):
-    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one."""
+    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one.
+
+    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open.
+    """
 
     job: str
     outcomes: list[KnownOutcome]
     starts: dict[int, int]
+    unstarted: tuple[tuple[int, int], ...] = ()
 
 
 class BlobAt(Message, tag=15):
@@ -263,6 +277,20 @@ class BlobLost(Message, tag=27):
 
     job: str
     hash: str
+
+
+class Draining(Message, tag=28):
+    """The scheduler takes no further jobs, and will end: new ones are for others."""
+
+
+class HandedOver(Message, tag=29):
+    """The scheduler ends, and has let go of the job: take it to another, with a higher epoch.
+
+    `unstarted`: (first task, count) of tasks of which no start is open, in order; what else has no outcome may run.
+    """
+
+    job: str
+    unstarted: tuple[tuple[int, int], ...]
 
 
 # ---- scheduler to node monitor ---------------------------------------------------------------
@@ -464,8 +492,18 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
+SINCE: dict[type, int] = {Draining: 2, HandedOver: 2}
+"""The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
+
+A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
+"""
+
+
 FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
-ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye
+ToClient = (
+    JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Draining | HandedOver
+    | Goodbye
+)  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
     | Goodbye

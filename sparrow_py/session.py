@@ -102,7 +102,7 @@ class Session:
                 await self.stop()
                 raise
             return
-        hello = m.Hello(m.PROTOCOL_VERSION, "client", "", self.user, self._token)
+        hello = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", self.user, self._token, newest=m.PROTOCOL_VERSION)
         self._dialling = Dialling(
             self.sources, hello, m.FrameDecoder(m.ToClient), self, self._session, heartbeat_s=self._heartbeat_s
         )

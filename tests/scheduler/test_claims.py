@@ -10,6 +10,7 @@ import pytest
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from scheduler.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.blobs import FakeBlobs
@@ -352,6 +353,7 @@ def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it
     assert rig.core.jobs
     rig.node("a", m.Fenced("j", 2))
     assert not rig.core.jobs and not rig.core.admission.unplaced
+    assert (rig.core.claims.taken_over, list(rig.core.claims.news)) == ({"j": 2}, ["j"])
     assert sorted(type(message).__name__ for _, message in rig.outbox.sent) == [
         "CancelReservations", "ForgetJob", "JobRefused",
     ]  # fmt: skip
@@ -368,6 +370,17 @@ def test_the_same_scheduler_may_get_the_job_again_with_a_higher_epoch() -> None:
     rig.node("a", claimed((0, launch.attempt)))
     rig.node("a", report(0, launch.attempt))
     assert rig.outcomes() == [(0, FINISHED, 1)]
+
+
+def test_of_jobs_that_were_taken_over_the_latest_are_remembered_until_they_come_back() -> None:
+    rig = Rig("a")
+    for number in range(TAKEN_OVER_MAX + 1):
+        rig.client(submission(f"j{number}"), m.AddTasks(f"j{number}", 0, [b"p"]))
+        rig.node("a", m.Fenced(f"j{number}", 1))
+    assert len(rig.core.claims.taken_over) == len(rig.core.claims.news) == TAKEN_OVER_MAX
+    assert "j0" not in rig.core.claims.taken_over
+    rig.client(submission("j7", epoch=2))
+    assert "j7" not in rig.core.claims.taken_over
 
 
 # ---- at the node monitor -------------------------------------------------------------------------

@@ -342,3 +342,64 @@ def test_a_job_id_or_task_id_given_twice_is_an_error() -> None:
     with pytest.raises(InvalidRequest, match=r"tasks\[1\].id"):
         rig.submit([TaskSpec(b"", "a"), TaskSpec(b"", "a")], job_id="k")
     assert list(rig.core.jobs) == ["j"]
+
+
+# ---- schedulers that end in order --------------------------------------------------------------
+
+
+def test_a_draining_scheduler_is_given_no_further_job_while_another_is_there() -> None:
+    rig = Rig("s", "other")
+    rig.receive(m.Draining(), scheduler="s")
+    jobs = [rig.submit(1, job_id=f"j{number}")[0] for number in range(20)]
+    assert {job.scheduler for job in jobs} == {"other"}
+    rig.core.scheduler_down("other", "gone", 0.0)
+    assert {job.scheduler for job in jobs} == {"s"}, "it may refuse them, and they are offered again"
+
+
+def test_a_job_that_a_draining_scheduler_refuses_is_tried_at_another_at_once() -> None:
+    rig = Rig("s")
+    job, told = rig.submit(1)
+    rig.core.scheduler_up("other", m.FRAME_BYTES_MAX, 0.0)
+    rig.receive(m.Draining(), m.JobRefused("j", "the scheduler is shutting down", "", 1.0))
+    assert (job.scheduler, job.submission.epoch, told.calls) == ("other", 0, [])
+
+
+def test_a_job_that_avoids_one_at_a_draining_scheduler_is_offered_again_in_time_not_at_once() -> None:
+    rig = Rig("s")
+    rig.submit(1, job_id="first")
+    rig.core.scheduler_up("other", m.FRAME_BYTES_MAX, 0.0)
+    job, _ = rig.submit(1, avoid=["first"])
+    rig.receive(m.Draining(), m.JobRefused("j", "the scheduler is shutting down", "", 1.0))
+    assert (job.scheduler, rig.core.next_deadline_s()) == (None, 1.0)
+
+
+def test_a_job_that_is_handed_over_goes_to_another_with_what_had_not_started() -> None:
+    rig = Rig("s", "t", "u")
+    for scheduler in ("t", "u"):
+        rig.receive(m.Draining(), scheduler=scheduler)
+    job, told = rig.submit(4)
+    rig.receive(m.JobAccepted("j"), outcome(0), m.Draining())
+    rig.core.scheduler_up("next", m.FRAME_BYTES_MAX, 0.0)
+    rig.outbox.sent.clear()
+    rig.receive(m.HandedOver("j", ((2, 2),)))
+    sent = [message for to, message in rig.outbox.sent if to == "next"]
+    assert sent[:3] == [
+        job.submission,
+        m.Known("j", [m.KnownOutcome(0, FINISHED, b"")], {}),
+        "stream",
+    ]
+    assert list(job.chunks) == [m.Known("j", [], {}, ((2, 2),)), m.AddTasks("j", 0, [b"x"] * 4)]
+    assert (job.scheduler, job.submission.epoch, rig.core.moves) == ("next", 1, 1)
+    assert told.calls == ["accepted"]
+    rig.receive(outcome(1), scheduler="s")  # It has nothing to say of the job any more.
+    assert told.outcomes == {0: FINISHED}
+
+
+def test_what_had_not_started_at_one_scheduler_may_have_at_the_next_that_dies() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(2)
+    rig.core.scheduler_up("next", m.FRAME_BYTES_MAX, 0.0)
+    rig.receive(m.JobAccepted("j"), m.Draining(), m.HandedOver("j", ((0, 2),)))
+    assert job.unstarted == ((0, 2),)
+    rig.core.scheduler_down("next", "gone", 0.0)
+    assert job.unstarted == ()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -14,10 +15,10 @@ from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from tests.support.waiting import TIMEOUT_S
 
-HELLO = m.Hello(m.PROTOCOL_VERSION, "client", "", "ann", "")
+HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "ann", "", newest=m.PROTOCOL_VERSION)
 FRAME_BYTES_MAX = 64 << 10
 Serve = Callable[[links.Link], Awaitable[None]]
-Dial = Callable[[Serve], Awaitable[links.Link]]
+Dial = Callable[..., Awaitable[links.Link]]
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ async def dial() -> AsyncIterator[Dial]:
     ends: list[links.Link] = []
     async with aiohttp.ClientSession() as session:
 
-        async def connect(serve: Serve) -> links.Link:
+        async def connect(serve: Serve, said: m.Hello = HELLO) -> links.Link:
             async def handle(request: web.Request) -> web.WebSocketResponse:
                 accepted = await links.accept(
                     request, name="s", token="", decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
@@ -35,7 +36,7 @@ async def dial() -> AsyncIterator[Dial]:
                 )  # fmt: skip
                 assert isinstance(accepted, tuple)
                 link, hello, ws = accepted
-                assert hello == HELLO
+                assert hello == said
                 try:
                     await serve(link)
                 finally:
@@ -49,9 +50,9 @@ async def dial() -> AsyncIterator[Dial]:
             servers.append(server)
             decode = m.FrameDecoder(m.ToClient)
             link, welcome = await links.dial(
-                session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0, backlog_bytes_max=1 << 20
+                session, f"{server.host}:{server.port}", said, decode, heartbeat_s=10.0, backlog_bytes_max=1 << 20
             )
-            assert welcome == m.Welcome(m.PROTOCOL_VERSION, "s", FRAME_BYTES_MAX)
+            assert welcome == m.Welcome(max(said.version, said.newest), "s", FRAME_BYTES_MAX)
             ends.append(link)
             return link
 
@@ -180,3 +181,36 @@ async def test_what_nobody_waits_for_leaves_with_what_follows_it(
         batches.append(batch)
         break
     assert batches == [[m.JobAccepted("j"), follower]]
+
+
+@pytest.mark.parametrize(("hello", "version"), [(HELLO, 2), (m.Hello(1, "client", "", "ann", ""), 1)])
+async def test_a_peer_is_not_sent_what_its_version_does_not_know(dial: Dial, hello: m.Hello, version: int) -> None:
+    batches: list[list[Any]] = []
+
+    async def serve(link: links.Link) -> None:
+        assert link.version == version
+        for message in (m.Placed("j", 0), m.Draining(), m.HandedOver("j", ()), m.JobEnded("j")):
+            link.send(message)
+
+    link = await dial(serve, hello)
+    assert link.version == version
+    await read_all(link, batches)
+    kinds = [type(message) for batch in batches for message in batch]
+    new = [m.Draining, m.HandedOver] if version == 2 else []
+    assert kinds == [m.Placed, *new, m.JobEnded, m.Goodbye]
+
+
+async def test_a_scheduler_that_chooses_a_version_that_was_not_offered() -> None:
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.receive_bytes()
+        await ws.send_bytes(msgspec.msgpack.encode([m.Welcome(7, "s", FRAME_BYTES_MAX)]))
+        return ws
+
+    app = web.Application()
+    app.add_routes([web.get(links.LINK_PATH, handle)])
+    decode = m.FrameDecoder(m.ToClient)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        with pytest.raises(LinkError, match=r"chose protocol version 7; versions 1 to 2 are spoken here"):
+            await links.dial(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)

@@ -47,6 +47,8 @@ MESSAGES: list[m.Message] = [
     m.BlobAt("job", REF),
     m.Retried("job", 0, 2),
     m.BlobLost("job", REF.hash),
+    m.Draining(),
+    m.HandedOver("job", ((3, 2),)),
     m.Input("job", 3, REF),
     m.Claim("job", "user", 2),
     m.Claimed("job", 2, [(0, 1)]),

@@ -15,7 +15,7 @@ import pytest
 from sparrow_py import CallStage, Client, Job, LocalCluster, ResultOf, TaskStatus
 from sparrow_py.cluster import DaemonProcess
 from tests.support import tasks
-from tests.support.daemons import get_json, workers_of
+from tests.support.daemons import get_json, http, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 TASKS = 200
@@ -98,7 +98,7 @@ def test_a_scheduler_and_a_node_monitor_die_at_once(two_of_each: LocalCluster, t
 def test_a_scheduler_that_was_cut_off_and_replaced_starts_nothing_more(
     two_of_each: LocalCluster, tmp_path: Path
 ) -> None:
-    """It stands still with asks for tasks in its sockets, and answers them when it goes on: too late."""
+    """It stands still with asks for tasks in its sockets, and answers them when it goes on: too late. And says so."""
     starts = tmp_path / "starts"
     with Client(two_of_each, heartbeat_s=0.4) as client:
         job = client.submit_calls(tasks.record_start, [(starts, task, 0.02) for task in range(TASKS)])
@@ -114,5 +114,13 @@ def test_a_scheduler_that_was_cut_off_and_replaced_starts_nothing_more(
         assert job.results(TIMEOUT_S) == list(range(TASKS))
         wait_until(lambda: told == Counter(range(TASKS)))
         wait_until(lambda: schedulers_with_jobs(two_of_each) == [], "the fenced scheduler to give the job up")
+        # It says so: to who asks for the job, in its metrics, and in its log.
+        status, told = http(stopped.address, f"/v1/jobs/{job.job_id}")
+        assert status == 404
+        assert "another scheduler has taken it over, with epoch 1" in told
+        assert "\nsparrow_scheduler_jobs_fenced_total 1.0\n" in http(stopped.address, "/metrics")[1]
+        logs = [log.read_text() for log in (tmp_path / "logs").iterdir()]
+        said = f"job {job.job_id} is another scheduler's now (epoch 1): nothing more of it is started here"
+        assert sum(said in log for log in logs) == 1
         assert started(starts) == Counter(range(TASKS))
         assert list(client.map(tasks.square, range(50))) == [number * number for number in range(50)]
