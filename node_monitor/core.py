@@ -286,16 +286,20 @@ class NodeMonitorCore:
         for held in [held for held in executor.running.values() if held.missing]:
             self._hand_back_waiting(held, f"executor {executor_id} is leaving", now_s)
 
-    def executor_down(self, executor_id: str, reason: str, now_s: float) -> None:
-        """An executor died: its slots come back, its tasks are reported lost (guarantee 4)."""
+    def executor_down(self, executor_id: str, reason: str, now_s: float, failure: str = "") -> None:
+        """An executor died: its slots come back, its tasks are reported lost (guarantee 4).
+
+        With a `failure`, the task that it ran has failed for that reason, if there is no doubt which it was.
+        """
         executor = self._executors.pop(executor_id)
         app = executor.app
         self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
         app.prefetched -= executor.ahead
-        for held in list(executor.running.values()):
-            self._died_with_executor(held, reason, now_s)
+        runs = list(executor.running.values())
+        for held in runs:
+            self._died_with_executor(held, reason, failure if len(runs) == 1 else "", now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
         if executor.attributes:
             self._tell_attributes(now_s)
@@ -309,12 +313,14 @@ class NodeMonitorCore:
         else:
             self._restart_later(app, now_s)
 
-    def _died_with_executor(self, held: Held, reason: str, now_s: float) -> None:
+    def _died_with_executor(self, held: Held, reason: str, failure: str, now_s: float) -> None:
         if held.missing:
             self.queue.refund(held.charge)
             self._hand_back(held, reason)
             return
         self.queue.settle(held.charge, now_s - held.given_at_s)
+        if failure and held.stop is None:
+            held.stop = (TaskStatus.FAILED, failure)
         if held.stop is not None:
             self._report(held, *held.stop, started_at_s=held.given_at_s, service_s=now_s - held.given_at_s)
         else:

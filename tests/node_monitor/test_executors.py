@@ -48,7 +48,7 @@ class Events:
     def executor_leaving(self, executor: str) -> None:
         """Its end follows, and says why."""
 
-    def executor_down(self, executor: str, reason: str) -> None:
+    def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self._told.put_nowait(("down", executor, reason))
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
