@@ -44,7 +44,7 @@ from tests.support.waiting import wait_until
 
 MODULE = "frontends.command.executor"
 DAEMON = """(setsid sh -c 'exec 3>"$0"; echo $$ >&3; exec sleep 1000' "$0" &)"""
-"""Makes a process with a session of its own and no parent, which says its number to a named pipe and keeps that open."""
+"""Makes a process with a session of its own and no parent. It says its number to a named pipe, and keeps that open."""
 
 
 @pytest.fixture
