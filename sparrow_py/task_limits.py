@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 VARIABLE_PREFIX = "SPARROW_EXECUTOR_TASK_"
 """With a field's name: the environment variable that tells an executor of the limit."""
+CPU_GRACE_S = 1
+"""At its limit a process gets SIGXCPU, which says why it ends; one that does not end is killed so much later."""
 
 
 class TaskLimits(NamedTuple):
@@ -35,7 +37,7 @@ class TaskLimits(NamedTuple):
         """Limit this process, and those that it will start, for good."""
         lower(resource.RLIMIT_DATA, self.memory_bytes)
         lower(resource.RLIMIT_NOFILE, self.open_files)
-        lower(resource.RLIMIT_CPU, self.cpu_s)
+        lower(resource.RLIMIT_CPU, self.cpu_s, grace=CPU_GRACE_S)
 
 
 NO_LIMITS = TaskLimits()
@@ -46,11 +48,11 @@ def variable(name: str) -> str:
     return VARIABLE_PREFIX + name.upper()
 
 
-def lower(kind: int, limit: int) -> None:
-    """Let this process have no more, and no means to change that. 0: nothing is changed."""
+def lower(kind: int, limit: int, grace: int = 0) -> None:
+    """Let this process have no more, and no means to have more than `grace` beyond it. 0: nothing is changed."""
     _, hard = resource.getrlimit(kind)
     if limit and (hard == resource.RLIM_INFINITY or limit < hard):
-        resource.setrlimit(kind, (limit, limit))
+        resource.setrlimit(kind, (limit, limit + grace if hard == resource.RLIM_INFINITY else min(limit + grace, hard)))
 
 
 def allow_cpu(seconds: int) -> None:

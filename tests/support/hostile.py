@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import grp
 import os
 import resource
 import signal
@@ -80,34 +79,19 @@ def who() -> dict[str, Any]:
     }
 
 
-def group_exists(gid: int) -> bool:
-    return any(group.gr_gid == gid for group in grp.getgrall())
+def daemonise(mark: Path) -> None:
+    """Leave a process behind that has a session and no parent of its own and writes its number to `mark`, and stay."""
+    subprocess.run(["sh", "-c", daemon_script(mark)], check=True)
+    time.sleep(BUSY_MAX_S)
 
 
-def daemonise(folder: Path, then: str) -> int:
-    """Leave a process that has a session and no parent of its own behind, and go on as `then` says."""
-    mark = folder / f"daemon-{os.getpid()}"
-    script = f"(setsid sh -c 'echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 1000' &)"
-    subprocess.run(["sh", "-c", script], check=True)
-    deadline_s = time.monotonic() + BUSY_MAX_S
-    while not mark.exists() and time.monotonic() < deadline_s:
-        time.sleep(0.005)
-    if then == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    while then == "stay" and time.monotonic() < deadline_s:
-        time.sleep(0.005)
-    return os.getpid()
+def daemon_script(mark: Path) -> str:
+    """The same for a shell; `mark` is there when it is complete."""
+    return f"(setsid sh -c 'echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 1000' &)"
 
 
 def allocate(size: int) -> int:
     return len(bytes(size))
-
-
-def spin() -> None:
-    """Use CPU time, in the interpreter."""
-    deadline_s = time.process_time() + BUSY_MAX_S
-    while time.process_time() < deadline_s:
-        pass
 
 
 def open_files(count: int) -> int:
