@@ -57,15 +57,25 @@ class Orphans:
         if self._sweep is not None:
             await self._sweep
 
+    def _kill_those_here(self) -> bool:
+        """Whether to look again: they take a moment to end, and what they leave are orphans, too."""
+        if self._starting:
+            return True
+        try:
+            orphans = children() - self._own
+        except OSError:
+            return True
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return bool(orphans)
+
     async def _end_all(self) -> None:
         wait_s = WAIT_FIRST_S
         try:
-            while self._starting or (orphans := children() - self._own):
-                for pid in () if self._starting else orphans:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
-                    with contextlib.suppress(ChildProcessError):
-                        os.waitpid(pid, os.WNOHANG)
+            while self._kill_those_here():
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, WAIT_MAX_S)
         finally:

@@ -50,13 +50,21 @@ def hide_from_others() -> None:
 
 
 def children() -> set[int]:
-    """The process ids of this process's children, zombies included; none where /proc does not tell."""
+    """The process ids of this process's children, zombies included; none where /proc does not tell.
+
+    `OSError` if it cannot be asked now: there may be no file descriptor left.
+    """
     found: set[int] = set()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - pathlib would cost its import at every start
-            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found.update(map(int, file.read().split()))
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # That thread has ended.
+                found.update(_children_of(thread))
     return found
+
+
+def _children_of(thread: str) -> list[int]:
+    with open(f"/proc/self/task/{thread}/children", "rb") as file:  # noqa: PTH123
+        return [int(pid) for pid in file.read().split()]
 
 
 def end_children() -> None:

@@ -84,14 +84,16 @@ def test_a_full_disk_fails_the_results_that_do_not_fit_and_nothing_else(tmp_path
             assert once.submit(tasks.pattern, DISK_BYTES // 4).result(TIMEOUT_S) == tasks.pattern(DISK_BYTES // 4)
 
 
-def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(tmp_path: Path) -> None:
+def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(tmp_path: Path, gate: Path) -> None:
     with Daemon("scheduler", log=tmp_path / "scheduler.log") as scheduler:
         flags = ("--scheduler", scheduler.address, "--slots", "2", "--node-id", "node")
         with Daemon("node_monitor", *flags, log=tmp_path / "node.log") as monitor, Client(scheduler.address) as client:
             wait_for_nodes(scheduler.address, "node")
-            wait_until(lambda: len(workers_of(monitor.process.pid)) == 2)
             once = client.with_options(max_attempts=1)
-            assert once.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+            held = [once.submit(tasks.hold, gate, mark) for mark in ("a", "b")]
+            wait_until(lambda: tasks.started(gate, "a", "b"), "both workers to be there")
+            gate.touch()
+            assert client.gather(held) == ["a", "b"]
             pid = monitor.process.pid
             enough = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, enough[1]))  # Those it has, and no other.
