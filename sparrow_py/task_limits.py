@@ -7,6 +7,8 @@ import resource
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from sparrow_py.process_control import lower_limit
+
 VARIABLE_PREFIX = "SPARROW_EXECUTOR_TASK_"
 """With a field's name: the environment variable that tells an executor of the limit."""
 CPU_GRACE_S = 1
@@ -35,9 +37,9 @@ class TaskLimits(NamedTuple):
 
     def impose(self) -> None:
         """Limit this process, and those that it will start, for good."""
-        lower(resource.RLIMIT_DATA, self.memory_bytes)
-        lower(resource.RLIMIT_NOFILE, self.open_files)
-        lower(resource.RLIMIT_CPU, self.cpu_s, grace=CPU_GRACE_S)
+        lower_limit(resource.RLIMIT_DATA, self.memory_bytes)
+        lower_limit(resource.RLIMIT_NOFILE, self.open_files)
+        lower_limit(resource.RLIMIT_CPU, self.cpu_s, grace=CPU_GRACE_S)
 
 
 NO_LIMITS = TaskLimits()
@@ -46,13 +48,6 @@ NO_LIMITS = TaskLimits()
 def variable(name: str) -> str:
     """The environment variable of this field."""
     return VARIABLE_PREFIX + name.upper()
-
-
-def lower(kind: int, limit: int, grace: int = 0) -> None:
-    """Let this process have no more, and no means to have more than `grace` beyond it. 0: nothing is changed."""
-    _, hard = resource.getrlimit(kind)
-    if limit and (hard == resource.RLIM_INFINITY or limit < hard):
-        resource.setrlimit(kind, (limit, limit + grace if hard == resource.RLIM_INFINITY else min(limit + grace, hard)))
 
 
 def allow_cpu(seconds: int) -> None:

@@ -48,6 +48,7 @@ from sparrow_py.executor_protocol import (
 )
 from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
+from sparrow_py.process_control import end_children
 from sparrow_py.task_limits import TaskLimits
 
 KILLED = "it was killed"
@@ -127,6 +128,7 @@ class CommandExecutor:
             command.kill()
         for command in commands:
             command.close()
+        end_children()  # What is left of those whose keepers were killed.
 
     async def _run(self, run: Run) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
@@ -155,7 +157,8 @@ class CommandExecutor:
             self._commands[run.run] = command
             result = await command.wait()
         except OSError as error:
-            return TaskStatus.FAILED, b"", start_error(error, task)
+            killed = run.run in self._killed  # Its keeper may not have been ready to be told so.
+            return TaskStatus.FAILED, b"", KILLED if killed else start_error(error, task)
         killed = run.run in self._killed and result.exit_code == -signal.SIGKILL
         error_text = KILLED if killed else exit_error(result.exit_code, self._limits)
         return self._ended_with(encode_result(result, as_json=is_json(payload)), error_text)

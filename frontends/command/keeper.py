@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 import struct
@@ -38,9 +39,14 @@ def start_keeper(
     `report` is where it writes how that ended; `OSError` if there can be no other process.
     """
     executor = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _keep(task, environment, limits, [*descriptors, report], executor)
+    # Until it has a handler of its own the keeper has the executor's, which would do nothing there.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _keep(task, environment, limits, [*descriptors, report], executor, mask)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 
 
@@ -59,18 +65,26 @@ def read_report(report: bytes) -> int:
 
 
 def _keep(
-    task: CommandTask, environment: dict[str, str], limits: TaskLimits, descriptors: list[int], executor: int
+    task: CommandTask,
+    environment: dict[str, str],
+    limits: TaskLimits,
+    descriptors: list[int],
+    executor: int,
+    mask: set[signal.Signals | int],
 ) -> NoReturn:
     """The keeper's life."""
     status = 1
+    told: list[int] = []
     try:
+        gc.freeze()  # Its pages stay the executor's, too.
         signal.set_wakeup_fd(-1)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()  # A signal to the executor's process group is not for it.
         report = _arrange(descriptors)
         adopt_orphans()
         die_with_parent(signal.SIGTERM, executor)
-        os.write(report, _run(task, environment, limits, mask))
+        os.write(report, _run(task, environment, limits, told))
         status = 0
     finally:
         os._exit(status)
@@ -84,36 +98,35 @@ def _arrange(descriptors: list[int]) -> int:
     return len(descriptors) - 1
 
 
-def _run(task: CommandTask, environment: dict[str, str], limits: TaskLimits, mask: set[signal.Signals | int]) -> bytes:
+def _run(task: CommandTask, environment: dict[str, str], limits: TaskLimits, told: list[int]) -> bytes:
     """Run the command; the report of how it ended. Nothing of it is left then."""
-
-    def become_command() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        limits.impose()
-
     try:
         process = subprocess.Popen(
             task.argv,
             cwd=task.cwd or None,
             env=environment | task.env,
             start_new_session=True,
-            preexec_fn=become_command,  # noqa: PLW1509 - this process has no other threads
+            preexec_fn=limits.impose if any(limits) else None,  # noqa: PLW1509 - this process has no other threads
         )
     except OSError as error:
         path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - HEAD.size]
         return HEAD.pack(error.errno or 0, 0) + path
-    status = _end_of(process.pid)
+    status = _end_of(process.pid, told)
     end_children()
     return HEAD.pack(0, -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status))
 
 
-def _end_of(pid: int) -> int | None:
-    """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others."""
+def _end_of(pid: int, told: list[int]) -> int | None:
+    """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others.
+
+    `told`: SIGTERMs that have come before.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)  # Not before: the command would inherit it.
     while True:
-        told = signal.sigwait(WAITED_FOR)
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == pid:
                     return ended[1]
-        if told == signal.SIGTERM:
+        if signal.SIGTERM in told:
             return None
+        told = [signal.sigwait(WAITED_FOR)]
