@@ -9,8 +9,10 @@ from sparrow_py.options import command
 
 def _run(options: NodeMonitorOptions) -> None:
     from node_monitor.daemon import NodeMonitorDaemon
+    from sparrow_py.orphans import Orphans
 
-    daemon.run(lambda: NodeMonitorDaemon(options), options)
+    orphans = Orphans()
+    daemon.run(lambda: NodeMonitorDaemon(options, orphans=orphans), options)
 
 
 main = command(

@@ -105,6 +105,7 @@ class BlobStore:
         token: str,
         clock: Clock,
         directory: str = "",
+        readers_gid: int | None = None,
     ) -> None:
         self.table = table
         self.address = ""
@@ -114,7 +115,9 @@ class BlobStore:
         self._session = session
         self._token = token
         self._clock = clock
-        self._directory = _Directory(directory)
+        self._directory = _Directory(directory, readers_gid)
+        self._readers_gid = readers_gid
+        """Group of the executors' user, if that is another than ours."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
         self._fetch_seats = asyncio.Semaphore(FETCHES_AT_ONCE_MAX)
@@ -252,7 +255,6 @@ class BlobStore:
                 return f"size: {file.size} is not valid; allowed: {here}, the size of the blob here with this hash"
         elif not self.table.fits(file.size, now_s):
             return self.table.refusal(file.size, "result")
-        os.chmod(path, 0o400)  # noqa: PTH101
         self._keep(path, file.hash, file.size, owner, now_s)
         self._unfetched.add(file.hash)
         return ""
@@ -302,12 +304,21 @@ class BlobStore:
         if self.has(hash):  # It has come another way meanwhile.
             _unlink(path)
         else:
+            self._protect(path)
             os.rename(path, self.path(hash))  # noqa: PTH104
         evicted = self.table.add(hash, size, now_s)
         assert evicted is not None, "there was room for the blob just now"
         self._delete(evicted)
         if owner is not None:
             self.table.pin(hash, owner)
+
+    def _protect(self, path: str) -> None:
+        """Nobody may write to the file, and only executors may read it."""
+        if self._readers_gid is None:
+            os.chmod(path, 0o400)  # noqa: PTH101
+        else:
+            os.chown(path, os.geteuid(), self._readers_gid)
+            os.chmod(path, 0o440)  # noqa: PTH101
 
     def fetch(self, ref: BlobRef, done: Done) -> None:
         """Get the blob from one of `ref.at`, unless it is here.
@@ -462,8 +473,9 @@ class _Arrival:
 class _Directory:
     """Where a store's files are: in the given directory, or in a temporary one of its own."""
 
-    def __init__(self, given: str) -> None:
+    def __init__(self, given: str, readers_gid: int | None = None) -> None:
         self._given = given
+        self._readers_gid = readers_gid
         self._lock: int | None = None
         self.root = ""
 
@@ -484,6 +496,10 @@ class _Directory:
                 self._open_temporary()
             for name in (self.incoming, self.partial):
                 Path(name).mkdir(mode=0o700)
+            if self._readers_gid is not None:
+                for name in (self.root, self.incoming):  # To be entered, not listed: names of blobs are secrets.
+                    os.chown(name, -1, self._readers_gid)
+                    Path(name).chmod(0o710)
         except OSError as error:
             allowed = f"a directory where files can be made ({_os_reason(error)})"
             raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), allowed) from None

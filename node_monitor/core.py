@@ -98,7 +98,7 @@ class Counters:
 
     __slots__ = (
         "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops",
-        "refused_reservations", "reservations", "started",
+        "refused_reservations", "reservations", "started", "suspicions",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -112,6 +112,7 @@ class Counters:
         self.refused_reservations = 0
         self.reservations = 0
         self.started = 0
+        self.suspicions = 0
 
 
 class NodeMonitorCore:
@@ -286,16 +287,23 @@ class NodeMonitorCore:
         for held in [held for held in executor.running.values() if held.missing]:
             self._hand_back_waiting(held, f"executor {executor_id} is leaving", now_s)
 
-    def executor_down(self, executor_id: str, reason: str, now_s: float) -> None:
-        """An executor died: its slots come back, its tasks are reported lost (guarantee 4)."""
+    def executor_down(self, executor_id: str, reason: str, now_s: float, failure: str = "") -> None:
+        """An executor died: its slots come back, its tasks are reported lost (guarantee 4).
+
+        With a `failure`, the task that it ran has failed for that reason, if there is no doubt which it was.
+        """
         executor = self._executors.pop(executor_id)
         app = executor.app
         self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
         app.prefetched -= executor.ahead
-        for held in list(executor.running.values()):
-            self._died_with_executor(held, reason, now_s)
+        runs = list(executor.running.values())
+        culprit = next((held for held in runs if not (held.missing or held.stop or failure)), None)
+        for held in runs:
+            self._died_with_executor(held, reason, failure if len(runs) == 1 else "", now_s)
+        if culprit is not None:
+            self._suspect(app, culprit.job, now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
         if executor.attributes:
             self._tell_attributes(now_s)
@@ -309,12 +317,14 @@ class NodeMonitorCore:
         else:
             self._restart_later(app, now_s)
 
-    def _died_with_executor(self, held: Held, reason: str, now_s: float) -> None:
+    def _died_with_executor(self, held: Held, reason: str, failure: str, now_s: float) -> None:
         if held.missing:
             self.queue.refund(held.charge)
             self._hand_back(held, reason)
             return
         self.queue.settle(held.charge, now_s - held.given_at_s)
+        if failure and held.stop is None:
+            held.stop = (TaskStatus.FAILED, failure)
         if held.stop is not None:
             self._report(held, *held.stop, started_at_s=held.given_at_s, service_s=now_s - held.given_at_s)
         else:
@@ -332,7 +342,9 @@ class NodeMonitorCore:
             raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
         executor.end(message.run)
         executor.did_tasks = True
-        executor.app.failures = 0
+        app = executor.app
+        app.failures = 0
+        app.suspicion.cleared()
         job, service_s = held.job, message.service_s
         if job.duration_s is None:
             job.duration_s = service_s
@@ -485,6 +497,9 @@ class NodeMonitorCore:
             return
         if app.failures and app.broken:
             self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} do not start here")
+            return
+        if app.suspicion and app.suspicion.refuses(message.user, now_s):
+            self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} die here")
             return
         room = self._user_max - self.queue.user_count(message.user)
         if count > room:
@@ -1146,6 +1161,23 @@ class NodeMonitorCore:
                 self._refuse(scheduler, number, self.queue.cancel(ticket.key), f"{ticket.app!r} does not start here")
         delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
+
+    def _suspect(self, app: AppState, job: JobHere, now_s: float) -> None:
+        """A task of this job died with its executor: perhaps the node is to be avoided for a while."""
+        until_s = app.suspicion.died(*job.owner, job.id, now_s)
+        if until_s is None:
+            return
+        self.counters.suspicions += 1
+        self._note(now_s, "executors of %s die here", app.plan.app)
+        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
+            if app.suspicion.refuses(ticket.user, now_s):
+                scheduler, number = ticket.key
+                self._refuse(scheduler, number, self.queue.cancel(ticket.key), f"executors of {ticket.app!r} die here")
+        self._at(until_s, lambda _: self._take_part_again())
+
+    def _take_part_again(self) -> None:
+        """Who was told of free slots was refused: say it again."""
+        self._idle_told = 0
 
     def _restart(self, app: AppState) -> None:
         app.waiting -= 1

@@ -19,6 +19,7 @@ from node_monitor.blob_routes import add_blob_routes
 from node_monitor.blob_store import BlobStore
 from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
+from node_monitor.confinement import Confinement
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors import ExecutorPool
 from node_monitor.metrics import collect
@@ -32,6 +33,7 @@ from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef
+from sparrow_py.orphans import Orphans
 
 log = logging.getLogger("sparrow.node_monitor")
 LINGER_S = 5.0
@@ -74,6 +76,8 @@ class NodeMonitor:
         apps: dict[str, App],
         session: aiohttp.ClientSession,
         store: BlobStore,
+        confinement: Confinement,
+        orphans: Orphans | None,
     ) -> None:
         self.id = node_id
         self.options = options
@@ -86,7 +90,7 @@ class NodeMonitor:
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
         info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", options.token(), info, newest=m.PROTOCOL_VERSION),
@@ -207,9 +211,9 @@ class NodeMonitor:
         """Event of the pool."""
         self.core.executor_leaving(executor, self._clock())
 
-    def executor_down(self, executor: str, reason: str) -> None:
+    def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         """Event of the pool."""
-        self.core.executor_down(executor, reason, self._clock())
+        self.core.executor_down(executor, reason, self._clock(), failure)
         self._after(self._clock())
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
@@ -256,8 +260,13 @@ class NodeMonitorDaemon:
 
     kind = "node_monitor"
 
-    def __init__(self, options: NodeMonitorOptions, *, attached: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, options: NodeMonitorOptions, *, attached: tuple[str, ...] = (), orphans: Orphans | None = None
+    ) -> None:
+        """`orphans`: this process's, if all its children are executors; then what those leave running is killed."""
         self.options = options
+        self._orphans = orphans
+        self._confinement = Confinement.of(options)
         self.address = ""
         self.nodes: list[NodeMonitor] = []
         self._apps = offered_apps(options, attached=attached)
@@ -277,8 +286,10 @@ class NodeMonitorDaemon:
         options = self.options
         app = daemon.make_app(self, options.token(), lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        account = self._confinement.account
+        readers_gid = None if account is None else account.gid
         table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
-        store = self._store = BlobStore(table, self._session, options.token(), Clock(), options.blob_dir)
+        store = self._store = BlobStore(table, self._session, options.token(), Clock(), options.blob_dir, readers_gid)
         store.start()
         add_routes(app, self)
         add_blob_routes(app, store)
@@ -287,7 +298,7 @@ class NodeMonitorDaemon:
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
-            node = NodeMonitor(node_id, options, self._apps, self._session, store)
+            node = NodeMonitor(node_id, options, self._apps, self._session, store, self._confinement, self._orphans)
             self.nodes.append(node)
             await node.start()
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node_monitor.suspicion import Suspicion
+
 if TYPE_CHECKING:
     from node_monitor.tasks_here import Held
 
@@ -85,7 +87,7 @@ class AppState:
 
     __slots__ = (
         "asking", "executors", "failures", "idle", "plan", "prefetch_max", "prefetched", "ready", "starting",
-        "waiting", "wanted",
+        "suspicion", "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan) -> None:
@@ -107,6 +109,7 @@ class AppState:
         """Restarts that wait for their time."""
         self.failures = 0
         """Processes in a row that ended without having done a task."""
+        self.suspicion = Suspicion()
 
     @property
     def broken(self) -> bool:

@@ -7,21 +7,29 @@ import contextlib
 import itertools
 import logging
 import os
+import shutil
 import signal
+import socket
+import struct
 from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from node_monitor.apps import App
 from node_monitor.builtin import BUILTIN_APPS
+from node_monitor.confinement import Confinement
 from node_monitor.result_files import ResultFiles
 from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError, shown
+from sparrow_py.orphans import Orphans
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0
+PEER = struct.Struct("=iII")
+"""The kernel's struct ucred: pid, uid, gid."""
 STOP_GRACE_S = 1.0
+ORPHANS_GRACE_S = 2.0
 LAST_WORDS_S = 0.5
 """After a process ended its socket is read this long for what it sent last."""
 
@@ -39,8 +47,8 @@ class Events(Protocol):
         """Its process ended, or its connection closed: it does nothing more. It may still tell what it did;
         `executor_down` follows."""
 
-    def executor_down(self, executor: str, reason: str) -> None:
-        """It is gone."""
+    def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
+        """It is gone. `failure`: why the task that it ran has failed, where it ended the executor by its own doing."""
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """It sent these messages; `LinkError` if it may not have.
@@ -64,12 +72,23 @@ class ExecutorPool:
     """The executors of one node monitor.
 
     `files_directory` is where their large results are put, by default a directory that ends with the
-    pool. `socket_dir` is the directory of the socket, by default a new one.
+    pool. `socket_dir` is the directory of the socket, by default a new one. `orphans` are this process's,
+    if it has no children but executors.
     """
 
-    def __init__(self, apps: dict[str, App], events: Events, files_directory: str = "", socket_dir: str = "") -> None:
+    def __init__(
+        self,
+        apps: dict[str, App],
+        events: Events,
+        files_directory: str = "",
+        socket_dir: str = "",
+        confinement: Confinement | None = None,
+        orphans: Orphans | None = None,
+    ) -> None:
         self._apps = apps
         self._events = events
+        self.confinement = confinement or Confinement()
+        self._orphans = orphans
         self._files_directory = files_directory
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
@@ -96,12 +115,14 @@ class ExecutorPool:
 
         `InvalidOption` if the directory of the socket cannot be used, `OSError` if that of the results cannot.
         """
-        directory = self._directory = SocketDirectory(self._socket_dir)
-        self._files = ResultFiles(self._files_directory or directory.files_path)
+        account = self.confinement.account
+        directory = self._directory = SocketDirectory(self._socket_dir, account)
+        self._files = ResultFiles(self._files_directory or directory.files_path, account)
         if self._files_directory:
             Path(directory.files_path).symlink_to(Path(self._files_directory).absolute())
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Connection(self), directory.socket_path)
+        directory.open_to_executors()
 
     async def stop(self) -> None:
         """End all executors, and what they started.
@@ -123,6 +144,10 @@ class ExecutorPool:
             self._server.close()
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=5)
+        if self._orphans is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ORPHANS_GRACE_S):
+                    await self._orphans.gone()
         for files in self._files_of.values():
             self._files.remove(files)
         if self._directory is not None:
@@ -142,13 +167,7 @@ class ExecutorPool:
         self._starting[executor] = app
         try:
             self._files_of[executor] = self._files.make(executor)
-            process = await asyncio.create_subprocess_exec(
-                *self._apps[app].argv,
-                env=executor_environment(self.socket_path, executor, places, self._files_of[executor]),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
-                start_new_session=True,
-            )
+            process = await self._start_process(executor, app, places)
         except OSError as error:
             log.warning("executor of app %s cannot be started: %s", app, error)
             del self._starting[executor]
@@ -157,8 +176,11 @@ class ExecutorPool:
             return
         self._processes[executor] = process
         self._app_of[executor] = app
+        if self._stopping:
+            self._kill(executor)
         hello_timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello, executor)
-        reason = _exit_reason(await process.wait())
+        code = await process.wait()
+        reason = _exit_reason(code)
         hello_timer.cancel()
         connection = self._connections.get(executor)
         if connection is not None:
@@ -168,6 +190,8 @@ class ExecutorPool:
                 async with asyncio.timeout(LAST_WORDS_S):
                     await connection.closed.wait()
         self._kill(executor)  # What it may have left in its process group.
+        if self._orphans is not None:
+            self._orphans.ended(process.pid)  # And elsewhere.
         del self._processes[executor], self._app_of[executor]
         if self._stopping:
             return
@@ -177,8 +201,34 @@ class ExecutorPool:
             self._events.executor_failed(app, reason)
         else:
             connection.close()
-            self._gone(executor, f"executor {executor} {reason}")
+            self._gone(executor, f"executor {executor} {reason}", self._over_limit(app, code))
         self._remove_files(executor)
+
+    async def _start_process(self, executor: str, app: str, places: int) -> Process:
+        """`OSError` if it cannot be started."""
+        argv = self._apps[app].argv
+        if shutil.which(argv[0]) is None:  # Its launcher could only say so in the log.
+            raise FileNotFoundError(f"no such command: {argv[0]}")
+        limited = not self._apps[app].plan.one_process
+        with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
+            process = await asyncio.create_subprocess_exec(
+                *self.confinement.command(argv, limited=limited),
+                env=executor_environment(self.socket_path, executor, places, self._files_of[executor])
+                | self.confinement.environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
+                start_new_session=True,
+            )
+            if self._orphans is not None:
+                self._orphans.started(process.pid)
+        return process
+
+    def _over_limit(self, app: str, code: int) -> str:
+        """What an executor's task did that this exit code tells of; empty if it tells of none."""
+        cpu_s = self.confinement.limits.cpu_s
+        if cpu_s and code == -signal.SIGXCPU and not self._apps[app].plan.one_process:
+            return f"it used more than task_cpu_s_max = {cpu_s} s of CPU time"
+        return ""
 
     def _remove_files(self, executor: str) -> None:
         files = self._files_of.pop(executor, None)
@@ -242,6 +292,8 @@ class ExecutorPool:
             raise LinkError(f"app {shown(hello.app)} is not wanted here")
         if not 1 <= hello.places <= x.PLACES_MAX:
             raise LinkError(f"{hello.places} places; allowed: a whole number from 1 to {x.PLACES_MAX}")
+        if not app.plan.supervised and connection.peer_uid not in (0, os.geteuid()):
+            raise LinkError(f"user {connection.peer_uid} may attach no executors here")
         if app.plan.supervised:
             if self._starting.pop(hello.id, None) != hello.app:
                 raise LinkError(f"no executor {shown(hello.id)} of app {hello.app!r} was started")
@@ -264,9 +316,9 @@ class ExecutorPool:
         else:
             self._gone(executor, f"executor {executor} disconnected")
 
-    def _gone(self, executor: str, reason: str) -> None:
+    def _gone(self, executor: str, reason: str, failure: str = "") -> None:
         if self._connections.pop(executor, None) is not None:
-            self._events.executor_down(executor, reason)
+            self._events.executor_down(executor, reason, failure)
 
 
 class _Connection(asyncio.Protocol):
@@ -274,6 +326,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, pool: ExecutorPool) -> None:
         self.executor: str | None = None
+        self.peer_uid = -1
         self.queued: list[x.ExecutorMessage] = []
         self.closed = asyncio.Event()
         self._pool = pool
@@ -282,6 +335,11 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance.
+        peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+        _, self.peer_uid, _ = PEER.unpack(peer)
+        if self.peer_uid not in self._pool.confinement.uids:
+            log.warning("user %d may not connect as an executor, and is cut off", self.peer_uid)
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         try:

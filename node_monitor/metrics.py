@@ -20,6 +20,7 @@ COUNTERS = {
     "ended": "Tasks that executors finished or failed.",
     "handed_back": "Tasks handed back unstarted.",
     "executor_deaths": "Executors that died.",
+    "suspicions": "Times that reservations were refused for a while because tasks of several jobs had died here.",
 }
 
 BLOB_COUNTERS = {

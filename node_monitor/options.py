@@ -13,6 +13,10 @@ QUEUE_POLICIES = ("fair", "fifo", "priority")
 SLOTS_MAX = 1 << 16
 COUNT_MAX = 10_000
 RESOURCE_MAX = 1e18
+LIMITS_MIN = {
+    "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
+}  # fmt: skip
+"""With less no executor would start, or do anything."""
 
 
 @dataclass(kw_only=True)
@@ -63,6 +67,21 @@ class NodeMonitorOptions(DaemonOptions):
     attach: tuple[str, ...] = option(
         (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
     )
+    run_as: str = option(
+        "",
+        "User, by name or number, as whom executors and all tasks run; default: the daemon's own. Another takes root.",
+    )
+    run_as_processes_max: int = option(
+        0, "Processes and threads that the user of run_as may have on this machine (RLIMIT_NPROC); 0: no limit of ours."
+    )
+    task_memory_bytes_max: int = option(
+        0,
+        "Memory that each process of a task may write to and shares with nobody (RLIMIT_DATA), in bytes; 0: no limit.",
+    )
+    task_cpu_s_max: int = option(0, "CPU seconds of each process of a task (RLIMIT_CPU); 0: no limit.")
+    task_open_files_max: int = option(
+        0, "File descriptors of each process of a task (RLIMIT_NOFILE); 0: no limit of ours."
+    )
     socket_dir: str = option(
         "", "Directory for the executors' socket, executors.sock; default: a new one below the temporary directory."
     )
@@ -101,6 +120,9 @@ class NodeMonitorOptions(DaemonOptions):
             not self.socket_dir or self.count == 1,
             "socket_dir", self.socket_dir, "none where count is above 1: each node monitor has a socket of its own",
         )  # fmt: skip
+        for name, least in LIMITS_MIN.items():
+            value, allowed = getattr(self, name), f"0 for no limit, or a whole number from {least}"
+            require(value == 0 or value >= least, name, value, allowed)
         require(self.blob_bytes_max >= 0, "blob_bytes_max", self.blob_bytes_max, "a whole number from 0")
         for name in ("blob_retention_s", "blob_lease_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")

@@ -15,6 +15,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from node_monitor.confinement import Account
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executor_protocol import FILES_SUFFIX
 
@@ -24,20 +25,24 @@ SOCKET_NAME = "executors.sock"
 SOCKET_PATH_BYTES_MAX = 107
 """The kernel's limit on the path of a Unix socket, less its NUL."""
 DIRECTORY_MODE = 0o700
+SHARED_MODE = 0o710
+"""Of a directory that the executors' user may enter, but not list or change."""
 
 
 class SocketDirectory:
     """A directory that only this user can enter, and that no other node monitor uses.
 
     `given` names it, and is made if it is not there; `InvalidOption` (`socket_dir`) if it cannot be.
-    By default it is a new one among the system's temporary directories.
+    By default it is a new one among the system's temporary directories. `account`: the executors'
+    user, if that is another; `open_to_executors` lets it enter.
     """
 
-    def __init__(self, given: str = "") -> None:
+    def __init__(self, given: str = "", account: Account | None = None) -> None:
         self._given = given
+        self._account = account
         if given:
             self.path = str(Path(given).absolute())
-            _check_given(self.path)
+            _check_given(self.path, account)
             lock = _lock(Path(self.path, LOCK_NAME), create=True)
             if lock is None:
                 raise InvalidOption("socket_dir", given, "a directory that no other node monitor uses")
@@ -58,6 +63,14 @@ class SocketDirectory:
         """Where executors that the node monitor does not start look for the directory of results."""
         return str(Path(self.socket_path).with_suffix(FILES_SUFFIX))
 
+    def open_to_executors(self) -> None:
+        """Let the executors' user connect to the socket, which listens now."""
+        Path(self.socket_path).chmod(0o600)
+        if self._account is not None:
+            os.chown(self.socket_path, self._account.uid, self._account.gid)
+            os.chown(self.path, -1, self._account.gid)
+            Path(self.path).chmod(SHARED_MODE)
+
     def close(self) -> None:
         """Remove the directory; of one that was given, the socket and the directory of results."""
         self._clear()
@@ -66,7 +79,11 @@ class SocketDirectory:
         os.close(self._lock)
 
     def _clear(self) -> None:
-        Path(self.socket_path).unlink(missing_ok=True)
+        try:
+            Path(self.socket_path).unlink(missing_ok=True)
+        except OSError as error:
+            allowed = f"a directory in which {SOCKET_NAME} can be made ({error.strerror})"
+            raise InvalidOption("socket_dir", self.path, allowed) from None
         files = Path(self.files_path)
         if files.is_symlink():
             files.unlink()
@@ -74,18 +91,23 @@ class SocketDirectory:
             shutil.rmtree(files, ignore_errors=True)
 
 
-def _check_given(path: str) -> None:
-    """Make the directory, or check that nobody else has business in it."""
-    allowed = "a directory of this user's that nobody else may enter (mode 0700), or the path of a new one"
+def _check_given(path: str, account: Account | None) -> None:
+    """Make the directory, or check that nobody else has business in it.
+
+    A link is not followed: who can change where it leads could have executors connect to a socket of theirs.
+    """
+    allowed = "a directory (no link) of this user's that nobody else may enter (mode 0700), or the path of a new one"
     path_bytes_max = SOCKET_PATH_BYTES_MAX - len(SOCKET_NAME) - 1
     if len(os.fsencode(path)) > path_bytes_max:
         raise InvalidOption("socket_dir", path, f"a path of at most {path_bytes_max} bytes")
     try:
         Path(path).mkdir(DIRECTORY_MODE, exist_ok=True)
-        found = Path(path).stat()
+        found = Path(path).lstat()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
         raise InvalidOption("socket_dir", path, f"{allowed} ({error})") from None
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    mode = stat.S_IMODE(found.st_mode)
+    private = not mode & 0o077 or (account is not None and mode == SHARED_MODE and found.st_gid == account.gid)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or not private:
         raise InvalidOption("socket_dir", path, allowed)
 
 

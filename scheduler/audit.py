@@ -53,6 +53,9 @@ class Dropped(_Line, tag="dropped"):
     lines: int
 
 
+DROPPED_BEGINS = b'{"event":"dropped"'
+
+
 class NodeUp(_Line, tag="node_up"):
     """A node monitor has connected."""
 
@@ -239,7 +242,7 @@ class AuditFile:
         self._last_s = 0.0
         self._failed = ""
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
+        self._writing: asyncio.Future[int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-log")
         self._encode_into = msgspec.json.Encoder().encode_into
         try:
@@ -273,17 +276,24 @@ class AuditFile:
         if self._writing is not None and not self._writing.done():  # The disk is slow: look again later.
             self._timer = asyncio.get_running_loop().call_later(self._flush_s, self._flush)
             return
+        self._count_lost()
         lines, self._buffer = self._buffer, bytearray()
         self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
 
-    def _write(self, lines: bytearray) -> None:
-        """On the thread. What cannot be written is lost, which is said once."""
+    def _count_lost(self) -> None:
+        """What the last write, which is over, could not write is missing."""
+        if self._writing is not None:
+            self._dropped += self._writing.result()
+            self._writing = None
+
+    def _write(self, lines: bytearray) -> int:
+        """On the thread; returns how many lines were lost as they could not be written. The log says so, once."""
+        written = 0
         try:
-            view = memoryview(lines)
-            while view:
-                written = os.write(self._file, view)
-                view = view[written:]
-                self._size += written
+            while written < len(lines):
+                written += os.write(self._file, memoryview(lines)[written:])
+            self._size += written
+            self._failed = ""
             if self._size >= self._bytes_max:
                 self.path.rename(f"{self.path}.1")
                 os.close(self._file)
@@ -293,6 +303,17 @@ class AuditFile:
             if self._failed != str(error):
                 log.warning("the audit log misses lines: %s", error)
             self._failed = str(error)
+            if written < len(lines):
+                return self._keep_whole_lines(lines, written)
+        return 0
+
+    def _keep_whole_lines(self, lines: bytearray, written: int) -> int:
+        """Only so many bytes of these lines were written: let the file end with a line. Returns how many are lost."""
+        whole = lines.rfind(b"\n", 0, written) + 1
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - (written - whole))
+        self._size += whole
+        return sum(map(_lines_in, lines[whole:].splitlines()))
 
     async def close(self) -> None:
         """Write what is queued."""
@@ -301,6 +322,7 @@ class AuditFile:
             self._timer = None
         if self._writing is not None:
             await self._writing
+        self._count_lost()
         if self._dropped:
             self._say_dropped()
         lines, self._buffer = self._buffer, bytearray()
@@ -308,6 +330,13 @@ class AuditFile:
         self._thread.shutdown()
         with contextlib.suppress(OSError):
             os.close(self._file)
+
+
+def _lines_in(line: bytearray) -> int:
+    """How many lines are missing if this one is: it may itself say that some are."""
+    if not line.startswith(DROPPED_BEGINS):
+        return 1
+    return msgspec.json.decode(line, type=Dropped).lines
 
 
 class AuditedCore:

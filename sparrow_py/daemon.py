@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.options import DaemonOptions
+from sparrow_py.process_control import hide_from_others
 
 log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
@@ -140,6 +141,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     and nothing else; logs go to standard error. The first SIGTERM or SIGINT drains, a second
     one ends at once.
     """
+    hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
     logging.basicConfig(
         level=options.log_level.upper(),
         stream=sys.stderr,

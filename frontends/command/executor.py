@@ -2,8 +2,9 @@
 
 One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PLACES`); further
 runs wait in order, and can be revoked. One that runs can be killed. A command is started without
-a shell, in a process group of its own, with a clean environment. When it exits its task is over, and
-what it left running in its process group is killed. When the node monitor goes away, all commands are.
+a shell, in a session of its own, with a clean environment, within the limits that the operator has
+set. When it exits its task is over, and all that it left running is killed. When the node monitor goes
+away, all commands are.
 
 A command that exits with 0 is a finished task; with another code, or killed by a signal, a failed
 one whose result says what it wrote. One that cannot be started is a failed task without a result.
@@ -22,7 +23,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from frontends.command.keeper import Keeper
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
@@ -47,6 +47,9 @@ from sparrow_py.executor_protocol import (
     encode_frame,
 )
 from sparrow_py.job import TaskStatus
+from sparrow_py.orphans import Orphans
+from sparrow_py.process_control import end_children
+from sparrow_py.task_limits import TaskLimits
 
 KILLED = "it was killed"
 Outcome = tuple[TaskStatus, Data, str]
@@ -60,14 +63,15 @@ class CommandExecutor:
         places: int,
         writer: asyncio.StreamWriter,
         files_directory: str,
-        keeper: Keeper,
         stop: Callable[[], object],
+        orphans: Orphans | None = None,
     ) -> None:
         self._free = places
         self._writer = writer
         self._files_directory = files_directory
-        self._keeper = keeper
         self._stop = stop
+        self._orphans = orphans
+        self._limits = TaskLimits.from_environment()
         self._environment = clean_environment()
         self._queue: deque[Run] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -117,11 +121,14 @@ class CommandExecutor:
             print(f"sparrow command executor: {error}", file=sys.stderr)
             self._stop()
 
-    def keeper_died(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nobody would end the commands if this process were killed: it ends, and they with it."""
-        loop.remove_reader(self._keeper.pidfd)
-        print("sparrow command executor: the executor's keeper was killed", file=sys.stderr)
-        self._stop()
+    def close(self) -> None:
+        """End all commands."""
+        commands = [command for command in self._commands.values() if command is not None]
+        for command in commands:
+            command.kill()
+        for command in commands:
+            command.close()
+        end_children()  # What is left of those whose keepers were killed.
 
     async def _run(self, run: Run) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
@@ -146,13 +153,14 @@ class CommandExecutor:
         except (InvalidRequest, OSError) as error:
             return TaskStatus.FAILED, b"", str(error)
         try:
-            command = Command(task, self._environment, self._keeper)
+            command = Command(task, self._environment, self._limits, self._orphans)
+            self._commands[run.run] = command
+            result = await command.wait()
         except OSError as error:
-            return TaskStatus.FAILED, b"", start_error(error, task)
-        self._commands[run.run] = command
-        result = await command.wait()
+            killed = run.run in self._killed  # Its keeper may not have been ready to be told so.
+            return TaskStatus.FAILED, b"", KILLED if killed else start_error(error, task)
         killed = run.run in self._killed and result.exit_code == -signal.SIGKILL
-        error_text = KILLED if killed else exit_error(result.exit_code)
+        error_text = KILLED if killed else exit_error(result.exit_code, self._limits)
         return self._ended_with(encode_result(result, as_json=is_json(payload)), error_text)
 
     def _ended_with(self, result: bytes, error: str) -> Outcome:
@@ -164,7 +172,7 @@ class CommandExecutor:
             return TaskStatus.FAILED, b"", "; ".join(filter(None, (error, kept)))
 
 
-async def serve(path: str, places: int, keeper: Keeper) -> None:
+async def serve(path: str, places: int) -> None:
     """Run what comes through the socket at `path` until it closes or this process is told to end."""
     current = asyncio.current_task()
     assert current is not None
@@ -184,13 +192,15 @@ async def serve(path: str, places: int, keeper: Keeper) -> None:
     )
     writer.write(encode_frame([hello]))
     files_directory = os.environ.get(FILES_VARIABLE) or str(Path(path).with_suffix(FILES_SUFFIX))
-    executor = CommandExecutor(places, writer, files_directory, keeper, current.cancel)
-    loop.add_reader(keeper.pidfd, executor.keeper_died, loop)
+    executor = CommandExecutor(places, writer, files_directory, current.cancel, Orphans())
     splitter = FrameSplitter(TO_EXECUTOR)
     # A reset connection is a node monitor that died: an end like any other.
-    with contextlib.suppress(asyncio.CancelledError, ConnectionResetError):
-        while data := await reader.read(READ_BYTES):
-            executor.receive(splitter.feed(data))
+    try:
+        with contextlib.suppress(asyncio.CancelledError, ConnectionResetError):
+            while data := await reader.read(READ_BYTES):
+                executor.receive(splitter.feed(data))
+    finally:
+        executor.close()
 
 
 def _ignore() -> None:
@@ -214,12 +224,7 @@ def main() -> int:
             raise LinkError(f"{SOCKET_VARIABLE} is not set; a node monitor sets it when it starts this")
         if not hasattr(os, "pidfd_open"):
             raise InvalidOption("enable_command", sys.platform, "on Linux 5.3 or newer only")
-        keeper = Keeper()
-        try:
-            asyncio.run(serve(path, places, keeper))
-        finally:
-            # Also kills the commands that still run.
-            keeper.close()
+        asyncio.run(serve(path, places))
     except (SparrowError, OSError) as error:
         print(f"sparrow command executor: {error}", file=sys.stderr)
         return 1

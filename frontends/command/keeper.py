@@ -1,90 +1,132 @@
-"""A process that outlives its executor just long enough to kill the commands it left behind.
+"""A process that keeps one command: starts it, waits for its end, and leaves nothing of it behind.
 
-An executor that is killed with SIGKILL cannot clean up, and its commands would run on while
-their tasks are started again elsewhere and their slots are given to others. PR_SET_PDEATHSIG
-would need code between fork and exec (`preexec_fn`, which gives up vfork) and reaches only the
-command itself. So a child, forked before anything else happens, reads from a pipe which process
-groups run, and kills those that are left when the pipe closes: at the executor's end, whatever it was.
+It is a copy of the executor, made by fork, and a subreaper: whatever the command starts stays below it, also what makes
+a session of its own and lets its parent end (a daemon). When the command has ended, when the executor says so (SIGTERM)
+or has itself ended, whatever it died of (the kernel sends the same), it kills all that is left below it.
 
-What it cannot reach: a process that made a session of its own (a daemon), and a command whose
-executor was killed in the instant between starting it and writing so into the pipe.
+What it cannot end: what the command has had done elsewhere, by a service of the machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import gc
 import os
 import signal
 import struct
+import subprocess
+from collections.abc import Sequence
+from typing import NoReturn
 
-from sparrow_py.errors import ClusterError
+from frontends.command.tasks import CommandTask
+from sparrow_py.process_control import adopt_orphans, die_with_parent, end_children
+from sparrow_py.task_limits import TaskLimits
 
-NUMBER = struct.Struct("=i")
-"""A process group that started, or, negative, one that ended. Writes so short are atomic."""
-
-
-def kill_group(group: int) -> None:
-    """Kill all processes of this group, if there are any and they may be killed."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
-class Keeper:
-    """The executor's end of the pipe. Make it before there are threads or an event loop."""
-
-    def __init__(self) -> None:
-        self._groups: set[int] = set()
-        reading, self._pipe = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._pipe)
-            _keep(reading)
-        os.close(reading)
-        self.pidfd = os.pidfd_open(self._pid)
-        """Readable once the keeper has died, which only a kill brings about: then nothing may run on."""
-
-    def started(self, group: int) -> None:
-        """This process group is to be killed at the executor's end."""
-        self._groups.add(group)
-        self._write(group)
-
-    def ended(self, group: int) -> None:
-        """This one is not. Say so before its leader is reaped: from then on its number may be another's."""
-        self._groups.discard(group)
-        self._write(-group)
-
-    def close(self) -> None:
-        """Kill what is left."""
-        for group in self._groups:
-            kill_group(group)
-        os.close(self._pipe)
-        os.close(self.pidfd)
-        os.waitpid(self._pid, 0)
-
-    def _write(self, number: int) -> None:
-        try:
-            os.write(self._pipe, NUMBER.pack(number))
-        except BrokenPipeError:
-            raise ClusterError("the executor's keeper was killed") from None
+HEAD = struct.Struct("=ii")
+"""Of a report: an errno, if the command could not be started, with the path at fault; else 0 and its exit code."""
+REPORT_BYTES_MAX = 8192
+HIGH = 64
+"""Descriptors below it are the command's, from 0; none of the executor's are left open."""
+WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM)
 
 
-def _keep(pipe: int) -> None:
-    """The child's life. Never returns."""
-    status = 1
+def start_keeper(
+    task: CommandTask, environment: dict[str, str], limits: TaskLimits, descriptors: Sequence[int], report: int
+) -> int:
+    """The process id of the keeper of a new command with these descriptors for its stdin, stdout and stderr.
+
+    `report` is where it writes how that ended; `OSError` if there can be no other process.
+    """
+    executor = os.getpid()
+    # Until it has a handler of its own the keeper has the executor's, which would do nothing there.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
-        os.setsid()  # so that a signal to the executor's process group or terminal leaves it alone
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        groups: set[int] = set()
-        with os.fdopen(pipe, "rb") as numbers:
-            while data := numbers.read(NUMBER.size):
-                (group,) = NUMBER.unpack(data)
-                if group > 0:
-                    groups.add(group)
-                else:
-                    groups.discard(-group)
-        for group in groups:
-            kill_group(group)
+        pid = os.fork()
+        if pid == 0:
+            _keep(task, environment, limits, [*descriptors, report], executor, mask)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid
+
+
+def end_keeper(pid: int) -> None:
+    """Have the command killed, and all that it started. Only before the keeper was reaped."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def read_report(report: bytes) -> int:
+    """The exit code of a command whose keeper has reported so; `OSError` if it was not started."""
+    number, exit_code = HEAD.unpack_from(report)
+    if number:
+        raise OSError(number, os.strerror(number), os.fsdecode(report[HEAD.size :]) or None)
+    return int(exit_code)
+
+
+def _keep(
+    task: CommandTask,
+    environment: dict[str, str],
+    limits: TaskLimits,
+    descriptors: list[int],
+    executor: int,
+    mask: set[signal.Signals | int],
+) -> NoReturn:
+    """The keeper's life."""
+    status = 1
+    told: list[int] = []
+    try:
+        gc.freeze()  # Its pages stay the executor's, too.
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.setsid()  # A signal to the executor's process group is not for it.
+        report = _arrange(descriptors)
+        adopt_orphans()
+        die_with_parent(signal.SIGTERM, executor)
+        os.write(report, _run(task, environment, limits, told))
         status = 0
     finally:
         os._exit(status)
+
+
+def _arrange(descriptors: list[int]) -> int:
+    """Have these be 0, 1, 2, …, and close all others; returns the last, which the command does not get."""
+    for number, high in enumerate([fcntl.fcntl(descriptor, fcntl.F_DUPFD, HIGH) for descriptor in descriptors]):
+        os.dup2(high, number, inheritable=number < len(descriptors) - 1)
+    os.closerange(len(descriptors), os.sysconf("SC_OPEN_MAX"))
+    return len(descriptors) - 1
+
+
+def _run(task: CommandTask, environment: dict[str, str], limits: TaskLimits, told: list[int]) -> bytes:
+    """Run the command; the report of how it ended. Nothing of it is left then."""
+    try:
+        process = subprocess.Popen(
+            task.argv,
+            cwd=task.cwd or None,
+            env=environment | task.env,
+            start_new_session=True,
+            preexec_fn=limits.impose if any(limits) else None,  # noqa: PLW1509 - this process has no other threads
+        )
+    except OSError as error:
+        path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - HEAD.size]
+        return HEAD.pack(error.errno or 0, 0) + path
+    status = _end_of(process.pid, told)
+    end_children()
+    return HEAD.pack(0, -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status))
+
+
+def _end_of(pid: int, told: list[int]) -> int | None:
+    """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others.
+
+    `told`: SIGTERMs that have come before.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)  # Not before: the command would inherit it.
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    return ended[1]
+        if signal.SIGTERM in told:
+            return None
+        told = [signal.sigwait(WAITED_FOR)]

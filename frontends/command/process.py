@@ -1,8 +1,6 @@
-"""One running command: started without a shell, its output captured up to a limit, its process group killed.
+"""One running command: started without a shell, its output captured up to a limit, ended with all that it started.
 
-The exit is awaited on a pidfd and the command reaped by ourselves, after what is left of its
-process group was killed: as long as the leader is a zombie its number cannot be another's.
-asyncio's own subprocesses reap first.
+It runs below a keeper, a process that sees to its end. That the keeper has ended is awaited on a pidfd.
 """
 
 from __future__ import annotations
@@ -12,20 +10,21 @@ import contextlib
 import errno
 import os
 import signal
-import subprocess
 from io import FileIO
-from typing import cast
 
-from frontends.command.keeper import Keeper, kill_group
+from frontends.command.keeper import REPORT_BYTES_MAX, end_keeper, read_report, start_keeper
 from frontends.command.tasks import CommandResult, CommandTask
+from sparrow_py.orphans import Orphans
+from sparrow_py.task_limits import NO_LIMITS, TaskLimits
 
 STREAM_BYTES_MAX = 256 << 10
 """What is kept of stdout, and of stderr."""
 READ_BYTES = 64 << 10
 DRAIN_S = 1.0
-"""How long to wait for the end of the output once the command has ended and its group was killed.
+"""How long to wait for the end of the output once the command and all that it started have ended.
 
-Only a process that made a session of its own can hold the pipes open that long."""
+Only a process that was given the pipes, and that the command did not start, can hold them open that long."""
+KEEPER_KILLED = "the process that kept it was killed, and it with that"
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ")
 
 
@@ -71,58 +70,73 @@ class Capture:
 
 
 class Command:
-    """A command that runs from here on; `OSError` if it cannot be started."""
+    """A command that runs from here on; `OSError` if there can be no process for it."""
 
-    def __init__(self, task: CommandTask, environment: dict[str, str], keeper: Keeper) -> None:
-        self._process = _start(task, environment)
-        self._keeper = keeper
-        self._reaped = False
+    def __init__(
+        self, task: CommandTask, environment: dict[str, str], limits: TaskLimits, orphans: Orphans | None
+    ) -> None:
+        self._orphans = orphans
+        self._ended = False
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            stdin = theirs.enter_context(_input_file(task.stdin))
+            (stdout, into_stdout), (stderr, into_stderr), (report, into_report) = (_pipe() for _ in range(3))
+            for file in (into_stdout, into_stderr, into_report):
+                theirs.enter_context(file)
+            for file in (stdout, stderr, report):
+                ours.enter_context(file)
+            descriptors = [file.fileno() for file in (stdin, into_stdout, into_stderr)]
+            self._keeper = start_keeper(task, environment, limits, descriptors, into_report.fileno())
+            if orphans is not None:
+                orphans.started(self._keeper)
+            ours.pop_all()
+        self._report = report
         try:
-            keeper.started(self._process.pid)
-            self._pidfd = os.pidfd_open(self._process.pid)
-            self._stdout = Capture(cast(FileIO, self._process.stdout))
-            self._stderr = Capture(cast(FileIO, self._process.stderr))
+            self._pidfd = os.pidfd_open(self._keeper)
+            self._stdout = Capture(stdout)
+            self._stderr = Capture(stderr)
         except BaseException:
-            self._kill_and_reap()
+            self.close()
             raise
 
     def kill(self) -> None:
-        """End it, and what it started in its process group; `wait` returns."""
-        if not self._reaped:  # From then on the number may be another's.
-            kill_group(self._process.pid)
+        """End it, and all that it started; `wait` returns."""
+        if not self._ended:  # From then on the number may be another's.
+            end_keeper(self._keeper)
+
+    def close(self) -> None:
+        """End it, and all that it started, and wait for that."""
+        self.kill()
+        self._reap()
 
     async def wait(self) -> CommandResult:
-        """Its result, once it has ended. What it left running in its process group is killed."""
+        """Its result, once it has ended and nothing of it is left; `OSError` if it could not be started."""
         await _readable(self._pidfd)
-        exit_code = self._kill_and_reap()
+        self._reap()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self._stdout.ended.wait()
                 await self._stderr.ended.wait()
         self._stdout.close()
         self._stderr.close()
+        with self._report:
+            report = self._report.read(REPORT_BYTES_MAX)
+        if not report:
+            raise OSError(errno.ECHILD, KEEPER_KILLED)
         truncated = self._stdout.truncated or self._stderr.truncated
-        return CommandResult(exit_code, self._stdout.text(), self._stderr.text(), truncated)
+        return CommandResult(read_report(report), self._stdout.text(), self._stderr.text(), truncated)
 
-    def _kill_and_reap(self) -> int:
-        kill_group(self._process.pid)
-        self._keeper.ended(self._process.pid)
-        self._reaped = True
-        return self._process.wait()
+    def _reap(self) -> None:
+        if self._ended:
+            return
+        os.waitpid(self._keeper, 0)
+        self._ended = True
+        if self._orphans is not None:
+            self._orphans.ended(self._keeper)
 
 
-def _start(task: CommandTask, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    with _input_file(task.stdin) as stdin:
-        return subprocess.Popen(
-            task.argv,
-            bufsize=0,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=task.cwd or None,
-            env=environment | task.env,
-            start_new_session=True,
-        )
+def _pipe() -> tuple[FileIO, FileIO]:
+    reading, writing = os.pipe()
+    return FileIO(reading), FileIO(writing, "w")
 
 
 def _input_file(data: bytes) -> FileIO:
@@ -149,11 +163,13 @@ async def _readable(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def exit_error(exit_code: int) -> str:
+def exit_error(exit_code: int, limits: TaskLimits = NO_LIMITS) -> str:
     """The error of a task whose command ended with this code; empty if it was 0."""
     if exit_code >= 0:
         return f"exit code {exit_code}" if exit_code else ""
     number = -exit_code
+    if number == signal.SIGXCPU and limits.cpu_s:
+        return f"it used more than task_cpu_s_max = {limits.cpu_s} s of CPU time"
     try:
         return f"killed by signal {number} ({signal.Signals(number).name})"
     except ValueError:  # most real-time signals have no name
@@ -163,6 +179,8 @@ def exit_error(exit_code: int) -> str:
 def start_error(error: OSError, task: CommandTask) -> str:
     """The error of a task whose command did not start, naming what is in the way."""
     reason = error.strerror or str(error)
+    if reason == KEEPER_KILLED:
+        return reason
     if task.cwd and error.filename == task.cwd:
         if isinstance(error, FileNotFoundError):
             return f"working directory {task.cwd!r} does not exist"

@@ -10,10 +10,8 @@ messages. (One that turns out long holds up the results of those just before it;
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import io
-import os
 import pickle
 import signal
 import sys
@@ -31,6 +29,7 @@ from sparrow_py.errors import shown
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
+from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
@@ -38,7 +37,6 @@ OUTPUT_CHARS_MAX = 65536
 ERROR_CHARS_MAX = 500
 RESULT_BYTES_MAX = 16 << 30
 """Of one result. What a node monitor keeps of all of them is its operator's choice."""
-PR_SET_PDEATHSIG = 1
 INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
 Outcome = tuple[TaskStatus, x.Data, str]
 
@@ -74,8 +72,9 @@ class Function:
 class PythonExecutor:
     """Runs what the node monitor at the other end of the connection sends."""
 
-    def __init__(self, connection: ExecutorConnection) -> None:
+    def __init__(self, connection: ExecutorConnection, limits: TaskLimits = NO_LIMITS) -> None:
         self._connection = connection
+        self._cpu_s = limits.cpu_s
         self._functions: dict[int, Function] = {0: Function(b"")}
         """By number of their common bytes; 0: the job has none."""
         self._runs: deque[x.Run] = deque()
@@ -114,6 +113,8 @@ class PythonExecutor:
             self._ended.append(x.Returned([run.run for run in revoked]))
 
     def _run(self, run: x.Run) -> x.Done:
+        if self._cpu_s:
+            allow_cpu(self._cpu_s)
         function = self._functions[run.common]
         if function.capture_output:
             return self._run_captured(run, function)
@@ -203,20 +204,10 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     return TaskStatus.FAILED, result, summary
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the node monitor dies, even in the middle of a call (Linux)."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # It died before we asked.
-            os._exit(1)
-
-
 def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
-    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    executor = PythonExecutor(ExecutorConnection.from_environment(APP, runtime=RUNTIME))
+    executor = PythonExecutor(ExecutorConnection.from_environment(APP, runtime=RUNTIME), TaskLimits.from_environment())
     gc.freeze()
     executor.serve()
 

@@ -1,8 +1,8 @@
 """The command executor, as its node monitor sees it, and the commands it is sent."""
 
-import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from frontends.command.process import STREAM_BYTES_MAX, exit_error
+from frontends.command.process import KEEPER_KILLED, STREAM_BYTES_MAX, exit_error
 from frontends.command.tasks import (
     STRING_BYTES_MAX,
     CommandResult,
@@ -39,8 +39,12 @@ from sparrow_py.executor_protocol import (
 )
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
+from tests.support.daemons import gone
+from tests.support.waiting import wait_until
 
 MODULE = "frontends.command.executor"
+DAEMON = """(setsid sh -c 'exec 3>"$0"; echo $$ >&3; exec sleep 1000' "$0" &)"""
+"""Makes a process with a session of its own and no parent. It says its number to a named pipe, and keeps that open."""
 
 
 @pytest.fixture
@@ -60,6 +64,11 @@ def fifo(tmp_path: Path) -> str:
 
 def run(number: int, *argv: str, **fields: Any) -> Run:
     return Run(number, 0, encode_task(CommandTask(list(argv), **fields)))
+
+
+def children_of(monitor: Monitor) -> list[int]:
+    pid = monitor.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def done(monitor: Monitor, *argv: str, **fields: Any) -> Done:
@@ -299,10 +308,30 @@ class TestNothingIsLeftRunning:
             assert held.read() == b""
         assert decode_result(read(monitor.receive(Done).result)).stdout == b"end"
 
-    def test_a_daemon_that_keeps_the_output_open_does_not_keep_the_task(self, monitor: Monitor, fifo: str) -> None:
-        script = """setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" & cat "$0" """
-        written = result(monitor, "sh", "-c", script, fifo)
-        os.kill(int(written.stdout), signal.SIGKILL)
+    def test_nor_is_a_daemon(self, monitor: Monitor, fifo: str) -> None:
+        """It has a session of its own and no parent; and it holds the command's output open."""
+        written = result(monitor, "sh", "-c", f'{DAEMON}; head -n 1 "$0"', fifo)
+        wait_until(lambda: gone(int(written.stdout)))
+
+    def test_a_command_is_killed_with_its_daemon_and_not_with_anothers(self, tmp_path: Path, fifo: str) -> None:
+        other_fifo = f"{fifo}2"
+        os.mkfifo(other_fifo)
+        with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
+            for number, path in ((1, fifo), (2, other_fifo)):
+                monitor.send(run(number, "sh", "-c", f"{DAEMON}; sleep 1000", path))
+            with Path(fifo).open("rb", 0) as held, Path(other_fifo).open("rb", 0) as other:
+                assert int(held.readline()) and int(other.readline())
+                monitor.send(Kill([1]))
+                assert monitor.receive(Done).run == 1
+                assert held.read() == b""
+                assert select.select([other], [], [], 0)[0] == []
+
+    def test_an_executor_is_killed_and_the_daemon_of_its_command_is(self, monitor: Monitor, fifo: str) -> None:
+        monitor.send(run(1, "sh", "-c", f"{DAEMON}; sleep 1000", fifo))
+        with Path(fifo).open("rb", 0) as held:
+            assert int(held.readline())
+            monitor.process.kill()
+            assert held.read() == b""
 
     def test_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)))
@@ -322,11 +351,14 @@ class TestNothingIsLeftRunning:
         assert monitor.process.wait(TIMEOUT_S) == (0 if number == signal.SIGTERM else -number)
 
     def test_keeper_is_killed(self, monitor: Monitor, fifo: str) -> None:
-        keeper = Path(f"/proc/{monitor.process.pid}/task/{monitor.process.pid}/children").read_text()
-        os.kill(int(keeper), signal.SIGKILL)
-        with contextlib.suppress(OSError):  # It may have ended already.
-            monitor.send(run(1, *holder(fifo)))
-        assert monitor.process.wait(TIMEOUT_S) == 0
+        monitor.send(run(1, *holder(fifo)))
+        with Path(fifo).open("rb") as held:
+            (keeper,) = children_of(monitor)
+            os.kill(keeper, signal.SIGKILL)
+            answer = monitor.receive(Done)
+            assert (answer.status, answer.error) == (TaskStatus.FAILED, KEEPER_KILLED)
+            assert held.read() == b""
+        assert result(monitor, "echo", "on").stdout == b"on\n"
 
     def test_ctrl_c_is_not_for_the_executor(self, monitor: Monitor) -> None:
         monitor.process.send_signal(signal.SIGINT)
@@ -336,8 +368,7 @@ class TestNothingIsLeftRunning:
     def test_no_zombies(self, monitor: Monitor) -> None:
         for _ in range(3):
             result(monitor, "true")
-        children = Path(f"/proc/{monitor.process.pid}/task/{monitor.process.pid}/children").read_text().split()
-        assert len(children) == 1, "only the keeper"
+        wait_until(lambda: children_of(monitor) == [])
 
 
 class TestJobs:

@@ -183,15 +183,15 @@ def test_an_app_that_starts_at_last_takes_reservations_again() -> None:
 
 
 def test_an_executor_that_dies_of_a_task_is_no_start_in_vain() -> None:
-    """Else one user's tasks that kill their workers would keep another's from the node."""
+    """Else a job's tasks that kill their workers would keep others from the node."""
     rig = Rig()
     rig.core.start(["pool"])
     for number in range(1, BROKEN_FAILURES + 3):
         assert len(rig.outbox.started) == number  # At once, each time.
         rig.core.executor_up(f"p{number}", "pool", 1, 0.0)
-        rig.receive(reserve(number, app="pool"))
+        rig.receive(reserve(number, app="pool", job="j"))
         (ask,) = rig.take(m.GetTasks)
-        rig.receive(m.Launch(ask.ask, f"j{number}", 0, 0, number, b""))
+        rig.receive(m.Launch(ask.ask, "j", 0, number, number, b""))
         rig.core.executor_down(f"p{number}", "it was killed", 0.0)
         rig.settle()
         assert rig.reports() == [(number, LOST)]

@@ -48,7 +48,7 @@ class Events:
     def executor_leaving(self, executor: str) -> None:
         """Its end follows, and says why."""
 
-    def executor_down(self, executor: str, reason: str) -> None:
+    def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self._told.put_nowait(("down", executor, reason))
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
@@ -207,6 +207,9 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
         (b'[[2,1,"finished",["FILES/file",3,"HASH"],"",1,0]]', "is not a plain file of 3 bytes"),
         (b'[[2,1,"finished",["FILES/file",2,"../x"],"",1,0]]', "comes with '../x' for a SHA-256"),
         (b'[[2,1,"finished",["FILES/none",2,"HASH"],"",1,0]]', "cannot be taken over: [Errno 2]"),
+        (b'[[2,1,"finished",["FILES/hard link",2,"HASH"],"",1,0]]', "has 2 names; allowed: 1"),
+        (b'[[2,1,"finished",["FILES/directory",2,"HASH"],"",1,0]]', "is not a plain file of 2 bytes"),
+        (b'[[2,1,"finished",["FILES/pipe",0,"HASH"],"",1,0]]', "is not a plain file of 0 bytes"),
     ],
 )
 async def test_a_guest_that_breaks_the_protocol_is_cut_off(
@@ -215,12 +218,19 @@ async def test_a_guest_that_breaks_the_protocol_is_cut_off(
     incoming = rig.folder / "incoming"
     (incoming / "file").write_bytes(b"ab")
     (incoming / "link").symlink_to("file")
+    (rig.folder / "secret").write_bytes(b"ab")
+    (incoming / "hard link").hardlink_to(rig.folder / "secret")
+    (incoming / "directory").mkdir()
+    os.mkfifo(incoming / "pipe")
+    theirs = {entry.name for entry in incoming.iterdir()}
     guest, executor = await Guest.attached(rig)
     guest.say_bytes(body.replace(b"FILES", str(incoming).encode()).replace(b"HASH", b"ab" * 32))
     assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
     assert await guest.cut_off()
     assert f"executor {executor} broke the protocol and is cut off: " in caplog.text
     assert reason in caplog.text
+    assert {entry.name for entry in incoming.iterdir()} <= theirs, "nothing of it was kept"
+    assert (rig.folder / "secret").read_bytes() == b"ab"
     assert (await rig.run(await rig.started(), x.Run(1, 0, TEXT))).status is TaskStatus.FINISHED
 
 
@@ -301,11 +311,40 @@ async def test_a_directory_that_was_given(tmp_path: Path) -> None:
     await second.pool.stop()
 
 
+async def test_what_lies_where_the_socket_is_to_be(tmp_path: Path) -> None:
+    """Links are not followed; what cannot be removed is an error that says so."""
+    path = tmp_path / "sockets"
+    path.mkdir(0o700)
+    (tmp_path / "elsewhere").mkdir()
+    (path / "executors.sock").symlink_to(tmp_path / "elsewhere" / "executors.sock")
+    (path / "executors.files").symlink_to(tmp_path / "elsewhere")
+    rig = Rig(tmp_path, socket_dir=str(path))
+    await rig.pool.start()
+    assert not (path / "executors.sock").is_symlink() and not (path / "executors.files").is_symlink()
+    await rig.pool.stop()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    (path / "executors.sock").mkdir()
+    with pytest.raises(InvalidOption, match=r"in which executors.sock can be made \(Is a directory\)"):
+        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a directory away")
+async def test_a_directory_of_another_users(tmp_path: Path) -> None:
+    path = tmp_path / "sockets"
+    path.mkdir(0o700)
+    os.chown(path, 65533, 65533)
+    with pytest.raises(InvalidOption, match="of this user's that nobody else may enter"):
+        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+
+
 @pytest.mark.parametrize(
-    ("name", "allowed"), [("open", "mode 0700"), ("file", "mode 0700"), ("a/b", "mode 0700"), ("x" * 100, "a path of")]
+    ("name", "allowed"),
+    [("open", "mode 0700"), ("link", "no link"), ("file", "mode 0700"), ("a/b", "mode 0700"), ("x" * 100, "a path of")],
 )
 async def test_a_directory_that_cannot_be(tmp_path: Path, name: str, allowed: str) -> None:
     (tmp_path / "open").mkdir(0o755)
+    (tmp_path / "private").mkdir(0o700)
+    (tmp_path / "link").symlink_to("private")
     (tmp_path / "file").touch()
     rig = Rig(tmp_path, socket_dir=str(tmp_path / name))
     with pytest.raises(InvalidOption, match=allowed):

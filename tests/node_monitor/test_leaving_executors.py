@@ -44,7 +44,7 @@ class Recorder:
     def executor_leaving(self, executor: str) -> None:
         self.told["leaving"] = executor
 
-    def executor_down(self, executor: str, reason: str) -> None:
+    def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self.told["down"] = reason
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:

@@ -1,7 +1,9 @@
 """The audit log: what it says of jobs that ran, rotation, slow disks, and that there is none unless asked for."""
 
 import asyncio
+import errno
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -208,6 +210,37 @@ async def test_lines_missing_at_the_end_are_counted_too(tmp_path: Path, monkeypa
         file.add(JobEnded(float(number), "x" * 60))
     await file.close()
     assert len(of(lines_of(path), "job_ended")) + of(lines_of(path), "dropped")[0]["lines"] == 10
+
+
+async def test_a_full_disk_leaves_whole_lines_and_what_is_missing_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    file = AuditFile(str(path), 1 << 20, flush_s=3600.0)
+    write, room = os.write, 200
+
+    def write_as_far_as_there_is_room(descriptor: int, data: memoryview) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(descriptor, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(audit.os, "write", write_as_far_as_there_is_room)
+    for number in range(10):
+        file.add(JobEnded(float(number), "x" * 30))
+        file._flush()
+        assert file._writing is not None
+        await asyncio.wait([file._writing])
+    assert caplog.text.count("the audit log misses lines: [Errno 28] No space left on device") == 1
+    room = 1 << 20
+    file.add(JobEnded(10.0, "last"))
+    await file.close()
+    lines = lines_of(path)
+    dropped = sum(line["lines"] for line in of(lines, "dropped"))
+    assert len(of(lines, "job_ended")) + dropped == 11
+    assert 0 < dropped < 10 and of(lines, "job_ended")[-1]["job"] == "last"
 
 
 def test_a_file_that_cannot_be_is_named(tmp_path: Path) -> None:

@@ -26,9 +26,19 @@ def clean_environment(**more: str) -> dict[str, str]:
 class Daemon:
     """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block."""
 
-    def __init__(self, module: str, *flags: str, log: Path, port: int = 0, **environment: str) -> None:
+    def __init__(
+        self,
+        module: str,
+        *flags: str,
+        log: Path,
+        port: int = 0,
+        python: str = sys.executable,
+        uid: int | None = None,
+        **environment: str,
+    ) -> None:
+        """`python`: another interpreter. `uid`: the user to run as, and its only group; it takes root."""
         self.log = log
-        command = [sys.executable, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
+        command = [python, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 command,
@@ -36,6 +46,9 @@ class Daemon:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=clean_environment(**environment),
+                user=uid,
+                group=uid,
+                extra_groups=None if uid is None else [],
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -17,6 +17,20 @@ def square(number: int) -> int:
     return number * number
 
 
+def burn(cpu_s: float) -> None:
+    """Use so much CPU time."""
+    deadline_s = time.process_time() + cpu_s
+    while time.process_time() < deadline_s:
+        pass
+
+
+def die_if(mark: Path) -> str:
+    """End the worker if this file is there."""
+    if mark.exists():
+        os._exit(3)
+    return "alive"
+
+
 def describe(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
     return args, kwargs
 

@@ -1,0 +1,106 @@
+"""What executors may do on this machine: as which user they run, and within which limits."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparrow_py.errors import InvalidOption
+from sparrow_py.task_limits import NO_LIMITS, TaskLimits
+
+if TYPE_CHECKING:
+    from node_monitor.options import NodeMonitorOptions
+
+PROBE_TIMEOUT_S = 20.0
+LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine that is not the daemon's."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+    @classmethod
+    def named(cls, name: str) -> Account | None:
+        """The user of this name or number; None if it is our own. `InvalidOption` if we cannot become it."""
+        try:
+            entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+        except (KeyError, OverflowError):
+            raise InvalidOption("run_as", name, "a user of this machine") from None
+        if entry.pw_uid == os.geteuid():
+            return None
+        if os.geteuid() != 0:
+            raise InvalidOption("run_as", name, "this process's own user; it takes root to start executors as another")
+        if entry.pw_uid == 0:
+            raise InvalidOption("run_as", name, "another user than root")
+        groups = [entry.pw_gid, *(group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)]
+        return cls(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(dict.fromkeys(groups)), entry.pw_dir)
+
+    def check(self, interpreter: str) -> None:
+        """`InvalidOption` unless this process may become the user, and the user may run the interpreter."""
+        try:
+            subprocess.run(
+                [interpreter, "-I", "-S", "-c", ""],
+                user=self.uid, group=self.gid, extra_groups=self.groups, cwd="/",
+                check=True, capture_output=True, timeout=PROBE_TIMEOUT_S,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            allowed = f"a user that this process may become, and that may run {interpreter} ({error})"
+            raise InvalidOption("run_as", self.name, allowed) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """How executors are started. By default as our own user, without limits."""
+
+    account: Account | None = None
+    limits: TaskLimits = NO_LIMITS
+    processes_max: int = 0
+
+    @classmethod
+    def of(cls, options: NodeMonitorOptions) -> Confinement:
+        """What the operator says; `InvalidOption` if that cannot be."""
+        account = Account.named(options.run_as) if options.run_as else None
+        if account is not None:
+            for interpreter in {sys.executable, options.python or sys.executable}:
+                account.check(interpreter)
+        elif options.run_as_processes_max:
+            allowed = "0 unless run_as is another user: all processes of that user count, wherever they come from"
+            raise InvalidOption("run_as_processes_max", options.run_as_processes_max, allowed)
+        limits = TaskLimits(options.task_memory_bytes_max, options.task_cpu_s_max, options.task_open_files_max)
+        return cls(account, limits, options.run_as_processes_max)
+
+    @property
+    def uids(self) -> frozenset[int]:
+        """Users whose processes may connect as an executor."""
+        own = {os.geteuid(), 0}
+        return frozenset(own if self.account is None else own | {self.account.uid})
+
+    def command(self, argv: tuple[str, ...], *, limited: bool) -> list[str]:
+        """The command that becomes this one. `limited`: what the process takes is what its task takes."""
+        options = [f"--parent={os.getpid()}"]
+        if self.account is not None:
+            groups = ",".join(map(str, self.account.groups))
+            options.append(f"--user={self.account.uid}:{self.account.gid}:{groups}")
+        kinds = {"nproc": self.processes_max}
+        if limited:
+            kinds |= {"data": self.limits.memory_bytes, "nofile": self.limits.open_files}
+        options += [f"--limit={kind}={limit}" for kind, limit in kinds.items() if limit]
+        return [sys.executable, "-I", "-S", LAUNCHER, *options, "--", *argv]
+
+    def environment(self) -> dict[str, str]:
+        """What executors find in their environment of it."""
+        account = self.account
+        names = {} if account is None else {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+        return names | dict(self.limits.environment())

@@ -1,0 +1,95 @@
+"""What a process asks of Linux about itself and its children, by prctl(2), limits and /proc.
+
+A *subreaper* is a process that becomes the parent of those of its descendants whose own parent has ended, as init
+would otherwise: a daemon made by a task (fork, setsid, fork) does not get away from it.
+
+The launcher of every executor imports this, and next to nothing else: what takes time to import is done without.
+"""
+
+# ruff: noqa: PTH123, PTH208, SIM105
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+SIGKILL = 9
+"""`signal.SIGKILL`, without the import of its module, which takes longer than all others here together."""
+
+
+def _prctl(operation: int, argument: int) -> None:
+    """Elsewhere than on Linux nothing is asked."""
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(operation, argument, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def die_with_parent(number: int, parent: int) -> None:
+    """Have the kernel send this process the signal when its parent, which had this process id, ends."""
+    _prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # It ended before we asked.
+        os.kill(os.getpid(), number)
+
+
+def adopt_orphans() -> None:
+    """Make this process a subreaper. That outlives `exec`, and is not inherited."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def refuse_new_privileges() -> None:
+    """Programs that this process and its descendants run get no privileges of their own (set-user-ID, capabilities)."""
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def hide_from_others() -> None:
+    """Keep other processes of the same user from this one's memory, environment and descriptors (ptrace, /proc).
+
+    It dumps no core either. Root may look.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def lower_limit(kind: int, limit: int, grace: int = 0) -> None:
+    """Let this process have no more, and no means to have more than `grace` beyond it. 0: nothing is changed."""
+    _, hard = resource.getrlimit(kind)
+    if limit and (hard == resource.RLIM_INFINITY or limit < hard):
+        resource.setrlimit(kind, (limit, limit + grace if hard == resource.RLIM_INFINITY else min(limit + grace, hard)))
+
+
+def children() -> set[int]:
+    """The process ids of this process's children, zombies included; none where /proc does not tell.
+
+    `OSError` if it cannot be asked now: there may be no file descriptor left.
+    """
+    found: set[int] = set()
+    try:
+        threads = os.listdir("/proc/self/task")
+    except FileNotFoundError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/self/task/{thread}/children", "rb") as file:
+                found.update(map(int, file.read().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # The thread has ended.
+    return found
+
+
+def end_children() -> None:
+    """Kill all children of this process, which is a subreaper, and theirs, until none is left."""
+    while pids := children():
+        for pid in pids:
+            try:
+                os.kill(pid, SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        for pid in pids:
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                pass

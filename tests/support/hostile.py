@@ -1,0 +1,144 @@
+"""Tasks that try to get at what is not theirs, to outlive their end, or to take more than is theirs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PTRACE_ATTACH = 16
+SYS_PIDFD_GETFD = 438
+BUSY_MAX_S = 60.0
+
+
+def _read(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(1)
+
+
+def _ptrace(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, pid, 0, 0):
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def _take_descriptor(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(SYS_PIDFD_GETFD, os.pidfd_open(pid), 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+
+
+def attempts_on(pid: int, *paths: str) -> dict[str, str]:
+    """What comes of looking into this process and these files: "denied", or that it worked."""
+    tries: dict[str, Callable[[], object]] = {
+        f"/proc/PID/{name}": lambda name=name: _read(f"/proc/{pid}/{name}")  # type: ignore[misc]
+        for name in ("environ", "mem", "maps", "auxv")
+    }
+    tries["/proc/PID/fd"] = lambda: os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - pathlib would follow it
+    tries["ptrace"] = lambda: _ptrace(pid)
+    tries["pidfd_getfd"] = lambda: _take_descriptor(pid)
+    tries |= {path: lambda path=path: _read(path) for path in paths}  # type: ignore[misc]
+    return {name: _outcome(attempt) for name, attempt in tries.items()}
+
+
+def _outcome(attempt: Callable[[], object]) -> str:
+    try:
+        return f"got {attempt()!r}"
+    except PermissionError:
+        return "denied"
+    except OSError as error:
+        return f"failed otherwise: {error!r}"
+
+
+def connect(path: str) -> str:
+    """What comes of connecting to a Unix socket and listening."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        return _outcome(lambda: (peer.connect(path), peer.recv(1)))
+
+
+def who() -> dict[str, Any]:
+    """Who runs this, and what it finds in its environment."""
+    status = Path("/proc/self/status").read_text()
+    return {
+        "ids": (os.getresuid(), os.getresgid(), os.getgroups()),
+        "capabilities": {line.split()[1] for line in status.splitlines() if line.startswith(("CapPrm", "CapEff"))},
+        "no_new_privileges": "NoNewPrivs:\t1" in status,
+        "home": os.environ["HOME"],
+        "secrets": [name for name in os.environ if name.startswith("SPARROW_TOKEN")],
+        "parent": os.getppid(),
+        "files": os.environ["SPARROW_EXECUTOR_FILES"],
+        "directory": str(Path.cwd()),
+    }
+
+
+def daemonise(mark: Path) -> None:
+    """Leave a process behind that has a session and no parent of its own and writes its number to `mark`, and stay."""
+    subprocess.run(["sh", "-c", daemon_script(mark)], check=True)
+    time.sleep(BUSY_MAX_S)
+
+
+def daemon_script(mark: Path) -> str:
+    """The same for a shell; `mark` is there when it is complete."""
+    return f"(setsid sh -c 'echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 1000' &)"
+
+
+def allocate(size: int) -> int:
+    return len(bytes(size))
+
+
+def open_files(count: int) -> int:
+    files = [Path(os.devnull).open() for _ in range(count)]  # noqa: SIM115 - that they are all open is what is tried
+    return len(files)
+
+
+def fork_many(count: int) -> int:
+    """How many processes there can be beside this one, up to so many."""
+    pids: list[int] = []
+    try:
+        for _ in range(count):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(BUSY_MAX_S)
+                os._exit(0)
+            pids.append(pid)
+    except BlockingIOError:
+        pass
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return len(pids)
+
+
+def overflow() -> None:
+    """Run out of stack."""
+    sys.setrecursionlimit(1 << 30)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def deeper(depth: Any) -> Any:
+        return sorted([depth], key=deeper)
+
+    deeper(0)
+
+
+def die(how: str) -> None:
+    """End the worker."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if how == "exit":
+        os._exit(3)
+    elif how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "segfault":
+        ctypes.string_at(0)
+    elif how == "abort":
+        os.abort()
+    elif how == "overflow":
+        overflow()
