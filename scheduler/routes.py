@@ -15,6 +15,7 @@ from scheduler import views
 from scheduler.http_jobs import BUSY_RETRY_S, READERS_MAX, SUBMISSIONS_MAX, HttpJob
 from scheduler.job_requests import client_job
 from scheduler.openapi import LISTED_MAX, scheduler_document
+from sparrow_py import http_guard
 from sparrow_py.errors import shown
 from sparrow_py.http_api import (
     NDJSON_TYPE,
@@ -150,7 +151,7 @@ class _Api:
             if job_id in self._scheduler.core.jobs:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
             raise ApiError(404, f"no job {shown(job_id)} runs here or is kept")
-        with self._seat("readers", READERS_MAX, "readers of results are connected"):
+        with self._seat("readers", READERS_MAX, "readers of results are connected"), http_guard.seated(request):
             response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
             await response.prepare(request)
             changed = asyncio.Event()

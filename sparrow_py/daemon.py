@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from sparrow_py import http_guard
 from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.options import DaemonOptions
 
@@ -77,6 +78,8 @@ def make_app(daemon: Any, token: str, collect: Callable[[], Iterable[Metric]]) -
         return web.Response(body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_token_check(token)])
+    # Where a secret is asked for a page of another name, which lacks it, gets nowhere.
+    http_guard.protect(app, names=None if token else daemon.options.names(), public_paths=PUBLIC_PATHS)
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
@@ -108,7 +111,7 @@ def json_error(status: int, message: str) -> web.Response:
 
 async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppRunner, str]:
     """Serve the application; returns the runner and the real address (host:port)."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = http_guard.Runner(app, shutdown_timeout=1.0)
     await runner.setup()
     try:
         if options.listen_fd is None:

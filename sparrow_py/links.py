@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from sparrow_py import http_guard
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, LinkError
 
@@ -265,9 +266,6 @@ async def accept(
     `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
     for a Hello that is not welcome.
     """
-    if "Origin" in request.headers:
-        # A web page that a browser on this machine shows: loopback is no protection from those.
-        raise web.HTTPForbidden(text="links are not for web pages\n")
     ws = web.WebSocketResponse(
         heartbeat=heartbeat_s,
         max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
@@ -287,6 +285,7 @@ async def accept(
     except (LinkError, InvalidRequest) as error:
         await _say_goodbye(ws, str(error))
         return ws
+    http_guard.admitted(request)
     link = Link(
         ws,
         hello.name or hello.user,
