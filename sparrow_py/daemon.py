@@ -27,6 +27,7 @@ from prometheus_client.registry import Collector
 from sparrow_py import http_guard
 from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.options import DaemonOptions
+from sparrow_py.printable import LogFormatter
 
 log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
@@ -137,11 +138,9 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     and nothing else; logs go to standard error. The first SIGTERM or SIGINT drains, a second
     one ends at once.
     """
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
     try:
         import uvloop
 
