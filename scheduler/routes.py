@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
+JOB = "{job:[^/]+}"
+"""In a path: any id, those with braces in them, too."""
 READER_CHECK_S = 5.0
 """A reader that waits for results is looked after so often: it may have gone."""
 
@@ -51,9 +53,9 @@ def add_routes(app: web.Application, scheduler: SchedulerDaemon) -> None:
             web.get("/v1/nodes", api.nodes, allow_head=False),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
-            web.get("/v1/jobs/{job}", api.job, allow_head=False),
-            web.delete("/v1/jobs/{job}", api.cancel),
-            web.get("/v1/jobs/{job}/results", api.results, allow_head=False),
+            web.get(f"/v1/jobs/{JOB}", api.job, allow_head=False),
+            web.delete(f"/v1/jobs/{JOB}", api.cancel),
+            web.get(f"/v1/jobs/{JOB}/results", api.results, allow_head=False),
         ]
     )
 
