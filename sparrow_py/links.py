@@ -208,11 +208,15 @@ class Link:
     async def batches(self) -> AsyncIterator[list[Any]]:
         """The messages of each frame that arrives, until the link closes.
 
-        A frame that does not decode raises `LinkError`; a peer that goes without Goodbye just ends it.
+        A frame that does not decode raises `LinkError`; a peer that goes or falls silent without Goodbye just ends it.
         """
         receive, decode = self._ws.receive, self._decode
         while True:
-            frame = await receive()
+            try:
+                frame = await receive()
+            except _LINK_LOST as error:  # While a ping was answered.
+                self._lost(error)
+                return
             if frame.type is aiohttp.WSMsgType.BINARY:
                 batch = decode(frame.data)
                 if not batch:
@@ -221,7 +225,10 @@ class Link:
             elif frame.type is aiohttp.WSMsgType.TEXT:
                 raise LinkError("a text frame came; frames are binary")
             elif frame.type is aiohttp.WSMsgType.ERROR:
-                raise LinkError(f"{frame.data}")
+                if isinstance(frame.data, aiohttp.WebSocketError):
+                    raise LinkError(f"{frame.data}")
+                self.closed_because = self.closed_because or f"{frame.data}"
+                return
             else:
                 return
 
@@ -344,6 +351,8 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
             frame = await ws.receive()
     except TimeoutError:
         raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
+    except _LINK_LOST as error:
+        raise LinkError(f"connection lost: {error}") from None
     if frame.type is not aiohttp.WSMsgType.BINARY:
         raise LinkError("closed before its first message" if frame.type is not aiohttp.WSMsgType.TEXT else "text frame")
     batch = m.FrameDecoder(kind)(frame.data)

@@ -61,15 +61,16 @@ def bystander(scheduler: Daemon, node: Daemon, tmp_path_factory: pytest.TempPath
 @pytest.fixture(autouse=True)
 def unharmed(scheduler: Daemon, node: Daemon, bystander: Client) -> Iterator[None]:
     """Whatever a test does: the daemons live, serve an honest client, do not grow, and had no error of their own."""
-    before = [rss(daemon) for daemon in (scheduler, node)]
+    before = [(rss(daemon), daemon.log.stat().st_size) for daemon in (scheduler, node)]
     yield
     assert list(bystander.map(tasks.square, range(10))) == [x * x for x in range(10)]
-    assert set(node["id"] for node in get_json(scheduler.address, "/v1/nodes")["nodes"]) == {"n"}
-    for daemon, bytes_before in zip((scheduler, node), before, strict=True):
+    assert {node["id"] for node in get_json(scheduler.address, "/v1/nodes")["nodes"]} == {"n"}
+    for daemon, (bytes_before, log_before) in zip((scheduler, node), before, strict=True):
         get_json(daemon.address, "/openapi.json")
         assert daemon.process.poll() is None
         assert rss(daemon) < bytes_before + RSS_GROWTH_BYTES_MAX
-        assert "Traceback" not in daemon.log.read_text(), daemon.log.read_text()
+        said = daemon.log.read_bytes()[log_before:].decode()
+        assert "Traceback" not in said, said
 
 
 def rss(daemon: Daemon) -> int:
