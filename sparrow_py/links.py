@@ -240,6 +240,10 @@ class Link:
 
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, say Goodbye with the reason, and close."""
+        if self._closer is not None and self._closer is not asyncio.current_task():
+            # Who serves the link would drop it when this returns, and the other side not hear why.
+            await asyncio.wait([self._closer])
+            return
         if not self._closing:
             self.closed_because = self.closed_because or reason
             self.send(m.Goodbye(self.closed_because[:REASON_CHARS_MAX]))
