@@ -195,9 +195,7 @@ def test_schedulers_of_a_node_monitor(fuzzing: Fuzzing, scheduler: Daemon, tmp_p
         async with fake_scheduler(Speaker(seed), talks) as one, fake_scheduler(Speaker(seed + 1), talks) as two:
             addresses.write_text(f"{scheduler.address}\n{one}\n{two}\n")
             with Daemon("node_monitor", *flags, log=tmp_path / "log") as node:
-                async with asyncio.timeout(TIMEOUT_S):
-                    while len(talks) < FAKE_TALKS:
-                        await asyncio.sleep(0.01)
+                await asyncio.to_thread(wait_until, lambda: len(talks) >= FAKE_TALKS, f"links of {node.log}")
                 await asyncio.to_thread(check, scheduler, node, "m")
         assert all(talk.knows_why for talk in talks)
 
