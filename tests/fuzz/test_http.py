@@ -20,9 +20,9 @@ from tests.support.raw import connected, request
 from tests.support.waiting import TIMEOUT_S
 from tests.system.test_http_schema import CHECKS, operations
 
-EXAMPLES = 10
+EXAMPLES = 4
 """A round, for each operation and mode."""
-MANGLED_EXAMPLES = 100
+MANGLED_EXAMPLES = 60
 """Of mangled requests, a round."""
 BLOB = b"blob"
 JOB = b'{"app": "noop", "tasks": [{"payload": 1}]}'

@@ -25,7 +25,7 @@ from sparrow_py.options import parse, read_token
 from sparrow_py.printable import printable
 from tests.fuzz.conftest import Fuzzing
 
-EXAMPLES = 150
+EXAMPLES = 80
 """A round."""
 STAGE = m.Stage("noop", 1, b"", "", 1.0, 0, None)
 FRAMES = [
