@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
 CHAOS  ?=
+SECONDS ?= 60
 
 # A trace of 12 seconds, with Sparrow and with random placement.
 DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
@@ -15,7 +16,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test fuzz lint bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -26,6 +27,9 @@ demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=
 
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 	@$(PY) -m pytest $(ARGS)
+
+fuzz: $(VENV)/.dev  ## try made-up input on parsers, links and HTTP (SECONDS=60 in all; a failure says its seed)
+	@$(PY) -m pytest tests/fuzz --fuzz-seconds $(SECONDS) --timeout 0 $(ARGS)
 
 lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(PY) -m ruff check .

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from node_monitor.blob_store import NoRoom
-from sparrow_py import blobs
+from node_monitor.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
+from sparrow_py import blobs, http_guard
 from sparrow_py.blobs import WrongBytes
 from sparrow_py.daemon import json_error, json_response
 from sparrow_py.errors import shown
@@ -61,7 +61,7 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
             except WrongBytes as error:
                 return json_error(422, f"the body is not the blob {hash}: {error}")
             except TimeoutError:
-                return _closing(json_error(408, f"nothing came for {blobs.STALL_TIMEOUT_S:g} s"))
+                return _closing(json_error(408, _too_slow()))
             except (ConnectionError, web.RequestPayloadError):
                 return _closing(json_error(400, "the connection ended before the body did"))
         store.counters.uploaded_bytes += size
@@ -79,6 +79,10 @@ def _stored(store: BlobStore, hash: str, status: int) -> web.Response:
 
 def _malformed(hash: str) -> web.Response:
     return json_error(400, f"hash: {shown(hash)} is not valid; allowed: {blobs.HASH_ALLOWED}")
+
+
+def _too_slow() -> str:
+    return f"nothing came for {blobs.STALL_TIMEOUT_S:g} s, or less than {ARRIVAL_BYTES_PER_S_MIN} bytes/s"
 
 
 def _closing(response: web.Response) -> web.Response:
@@ -107,7 +111,8 @@ class _BlobResponse(web.FileResponse):
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
         self._store.touch(self._hash)
-        writer = await super().prepare(request)  # Sends it all.
+        with http_guard.served(request):
+            writer = await super().prepare(request)  # Sends it all.
         if request.method == "GET" and self.status in (200, 206):
             self._store.served(self._hash, self.content_length or 0, whole=self.status == 200)
         return writer

@@ -46,6 +46,8 @@ log = logging.getLogger("sparrow.node_monitor.blobs")
 FETCHES_AT_ONCE_MAX = 16
 UPLOADS_AT_ONCE_MAX = 16
 """More wait for their turn: each takes a few chunks of memory."""
+ARRIVAL_BYTES_PER_S_MIN = 16 << 10
+"""A blob that comes more slowly is not waited for any longer: it keeps a place from others."""
 WRITERS_MAX = 4
 """Threads that hash and write."""
 BATCH_BYTES = 512 << 10
@@ -276,7 +278,7 @@ class BlobStore:
         """Read a blob from a body and keep it; pin it if there is an owner.
 
         `NoRoom` if it cannot be kept, `WrongBytes` if it is not what it should be, `TimeoutError` if nothing came for
-        `STALL_TIMEOUT_S`, and what `content` raises. Then nothing is kept.
+        `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and what `content` raises. Then nothing is kept.
         """
         evicted = self.table.reserve(size, self._clock())
         if evicted is None:
@@ -433,8 +435,11 @@ class _Arrival:
         """Read and write it all; returns the SHA-256. Raises as `BlobStore.receive`."""
         received = batch_bytes = 0
         batch: list[bytes] = []
+        clock = asyncio.get_running_loop().time
+        begun_s = clock()
         while True:
-            async with asyncio.timeout(blobs.STALL_TIMEOUT_S):
+            due_s = min(clock(), begun_s + received / ARRIVAL_BYTES_PER_S_MIN) + blobs.STALL_TIMEOUT_S
+            async with asyncio.timeout_at(due_s):
                 chunk = await content.readany()
             received += len(chunk)
             if received > size or (received < size and not chunk):

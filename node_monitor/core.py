@@ -26,7 +26,7 @@ from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import InvariantViolated, LinkError
-from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.job import INPUTS_MAX, BlobRef, TaskStatus
 from sparrow_py.timers import Timers
 
 PIPELINE_S = 0.002
@@ -756,7 +756,7 @@ class NodeMonitorCore:
         app, charge = ask.app, ask.charges.pop()
         if not ask.charges:
             del self._asks[ask.id]
-        if self._memory.fences and self._fenced(scheduler, message, charge.ticket.user):
+        if (self._memory.fences or message.inputs) and self._may_not_start(scheduler, message, charge.ticket.user):
             self._return_resources(charge)
             self.queue.refund(charge)
             self._answered(ask, 1)
@@ -788,7 +788,7 @@ class NodeMonitorCore:
     def _start_pushed(self, charge: Charge, task: m.Launch, now_s: float) -> None:
         """It is the turn of a task that was pushed."""
         scheduler, ticket = charge.ticket.key[0], charge.ticket
-        if self._memory.fences and self._fenced(scheduler, task, ticket.user):
+        if (self._memory.fences or task.inputs) and self._may_not_start(scheduler, task, ticket.user):
             self._return_resources(charge)
             self.queue.refund(charge)
             self.free_slots += 1
@@ -803,6 +803,26 @@ class NodeMonitorCore:
     def _ask_length(self, scheduler: str, message: m.AskLength, now_s: float) -> None:
         length = self.slots - self.free_slots + self.queue.size + sum(len(app.ready) for app in self.apps.values())
         self._to_scheduler(scheduler, m.QueueLength(message.probe, length))
+
+    def _may_not_start(self, scheduler: str, message: m.Launch, user: str) -> bool:
+        """Whether the task cannot start here; then it has been handed back."""
+        if self._memory.fences and self._fenced(scheduler, message, user):
+            return True
+        if self._has_inputs(scheduler, message):
+            return False
+        self.counters.handed_back += 1
+        self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "its inputs were not sent before it"))
+        return True
+
+    def _has_inputs(self, scheduler: str, message: m.Launch) -> bool:
+        """Whether the results that the task asks for have come."""
+        if not message.inputs:
+            return True
+        job = self._jobs.get((scheduler, message.job))
+        # Summed before they are walked: a scheduler out of its mind may ask for 2^63 of them.
+        if job is None or sum(max(1, count) for _, count in message.inputs) > INPUTS_MAX:
+            return False
+        return all(task in job.inputs for first, count in message.inputs for task in range(first, first + count))
 
     def _fenced(self, scheduler: str, message: m.Launch, user: str) -> bool:
         """Whether another scheduler has claimed the task's job; then this one is told."""

@@ -130,6 +130,10 @@ class NodeMonitorOptions(DaemonOptions):
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)
 
+    def names(self) -> list[str]:
+        """The names that this daemon is known by: what it tells others, too."""
+        return [*super().names(), self.advertise] if self.advertise else super().names()
+
     @property
     def warm_apps(self) -> tuple[str, ...]:
         """The apps to warm; `command` is, if it is enabled: its one process costs little."""

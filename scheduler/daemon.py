@@ -28,6 +28,8 @@ from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 
 log = logging.getLogger("sparrow.scheduler")
+MESSAGES_PER_TURN_MAX = 1000
+"""Of a client's frame; others have their turn before the rest is looked at."""
 
 
 class SchedulerDaemon:
@@ -212,7 +214,7 @@ class SchedulerDaemon:
                 for message in batch:
                     if type(message) is m.Goodbye:
                         link.closed_because = message.reason
-                        break
+                        return
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
@@ -248,12 +250,16 @@ class SchedulerDaemon:
         try:
             async for batch in link.batches():
                 now_s = clock()
-                for message in batch:
+                for count, message in enumerate(batch, 1):
                     if type(message) is m.Goodbye:
                         link.closed_because = message.reason
                         said_goodbye = True
-                        break
+                        return
                     receive(client, user, message, now_s)
+                    if count % MESSAGES_PER_TURN_MAX == 0:
+                        self._timer.update()
+                        await asyncio.sleep(0)
+                        now_s = clock()
                 self._timer.update()
         except (LinkError, InvalidRequest) as error:
             log.warning("client %s cut off: %s", client, error)

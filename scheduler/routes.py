@@ -15,6 +15,7 @@ from scheduler import views
 from scheduler.http_jobs import BUSY_RETRY_S, READERS_MAX, SUBMISSIONS_MAX, HttpJob
 from scheduler.job_requests import client_job
 from scheduler.openapi import LISTED_MAX, scheduler_document
+from sparrow_py import http_guard
 from sparrow_py.errors import shown
 from sparrow_py.http_api import (
     NDJSON_TYPE,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
+JOB = "{job:[^/]+}"
+"""In a path: any id, those with braces in them, too."""
 READER_CHECK_S = 5.0
 """A reader that waits for results is looked after so often: it may have gone."""
 
@@ -50,9 +53,9 @@ def add_routes(app: web.Application, scheduler: SchedulerDaemon) -> None:
             web.get("/v1/nodes", api.nodes, allow_head=False),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
-            web.get("/v1/jobs/{job}", api.job, allow_head=False),
-            web.delete("/v1/jobs/{job}", api.cancel),
-            web.get("/v1/jobs/{job}/results", api.results, allow_head=False),
+            web.get(f"/v1/jobs/{JOB}", api.job, allow_head=False),
+            web.delete(f"/v1/jobs/{JOB}", api.cancel),
+            web.get(f"/v1/jobs/{JOB}/results", api.results, allow_head=False),
         ]
     )
 
@@ -155,7 +158,7 @@ class _Api:
             if job_id in self._scheduler.core.jobs:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
             raise self._absent(job_id, "runs here or is kept")
-        with self._seat("readers", READERS_MAX, "readers of results are connected"):
+        with self._seat("readers", READERS_MAX, "readers of results are connected"), http_guard.seated(request):
             response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
             await response.prepare(request)
             changed = asyncio.Event()

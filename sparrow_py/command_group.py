@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import click
 
 from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.printable import printable
 
 USAGE_EXIT = 2
 ERROR_EXIT = 1
@@ -75,8 +76,8 @@ def one_line(error: Exception) -> str:
     if isinstance(error, click.Abort):
         return "interrupted"
     if not isinstance(error, click.ClickException):
-        return " ".join(str(error).split())
-    message = " ".join(error.format_message().split()).rstrip(".")
+        return printable(" ".join(str(error).split()))
+    message = printable(" ".join(error.format_message().split())).rstrip(".")
     if isinstance(error, click.UsageError) and error.ctx is not None:
         message += f" (see {error.ctx.command_path} --help)"
     return message

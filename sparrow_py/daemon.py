@@ -24,8 +24,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from sparrow_py import http_guard
 from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.options import DaemonOptions
+from sparrow_py.printable import LogFormatter
 from sparrow_py.process_control import hide_from_others
 
 log = logging.getLogger("sparrow")
@@ -78,6 +80,8 @@ def make_app(daemon: Any, token: str, collect: Callable[[], Iterable[Metric]]) -
         return web.Response(body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_token_check(token)])
+    # Where a secret is asked for a page of another name, which lacks it, gets nowhere.
+    http_guard.protect(app, names=None if token else daemon.options.names(), public_paths=PUBLIC_PATHS)
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
@@ -109,7 +113,7 @@ def json_error(status: int, message: str) -> web.Response:
 
 async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppRunner, str]:
     """Serve the application; returns the runner and the real address (host:port)."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = http_guard.Runner(app, shutdown_timeout=1.0)
     await runner.setup()
     try:
         if options.listen_fd is None:
@@ -142,11 +146,9 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     one ends at once.
     """
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
     try:
         import uvloop
 

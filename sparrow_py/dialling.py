@@ -156,12 +156,15 @@ class Dialling:
         try:
             self._user.scheduler_up(scheduler, welcome)
             async for batch in link.batches():
-                if type(batch[-1]) is m.Goodbye:
+                goodbye = type(batch[-1]) is m.Goodbye
+                if goodbye:
                     link.closed_because = batch.pop().reason
                 if any(type(message) is m.Goodbye for message in batch):
                     raise LinkError("something follows a Goodbye")
                 said(scheduler, batch)
                 link.flush()
+                if goodbye:  # It may not get round to closing the connection.
+                    return
         except LinkError as error:
             log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
             link.close(str(error))

@@ -1,4 +1,4 @@
-"""What the HTTP APIs of all daemons have in common: JSON in and out, errors of one shape, nothing for web pages."""
+"""What the HTTP APIs of all daemons have in common: JSON in and out, errors of one shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from sparrow_py.errors import InvalidRequest, shown
 
 BODY_TIMEOUT_S = 30.0
 """A body must have come within this time."""
-API_PREFIX = "/v1/"
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 
@@ -59,10 +58,7 @@ def error_response(
 async def api_middleware(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse requests of web pages, and turn what handlers raise into JSON errors."""
-    if "Origin" in request.headers and request.path.startswith(API_PREFIX):
-        # A web page that a browser on this machine shows: loopback is no protection from those.
-        return error_response(403, "this is not for web pages: the request has an Origin header")
+    """Turn what handlers raise into JSON errors."""
     try:
         return await handler(request)
     except InvalidRequest as error:

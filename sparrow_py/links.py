@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from sparrow_py import http_guard
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
 
@@ -210,11 +211,15 @@ class Link:
     async def batches(self) -> AsyncIterator[list[Any]]:
         """The messages of each frame that arrives, until the link closes.
 
-        A frame that does not decode raises `LinkError`; a peer that goes without Goodbye just ends it.
+        A frame that does not decode raises `LinkError`; a peer that goes or falls silent without Goodbye just ends it.
         """
         receive, decode = self._ws.receive, self._decode
         while True:
-            frame = await receive()
+            try:
+                frame = await receive()
+            except _LINK_LOST as error:  # While a ping was answered.
+                self._lost(error)
+                return
             if frame.type is aiohttp.WSMsgType.BINARY:
                 batch = decode(frame.data)
                 if not batch:
@@ -223,7 +228,10 @@ class Link:
             elif frame.type is aiohttp.WSMsgType.TEXT:
                 raise LinkError("a text frame came; frames are binary")
             elif frame.type is aiohttp.WSMsgType.ERROR:
-                raise LinkError(f"{frame.data}")
+                if isinstance(frame.data, aiohttp.WebSocketError):
+                    raise LinkError(f"{frame.data}")
+                self.closed_because = self.closed_because or f"{frame.data}"
+                return
             else:
                 return
 
@@ -235,6 +243,10 @@ class Link:
 
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, say Goodbye with the reason, and close."""
+        if self._closer is not None and self._closer is not asyncio.current_task():
+            # Who serves the link would drop it when this returns, and the other side not hear why.
+            await asyncio.wait([self._closer])
+            return
         if not self._closing:
             self.closed_because = self.closed_because or reason
             self.send(m.Goodbye(self.closed_because[:REASON_CHARS_MAX]))
@@ -302,9 +314,6 @@ async def accept(
     `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
     for a Hello that is not welcome.
     """
-    if "Origin" in request.headers:
-        # A web page that a browser on this machine shows: loopback is no protection from those.
-        raise web.HTTPForbidden(text="links are not for web pages\n")
     ws = web.WebSocketResponse(
         heartbeat=heartbeat_s,
         max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
@@ -323,6 +332,7 @@ async def accept(
     except (LinkError, InvalidRequest) as error:
         await _say_goodbye(ws, str(error))
         return ws
+    http_guard.admitted(request)
     link = _link_of(version)(
         ws,
         hello.name or hello.user,
@@ -394,6 +404,8 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
             frame = await ws.receive()
     except TimeoutError:
         raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
+    except _LINK_LOST as error:
+        raise LinkError(f"connection lost: {error}") from None
     if frame.type is not aiohttp.WSMsgType.BINARY:
         raise LinkError("closed before its first message" if frame.type is not aiohttp.WSMsgType.TEXT else "text frame")
     batch = m.FrameDecoder(kind)(frame.data)

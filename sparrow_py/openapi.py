@@ -70,10 +70,15 @@ def operation(
     description: str = "",
     parameters: Iterable[Json] = (),
     body: Json | None = None,
-    api: bool = True,
 ) -> Json:
-    """One method of a path. Those of the API refuse web pages; all need the token, if there is one."""
-    refusals = errors({401: "The token is missing or wrong."} | ({403: "It is from a web page."} if api else {}))
+    """One method of a path. All need the token, if there is one, and none is for web pages."""
+    refusals = errors(
+        {
+            401: "The token is missing or wrong.",
+            403: "It is from a web page.",
+            421: "Its Host may be anybody's: it is none of those that the daemon knows to be its own.",
+        }
+    )
     built: Json = {"operationId": operation_id, "summary": summary}
     if description:
         built["description"] = description
@@ -92,28 +97,22 @@ def public(built: Json) -> Json:
 
 
 COMMON_PATHS: dict[str, Json] = {
-    "/livez": {
-        "get": public(operation("livez", "Whether the process lives", {"200": text_answer("It does.")}, api=False))
-    },
+    "/livez": {"get": public(operation("livez", "Whether the process lives", {"200": text_answer("It does.")}))},
     "/readyz": {
         "get": public(
             operation(
                 "readyz",
                 "Whether it can work",
                 {"200": text_answer("It can."), "503": text_answer("Why it cannot.")},
-                api=False,
             )
         )
     },
-    "/metrics": {
-        "get": operation("metrics", "Metrics for Prometheus", {"200": text_answer("Metrics as text.")}, api=False)
-    },
+    "/metrics": {"get": operation("metrics", "Metrics for Prometheus", {"200": text_answer("Metrics as text.")})},
     DOCUMENT_PATH: {
         "get": operation(
             "openapi",
             "This document",
             {"200": {"description": "OpenAPI.", "content": {JSON_TYPE: {"schema": {"type": "object"}}}}},
-            api=False,
         )
     },
 }

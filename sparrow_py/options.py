@@ -147,6 +147,12 @@ class DaemonOptions:
     token_file: str | None = option(
         None, f"File with the cluster's shared secret, at least {TOKEN_BYTES_MIN} bytes. Or set SPARROW_TOKEN."
     )
+    allowed_host: tuple[str, ...] = option(
+        (),
+        "A name that requests may come by where no token is asked for, besides localhost and any address: others might "
+        "be a web page's that leads its name here.",
+        many=True,
+    )
     drain_timeout_s: float = option(
         30.0, "After SIGTERM: seconds to finish what runs before the daemon ends all the same."
     )
@@ -177,6 +183,10 @@ class DaemonOptions:
             raise InvalidOption(
                 "host", self.host, "a loopback address, or any other with a secret: --token-file or SPARROW_TOKEN"
             )
+
+    def names(self) -> list[str]:
+        """The names that this daemon is known by."""
+        return list(self.allowed_host)
 
     def token(self) -> str:
         """The cluster's shared secret; empty if there is none (loopback only)."""

@@ -12,6 +12,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of tests/fuzz, which have to be known here."""
+    parser.addoption("--fuzz-seconds", type=float, default=0.0, help="how long to fuzz in all; 0: one short round each")
+    parser.addoption("--fuzz-seed", type=int, default=None, help="the seed of the first round, as a failure names it")
+
+
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""
 

@@ -17,6 +17,7 @@ import click
 from sparrow_py.addresses import check_source
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
 from sparrow_py.options import read_token
+from sparrow_py.printable import printable
 from sparrow_py.resolution import resolve
 
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
@@ -106,7 +107,7 @@ def ask_all(
     if len(silent) == len(answers):
         raise nobody_answers(schedulers, silent)
     for error in silent:
-        click.echo(f"sparrow: {error}", err=True)
+        click.echo(f"sparrow: {printable(str(error))}", err=True)
     return [answer for answer in answers if isinstance(answer, Answer)]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from sparrow_py.errors import LinkError, shown
+from sparrow_py.printable import printable
 
 FINISHED = "finished"
 
@@ -29,7 +30,7 @@ def print_lines(lines: Iterator[bytes]) -> int:
         task, status, error = _read(line)
         if status != FINISHED:
             others += 1
-            first = first or f"task {task} {status}: {' '.join(error.split())}"
+            first = first or f"task {task} {status}: {printable(' '.join(error.split()))}"
     if others:
         click.echo(f"sparrow: {others} of {count} tasks did not finish (first: {first})", err=True)
     return int(others > 0)

@@ -10,6 +10,7 @@ from frontends.cli.connection import ask, ask_all, connection_options, listed
 from sparrow_py.addresses import check_address
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
 from sparrow_py.job import check_name
+from sparrow_py.printable import printable
 
 PATH = "/v1/nodes/state"
 HELP = """{text}
@@ -43,9 +44,9 @@ def change_states(schedulers: list[str], token: str, node_ids: tuple[str, ...], 
     failed = False
     for node_id in node_ids:
         try:
-            click.echo(f"{node_id} is {_change(found.get(node_id), token, node_id, state)}")
+            click.echo(f"{node_id} is {printable(_change(found.get(node_id), token, node_id, state))}")
         except SparrowError as error:  # One node must not keep the others as they are.
-            click.echo(f"sparrow: {node_id}: {error}", err=True)
+            click.echo(f"sparrow: {node_id}: {printable(str(error))}", err=True)
             failed = True
     return int(failed)
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from frontends.command.process import STREAM_BYTES_MAX
 from frontends.command.tasks import CommandResult
+from sparrow_py.printable import printable
 
 NOTES_MAX = 10
 """Failed tasks that get a line of their own; all are counted in the summary."""
@@ -116,7 +117,7 @@ class Output:
                 self._note(ended.task, f"wrote more than is kept, the first {STREAM_BYTES_MAX >> 10} KiB are above")
         if not ended.error or ended.cancelled:
             return
-        self._first_failure = self._first_failure or f"{self._label(ended.task)}: {ended.error}"
+        self._first_failure = self._first_failure or printable(f"{self._label(ended.task)}: {ended.error}")
         if ended.result is None or ended.result.exit_code < 0:
             # A command that exited with an error has said itself what is wrong; these could not.
             self._note(ended.task, ended.error)
@@ -130,7 +131,7 @@ class Output:
     def _note(self, task: int, text: str) -> None:
         self._notes += 1
         if self._notes <= NOTES_MAX:
-            self._write_bytes(sys.stderr.buffer, f"sparrow: {self._label(task)}: {text}\n".encode())
+            self._write_bytes(sys.stderr.buffer, f"sparrow: {printable(f'{self._label(task)}: {text}')}\n".encode())
 
     def _label(self, task: int) -> str:
         label = self._labels[task]

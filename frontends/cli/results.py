@@ -8,6 +8,7 @@ from frontends.cli.connection import addresses_of, connection_options, following
 from frontends.cli.lines import print_lines, results_path
 from sparrow_py.errors import NoScheduler
 from sparrow_py.job import check_name
+from sparrow_py.printable import printable
 
 
 @click.command(short_help="Follow the results of a submitted job.")
@@ -37,6 +38,6 @@ def results(schedulers: list[str], token: str, job_id: str) -> int:
     if len(silent) == len(addresses):
         raise nobody_answers(schedulers, silent)
     for reason in silent:
-        click.echo(f"sparrow: {reason}", err=True)
+        click.echo(f"sparrow: {printable(str(reason))}", err=True)
     click.echo(f"sparrow: no results of a job {job_id!r} are kept", err=True)
     return 1

@@ -8,19 +8,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sparrow_py.printable import printable
+
 COLUMNS_MAX = 10_000
 """Nothing is cut to fit the terminal: ids are there to be copied, and a pipe is no terminal."""
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None) -> None:
-    """Print the rows, each on a line, on stdout by default; numbers on the right, nothing taken for markup."""
+    """Print the rows, each on a line, on stdout by default; numbers on the right.
+
+    Nothing in them is taken for markup, or for something that the terminal is to do.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = list(rows)
     for index, column in enumerate(columns):
         number = any(isinstance(row[index], int) for row in listed)
         table.add_column(column, justify="right" if number else "left")
     for row in listed:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
     (console or Console(width=COLUMNS_MAX)).print(table)
 
 

@@ -364,6 +364,24 @@ async def test_an_upload_that_is_broken_off_leaves_nothing(node: Node) -> None:
     assert node.files == set()
 
 
+async def test_an_upload_that_drips_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something comes all the time, and never enough."""
+    monkeypatch.setattr(blobs, "STALL_TIMEOUT_S", 0.2)
+    reader, writer = await half_a_put(node, DATA, 1)
+
+    async def drip() -> None:
+        for number in range(1, len(DATA)):
+            writer.write(DATA[number : number + 1])
+            await asyncio.sleep(0.01)
+
+    dripping = asyncio.create_task(drip())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    assert b"or less than 16384 bytes/s" in await reader.readuntil(b"}}")
+    dripping.cancel()
+    writer.close()
+    await until(lambda: node.files == set(), every_s=0.001)
+
+
 async def test_an_upload_that_stalls_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "STALL_TIMEOUT_S", 0.05)
     reader, writer = await half_a_put(node, DATA, 1000)

@@ -255,6 +255,24 @@ def test_a_task_holds_its_place_until_all_its_large_inputs_are_here() -> None:
     assert not rig.blobs.pins
 
 
+@pytest.mark.parametrize("inputs", [((7, 1),), ((7, 2),), ((0, 1 << 62),), ((0, 1 << 62), (0, -(1 << 62)))])
+def test_a_task_whose_inputs_have_not_come_is_handed_back_and_leaves_its_slot(
+    inputs: tuple[tuple[int, int], ...],
+) -> None:
+    rig = Rig()
+    if inputs != ((7, 1),):
+        rig.receive(m.Input("j", 7, b"one"))
+    (ask,) = rig.reserve(1)
+    rig.launch(1, ask.ask, b"", inputs)
+    (back,) = rig.take(m.HandBack)
+    assert (back.attempt, back.reason) == (1, "its inputs were not sent before it")
+    assert (rig.core.free_slots, rig.take(x.Run)) == (1, [])
+    rig.receive(
+        reserve(2, app=rig.app, job="j"), m.Launch(0, "j", 0, 2, 2, b"", inputs, ticket=3), reserve(3, app=rig.app)
+    )
+    assert len(rig.take(m.GetTasks)) == 1
+
+
 def test_two_tasks_wait_for_one_fetch_and_a_third_finds_it_here() -> None:
     rig = Rig(3)
     for attempt in (1, 2):

@@ -103,7 +103,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_when_the_lines_go(
     await post(http)
     host, _, port = scheduler.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
-    writer.write(f"GET {RESULTS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {RESULTS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await until(lambda: scheduler.http_jobs.readers == 1)
     job = scheduler.http_jobs.get("j")
     assert job is not None

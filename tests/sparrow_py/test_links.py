@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sparrow_py import links
+from sparrow_py import http_guard, links
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from tests.support.waiting import TIMEOUT_S
@@ -44,6 +44,7 @@ async def dial() -> AsyncIterator[Dial]:
                 return ws
 
             app = web.Application()
+            http_guard.protect(app, names=None, public_paths=())
             app.add_routes([web.get(links.LINK_PATH, handle)])
             server = TestServer(app)
             await server.start_server()
