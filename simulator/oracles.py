@@ -206,8 +206,13 @@ def _check_time_limit(world: World, start: Start) -> None:
 
 
 def _check_not_cancelled(world: World, start: Start) -> None:
-    """A task does not start long after it was cancelled, as far as everybody concerned could be told."""
+    """A task does not start long after it was cancelled, as far as everybody concerned could be told.
+
+    One of which the user was told that it runs, and so was not cancelled, may fail then and start again.
+    """
     log = start.log
+    if start.task in log.not_cancelled_tasks:
+        return
     asked_s = log.asked_to_cancel.get(start.task, start.given_at_s)
     if start.given_at_s <= asked_s + TOLD_S or log.moved_at_s or log.submitted_last_s[0] > asked_s:
         return
