@@ -8,11 +8,10 @@ import ipaddress
 import logging
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from node_monitor.apps import App, offered_apps
 from node_monitor.blob_routes import add_blob_routes
@@ -29,6 +28,7 @@ from sparrow_py import daemon
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.credentials import Access, Credentials
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef
@@ -74,6 +74,7 @@ class NodeMonitor:
         apps: dict[str, App],
         session: aiohttp.ClientSession,
         store: BlobStore,
+        access: Callable[[], Access],
     ) -> None:
         self.id = node_id
         self.options = options
@@ -89,12 +90,13 @@ class NodeMonitor:
         self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir)
         self._dialling = Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", options.token(), info),
+            m.Hello(m.PROTOCOL_VERSION, "node", node_id, "", "", info),
             m.FrameDecoder(m.ToNode),
             self,
             session,
             heartbeat_s=options.heartbeat_s,
             backlog_bytes_max=options.link_backlog_bytes_max,
+            access=access,
         )
         self._links = self._dialling.links
         self._ended: deque[tuple[str, x.Done]] = deque()
@@ -154,6 +156,10 @@ class NodeMonitor:
         change = {m.READY: self.core.uncordon, m.CORDONED: self.core.cordon, m.DRAINING: self.core.drain}[state]
         change(self._clock())
         self._after(self._clock())
+
+    def renew(self) -> None:
+        """Show schedulers the token of the day."""
+        self._dialling.renew()
 
     async def stop(self) -> None:
         """End at once."""
@@ -258,12 +264,13 @@ class NodeMonitorDaemon:
 
     def __init__(self, options: NodeMonitorOptions, *, attached: tuple[str, ...] = ()) -> None:
         self.options = options
+        self.credentials = Credentials(options, dials=True)
         self.address = ""
         self.nodes: list[NodeMonitor] = []
         self._apps = offered_apps(options, attached=attached)
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: daemon.Listener | None = None
 
     async def start(self) -> dict[str, Any]:
         """Listen for HTTP and start all node monitors; returns what to announce."""
@@ -274,20 +281,22 @@ class NodeMonitorDaemon:
             raise
 
     async def _start(self) -> dict[str, Any]:
-        options = self.options
-        app = daemon.make_app(self, options.token(), lambda: collect([node.core for node in self.nodes], store))
+        options, credentials = self.options, self.credentials
+        app = daemon.make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
-        store = self._store = BlobStore(table, self._session, options.token(), Clock(), options.blob_dir)
+        store = self._store = BlobStore(table, self._session, lambda: credentials.access, Clock(), options.blob_dir)
         store.start()
         add_routes(app, self)
         add_blob_routes(app, store)
-        self._runner, self.address = await daemon.listen(app, options)
+        self._listener = daemon.Listener(app, options, credentials)
+        await self._listener.start()
+        self.address = self._listener.address
         store.address = advertised(self.address, options.advertise, options.scheduler)
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
-            node = NodeMonitor(node_id, options, self._apps, self._session, store)
+            node = NodeMonitor(node_id, options, self._apps, self._session, store, lambda: credentials.access)
             self.nodes.append(node)
             await node.start()
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
@@ -314,9 +323,16 @@ class NodeMonitorDaemon:
             await self._store.stop()
         if self._session is not None:
             await self._session.close()
-        if self._runner is not None:
+        if self._listener is not None:
             with contextlib.suppress(OSError):
-                await self._runner.cleanup()
+                await self._listener.close()
+
+    async def renew(self) -> None:
+        """The credentials are other ones: show them to schedulers, and take connections by the new rules."""
+        for node in self.nodes:
+            node.renew()
+        if self._listener is not None:
+            await self._listener.renew()
 
 
 def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:

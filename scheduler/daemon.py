@@ -20,13 +20,18 @@ from scheduler.routes import add_routes
 from scheduler.validation import check_node
 from sparrow_py import daemon, links
 from sparrow_py import messages as m
+from sparrow_py.auth import Principal, check_link
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.credentials import Credentials
+from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 
 log = logging.getLogger("sparrow.scheduler")
+NOT_WORK = frozenset({m.Goodbye, m.Renew})
+"""Messages about the link itself, which the core does not see."""
+WITHDRAWN = "its token was withdrawn"
 
 
 class SchedulerDaemon:
@@ -36,6 +41,7 @@ class SchedulerDaemon:
 
     def __init__(self, options: SchedulerOptions) -> None:
         self.options = options
+        self.credentials = Credentials(options, dials=False)
         self.name = f"scheduler-{uuid.uuid4().hex[:12]}"
         self.address = ""
         self.clock = Clock()
@@ -51,7 +57,7 @@ class SchedulerDaemon:
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
         self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers, self._events)
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
-        self._runner: web.AppRunner | None = None
+        self._listener: daemon.Listener | None = None
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -84,15 +90,17 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = daemon.make_app(self, options.token(), lambda: collect(self.core, len(self._clients)))
+        app = daemon.make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
         app.router.add_get(links.LINK_PATH, self._link)
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, options)
+        self._listener = daemon.Listener(app, options, self.credentials)
+        await self._listener.start()
+        self.address = self._listener.address
         if self._audited is not None:
             try:
                 self._audited.open(options.audit_log, options.audit_log_bytes_max, self.name, self.address)
             except BaseException:
-                await self._runner.cleanup()
+                await self._listener.close()
                 raise
         return {"address": self.address, "name": self.name}
 
@@ -114,10 +122,22 @@ class SchedulerDaemon:
         self.http_jobs.close()
         for link in [*self._clients.values(), *self._nodes.values()]:
             await link.aclose("the scheduler is shutting down")
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.close()
         if self._audited is not None:
             await self._audited.close()
+
+    async def renew(self) -> None:
+        """The credentials are other ones: close links whose token was withdrawn, and take new ones by the new rules.
+
+        To the core such a peer has vanished: a node's tasks go elsewhere, a client has `client_grace_s` to come back.
+        """
+        for link in [*self._clients.values(), *self._nodes.values()]:
+            if isinstance(link, Link) and not self.credentials.tokens.stands(link.principal):
+                log.warning("%s (%s) is cut off: %s", link.peer, link.principal, WITHDRAWN)
+                link.close(WITHDRAWN)
+        if self._listener is not None:
+            await self._listener.renew()
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
@@ -143,7 +163,7 @@ class SchedulerDaemon:
         accepted = await links.accept(
             request,
             name=self.name,
-            token=self.options.token(),
+            principal_of=self._principal_of,
             decoders=self._decoders,
             heartbeat_s=self.options.heartbeat_s,
             frame_bytes_max=self.options.frame_bytes_max,
@@ -159,8 +179,16 @@ class SchedulerDaemon:
             await self._serve_client(link, hello)
         return ws
 
-    def _admit(self, hello: m.Hello) -> None:
+    def _principal_of(self, request: web.Request, token: str) -> Principal:
+        try:
+            return self.credentials.principal(token, daemon.peer_certificate(request))
+        except AccessDenied as error:
+            log.warning("a link from %s was refused: %s", request.remote, error)
+            raise
+
+    def _admit(self, hello: m.Hello, principal: Principal) -> None:
         check_name("name", hello.name)
+        hello.user = check_link(principal, hello.role, hello.user, stated=hello.user_stated)
         if hello.role == "client":
             check_name("user", hello.user, empty=False)
             if len(self._clients) >= self.options.clients_max:
@@ -188,13 +216,14 @@ class SchedulerDaemon:
         receive = core.receive_from_node
         try:
             async for batch in link.batches():
-                if self._nodes.get(node_id) is not link:
+                if self._nodes.get(node_id) is not link or link.closed_because:
                     break
                 now_s = clock()
                 for message in batch:
-                    if type(message) is m.Goodbye:
-                        link.closed_because = message.reason
-                        break
+                    if type(message) in NOT_WORK:
+                        if self._said_goodbye(link, message):
+                            break
+                        continue
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
@@ -215,12 +244,15 @@ class SchedulerDaemon:
         receive, said_goodbye = self._events.receive_from_client, False
         try:
             async for batch in link.batches():
+                if link.closed_because:
+                    break
                 now_s = clock()
                 for message in batch:
-                    if type(message) is m.Goodbye:
-                        link.closed_because = message.reason
-                        said_goodbye = True
-                        break
+                    if type(message) in NOT_WORK:
+                        said_goodbye = self._said_goodbye(link, message)
+                        if said_goodbye:
+                            break
+                        continue
                     receive(client, user, message, now_s)
                 self._timer.update()
         except (LinkError, InvalidRequest) as error:
@@ -232,6 +264,20 @@ class SchedulerDaemon:
             core.client_down(client, clock(), said_goodbye=said_goodbye)
             self._timer.update()
             await link.aclose()
+
+    def _said_goodbye(self, link: Link, message: m.Goodbye | m.Renew) -> bool:
+        """What is said about the link itself; whether it is the end of it. `LinkError` if it may not be said."""
+        if isinstance(message, m.Goodbye):
+            link.closed_because = message.reason
+            return True
+        principal, before = self.credentials.tokens.find(message.token), link.principal
+        if principal is None:  # It proves nothing, and costs nothing: perhaps it was told before we were.
+            log.warning("%s (%s) shows a token that is not known here; the one before stands", link.peer, before)
+        elif (principal.role, principal.user) != (before.role, before.user):
+            raise AccessDenied(f"the renewed token is of {principal}, not of {before}")
+        else:
+            link.principal = principal
+        return False
 
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""

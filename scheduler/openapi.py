@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.http_jobs import ResultLine
-from scheduler.job_requests import JobRequest
+from scheduler.job_requests import USER_DEFAULT, JobRequest
 from scheduler.views import JobCancelled, JobDetail, JobList, NodeList
 from sparrow_py.http_api import NDJSON_TYPE
 from sparrow_py.job import NAME_BYTES_MAX
@@ -50,6 +50,7 @@ def _submit() -> dict[str, Any]:
             **errors(
                 {
                     400: "A field has something wrong: it is named.",
+                    403: "The user is not that of the token or certificate.",
                     408: "The body did not come in time.",
                     409: "The id is that of another client's job.",
                     413: "The body is larger than http_body_bytes_max.",
@@ -61,6 +62,13 @@ def _submit() -> dict[str, Any]:
         },
         description="Posting the same job_id again is no second job, as long as the first is kept.",
         body={"required": True, "content": content(JobRequest)},
+        parameters=[
+            query_parameter(
+                "default_user",
+                "Whose the job is if neither it nor the token or certificate says.",
+                {"type": "string", "minLength": 1, "maxLength": NAME_BYTES_MAX, "default": USER_DEFAULT},
+            )
+        ],
     )
 
 

@@ -6,6 +6,7 @@
     ├── Refused               the cluster will not take the job now or ever; says when to try again
     ├── NoScheduler           no scheduler could be reached
     ├── LinkError             the other side of a link broke the protocol or went away
+    │   └── AccessDenied      who asks may not do what it asks for
     ├── ClusterError          an embedded cluster did not start or stop as it should
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
@@ -80,6 +81,10 @@ class NoScheduler(SparrowError, ConnectionError):
 
 class LinkError(SparrowError, ConnectionError):
     """The other side of a link sent what the protocol does not allow, or the link broke."""
+
+
+class AccessDenied(LinkError):
+    """Who asks did not prove who it is, or may not do what it asks for."""
 
 
 class ClusterError(SparrowError, RuntimeError):

@@ -8,16 +8,18 @@ wait for it. Who dials says `Hello`; who was dialled answers `Welcome` or `Goodb
 from __future__ import annotations
 
 import asyncio
-import hmac
 import types
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from sparrow_py import messages as m
+from sparrow_py.auth import ANYBODY, Principal
+from sparrow_py.credentials import OPEN, Access, tls_reason
 from sparrow_py.errors import InvalidRequest, LinkError
 
 LINK_PATH = "/link"
@@ -79,6 +81,8 @@ class Link:
         self.peer = peer
         self.frame_bytes_max = frame_bytes_max
         self.closed_because = ""
+        self.principal: Principal = ANYBODY
+        """Who dialled, if it is the end that was dialled."""
         self._ws = ws
         self._decode = decode
         self._backlog_bytes_max = backlog_bytes_max
@@ -253,17 +257,18 @@ async def accept(
     request: web.Request,
     *,
     name: str,
-    token: str,
+    principal_of: Callable[[web.Request, str], Principal],
     decoders: dict[str, m.FrameDecoder],
     heartbeat_s: float,
     frame_bytes_max: int,
     backlog_bytes_max: int,
-    admit: Callable[[m.Hello], None],
+    admit: Callable[[m.Hello, Principal], None],
 ) -> tuple[Link, m.Hello, web.WebSocketResponse] | web.WebSocketResponse:
     """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the closed socket.
 
-    `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
-    for a Hello that is not welcome.
+    `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
+    per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
+    in its user.
     """
     if "Origin" in request.headers:
         # A web page that a browser on this machine shows: loopback is no protection from those.
@@ -279,11 +284,10 @@ async def accept(
         hello = await _receive_one(ws, m.Hello)
         if hello.version != m.PROTOCOL_VERSION:
             raise LinkError(f"protocol version {hello.version} is not spoken here; {m.PROTOCOL_VERSION} is")
-        if token and not hmac.compare_digest(hello.token.encode(), token.encode()):
-            raise LinkError("the token is missing or wrong")
+        principal = principal_of(request, hello.token)
         if hello.role not in decoders:
             raise InvalidRequest("role", hello.role, " or ".join(decoders))
-        admit(hello)
+        admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
         await _say_goodbye(ws, str(error))
         return ws
@@ -294,7 +298,8 @@ async def accept(
         frame_bytes_max=frame_bytes_max,
         backlog_bytes_max=backlog_bytes_max,
     )
-    link.send(m.Welcome(m.PROTOCOL_VERSION, name, frame_bytes_max))
+    link.principal = principal
+    link.send(m.Welcome(m.PROTOCOL_VERSION, name, frame_bytes_max, hello.user))
     link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
     return link, hello, ws
 
@@ -307,19 +312,24 @@ async def dial(
     *,
     heartbeat_s: float,
     backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+    access: Access = OPEN,
 ) -> tuple[Link, m.Welcome]:
-    """Connect to the scheduler at `address` (host:port); `LinkError` with the reason if it says no."""
+    """Connect to the scheduler at `address` (host:port); `LinkError` with the reason if it says no.
+
+    The Hello goes with the token of `access`.
+    """
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             ws = await session.ws_connect(
-                f"http://{address}{LINK_PATH}",
+                access.url(address, LINK_PATH),
+                ssl=access.ssl,
                 heartbeat=heartbeat_s,
                 max_msg_size=TRUSTED_FRAME_BYTES_MAX,
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
             )
             try:
                 frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
-                m.encode_into(hello, frame, -1)
+                m.encode_into(msgspec.structs.replace(hello, token=access.token), frame, -1)
                 await ws.send_bytes(bytes(frame))
                 welcome = await _receive_one(ws, m.Welcome | m.Goodbye)
                 if isinstance(welcome, m.Goodbye):
@@ -332,8 +342,8 @@ async def dial(
     except TimeoutError:
         raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        cause = getattr(error, "os_error", error)
-        raise LinkError(f"scheduler {address} cannot be reached: {cause}") from None
+        reason = tls_reason(error) or str(getattr(error, "os_error", error))
+        raise LinkError(f"scheduler {address} cannot be reached: {reason}") from None
     link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
     return link, welcome
 

@@ -66,7 +66,11 @@ Data = bytes | BlobRef
 
 
 class Hello(Message, tag=1):
-    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id."""
+    """First message of whoever dialled. `role` is "client" or "node"; `name` a node's id.
+
+    `user_stated` is false if the user is only the system's name for whoever runs the client: a token's or
+    certificate's own goes before it.
+    """
 
     version: int
     role: str
@@ -74,14 +78,24 @@ class Hello(Message, tag=1):
     user: str
     token: str
     node: NodeInfo | None = None
+    user_stated: bool = True
 
 
 class Welcome(Message, tag=2):
-    """First message of the daemon that was dialled."""
+    """First message of the daemon that was dialled. `user`: whose jobs the client's are."""
 
     version: int
     name: str
     frame_bytes_max: int
+    user: str = ""
+
+
+class Renew(Message, tag=4):
+    """Whoever dialled shows another token, of the same role and user, which stands for the link from now on: so that
+    the one before can be withdrawn while the link is in use. One that is not known there changes nothing. There is no
+    answer."""
+
+    token: str
 
 
 class Goodbye(Message, tag=3):
@@ -464,7 +478,7 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
-FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
+FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Renew | Goodbye
 ToClient = JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Goodbye
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
@@ -472,7 +486,7 @@ ToNode = (
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
-    | Idle | QueueLength | Goodbye
+    | Idle | QueueLength | Renew | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

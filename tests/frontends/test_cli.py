@@ -475,6 +475,7 @@ class TestAsking:
 
     def test_schedulers_and_token_from_files(self, scheduler: FakeScheduler, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(f"{TOKEN}\n")
+        (tmp_path / "token").chmod(0o600)
         (tmp_path / "schedulers").write_text(f"# ours\n{scheduler.address}\n")
         arguments = ["--token-file", str(tmp_path / "token"), "-s", f"file:{tmp_path / 'schedulers'}"]
         assert sparrow("nodes", *arguments).exit_code == 0
@@ -547,7 +548,7 @@ class FakeJob:
 class FakeClient:
     made: "list[FakeClient]"
 
-    def __init__(self, where: Any, *, token: str | None = None) -> None:
+    def __init__(self, where: Any, *, token: str | None = None, tls: object = None) -> None:
         self.where, self.token = where, token
         self.jobs: list[FakeJob] = []
         self.made.append(self)
