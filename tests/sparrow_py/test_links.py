@@ -31,7 +31,8 @@ async def dial() -> AsyncIterator[Dial]:
         async def connect(serve: Serve) -> links.Link:
             async def handle(request: web.Request) -> web.WebSocketResponse:
                 accepted = await links.accept(
-                    request, name="s", principal_of=lambda *_: ANYBODY, decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
+                    request, name="s", principal_of=lambda *_: ANYBODY,
+                    decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
                     frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
                 )  # fmt: skip
                 assert isinstance(accepted, tuple)
