@@ -71,7 +71,7 @@ async def upload(
     """
     view = memoryview(data).cast("B")
     loop = asyncio.get_running_loop()
-    with _reasons(address):
+    with _reasons(address, access):
         async with asyncio.timeout(CONNECT_TIMEOUT_S + STALL_TIMEOUT_S) as stall:
 
             def progress() -> None:
@@ -120,7 +120,7 @@ async def get_blob(
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """A node's answer that brings a blob. `LinkError` names the address, and says why there is none or why what was
     done with it failed on the way. `proof`: the headers that show who asks."""
-    with _reasons(address):
+    with _reasons(address, access):
         async with session.get(
             blob_url(address, hash, access),
             # A node that compressed a blob would only make it slower, and would not say its size.
@@ -193,7 +193,7 @@ async def _error_message(response: aiohttp.ClientResponse) -> str:
 
 
 @contextlib.contextmanager
-def _reasons(address: str) -> Iterator[None]:
+def _reasons(address: str, access: Access) -> Iterator[None]:
     """Whatever goes wrong with a connection becomes a `LinkError` that begins with the address."""
     where = address if address.isprintable() and len(address) <= 80 else shown(address)
     try:
@@ -203,11 +203,11 @@ def _reasons(address: str) -> Iterator[None]:
     except aiohttp.ConnectionTimeoutError:
         raise LinkError(f"{where}: cannot be reached: no answer within {CONNECT_TIMEOUT_S:g} s") from None
     except aiohttp.ClientConnectorError as error:
-        reason = tls_reason(error) or error.os_error.strerror or error
+        reason = tls_reason(error, access) or error.os_error.strerror or error
         raise LinkError(f"{where}: cannot be reached: {reason}") from None
     except UnicodeError:
         raise LinkError(f"{where}: no host has such a name") from None
     except TimeoutError:
         raise LinkError(f"{where}: nothing came or went for {STALL_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise LinkError(f"{where}: broke off: {tls_reason(error) or error}") from None
+        raise LinkError(f"{where}: broke off: {tls_reason(error, access) or error}") from None

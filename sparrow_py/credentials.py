@@ -165,11 +165,20 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted: there is nobody to ask for its password")
 
 
-def tls_reason(error: BaseException) -> str:
-    """Why a connection failed, in words, if TLS has to do with it; else empty."""
+CERTIFICATE_REFUSED = (
+    "it ended the TLS connection: the certificate of this side may have expired, or its authority not be known there"
+)
+ASKS_FOR_TLS = "it ended the connection (does it ask for TLS?)"
+
+
+def tls_reason(error: BaseException, access: Access, *, cut_off: bool = False) -> str:
+    """Why a connection failed, in words, if TLS may have to do with it; else empty.
+
+    Who does not like a certificate, or does not see one, may just end the connection: `cut_off`.
+    """
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = getattr(cause, "os_error", None) or cause.__cause__ or getattr(cause, "certificate_error", None)
+    while cause is not None and not _says_why(cause):
+        cause = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None) or cause.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted here: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
@@ -177,5 +186,15 @@ def tls_reason(error: BaseException) -> str:
         if "ALERT" in reason:
             said = reason.partition("ALERT_")[2].replace("_", " ").lower()
             return f"it does not accept the TLS of this side: {said}"
-        return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
+        if not isinstance(cause, ssl.SSLEOFError):
+            return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
+    if cut_off or isinstance(error, ConnectionResetError | ssl.SSLEOFError):
+        return ASKS_FOR_TLS if access.context is None else CERTIFICATE_REFUSED
     return ""
+
+
+def _says_why(error: BaseException) -> bool:
+    """Whether it is one of `ssl`'s own: aiohttp has some that inherit from those and lack what they say."""
+    return (
+        isinstance(error, ssl.SSLError) and not hasattr(error, "certificate_error") and not hasattr(error, "os_error")
+    )

@@ -83,6 +83,8 @@ class Link:
         self.closed_because = ""
         self.principal: Principal = ANYBODY
         """Who dialled, if it is the end that was dialled."""
+        self.transport: Any = None
+        """What is to be cut after the last frame, rather than wait for the other side to end TLS, too."""
         self._ws = ws
         self._decode = decode
         self._backlog_bytes_max = backlog_bytes_max
@@ -251,6 +253,8 @@ class Link:
                 await self._ws.close()
         except (TimeoutError, ConnectionError, aiohttp.ClientError):
             pass
+        if self.transport is not None:
+            self.transport.abort()
 
 
 async def accept(
@@ -342,10 +346,18 @@ async def dial(
     except TimeoutError:
         raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        reason = tls_reason(error) or str(getattr(error, "os_error", error))
+        cut_off = isinstance(error, aiohttp.ServerDisconnectedError)
+        reason = tls_reason(error, access, cut_off=cut_off) or str(getattr(error, "os_error", error))
         raise LinkError(f"scheduler {address} cannot be reached: {reason}") from None
     link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
+    if access.context is not None:
+        link.transport = _transport_of(ws)
     return link, welcome
+
+
+def _transport_of(ws: aiohttp.ClientWebSocketResponse) -> asyncio.BaseTransport | None:
+    connection = ws._response.connection  # There is no public way to it.
+    return None if connection is None else connection.transport
 
 
 async def _receive_one(ws: WebSocket, kind: Any) -> Any:

@@ -147,7 +147,7 @@ def ask(
     it refuses with a status that is not `allowed`."""
     with opened(address, access, method, path, body, whom) as response:
         status, retry_after = response.status, response.headers.get("Retry-After", "")
-        with _no_answer(address, whom):
+        with _no_answer(address, whom, access):
             data = response.read()
     retry_after_s = int(retry_after) if retry_after.isdecimal() else None
     return Answer(address, status, _body(address, status, data, allowed, whom), retry_after_s)
@@ -173,12 +173,12 @@ def opened(
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
-        with _no_answer(address, whom, NotReached):
+        with _no_answer(address, whom, access, NotReached):
             connection.connect()
         sock = connection.sock
         if body is not None:
             sock.settimeout(SUBMIT_TIMEOUT_S)
-        with _no_answer(address, whom):
+        with _no_answer(address, whom, access):
             # Whoever does not want all of a body has answered already when the pipe breaks.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers)
@@ -201,7 +201,7 @@ def following(address: str, access: Access, path: str) -> Iterator[Iterator[byte
         if response.status == http.HTTPStatus.OK:
             yield _read_lines(address, response)
             return
-        with _no_answer(address, "scheduler"):
+        with _no_answer(address, "scheduler", access):
             data = response.read()
         _body(address, response.status, data, NOT_THERE, "scheduler")
         yield None
@@ -228,12 +228,12 @@ def _read_some(address: str, response: http.client.HTTPResponse) -> bytes:
 
 
 @contextlib.contextmanager
-def _no_answer(address: str, whom: str, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
+def _no_answer(address: str, whom: str, access: Access, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        reason = tls_reason(error) or said
+        reason = tls_reason(error, access) or said
         raise kind(f"no {whom} answers at {address}: {reason}") from None
 
 

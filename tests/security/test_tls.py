@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from tests.support import tasks
 from tests.support.daemons import Daemon
 from tests.support.guarded import ADA, CLUSTER, Authority, RawLinks, ask, hello, tls_flags, usual_tokens
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
+
+REFUSED = "it ended the TLS connection: the certificate of this side may have expired, or its authority"
+"""What is said by who does not know: with TLS 1.3 a server just ends the connection."""
 
 
 @pytest.fixture(scope="module")
@@ -98,34 +102,32 @@ async def test_a_certificate_names_role_and_user(authority: Authority, address: 
 
 
 @pytest.fixture(scope="module")
-def strangers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TLS, str]]:
-    """Certificates that the cluster does not take, and what is said of them."""
+def strangers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TLS]:
+    """Certificates that the cluster does not take."""
     other = Authority(tmp_path_factory.mktemp("other"))
     forged = other.issue("forged", "cluster", "a daemon")
     return {
-        "another authority's": (TLS(forged.cert, forged.key, str(authority.file)), "unknown ca"),
-        "expired": (authority.issue("expired", "cluster", expired=True), "certificate expired"),
+        "another authority's": TLS(forged.cert, forged.key, str(authority.file)),
+        "expired": authority.issue("expired", "cluster", expired=True),
     }
 
 
 @pytest.mark.parametrize("kind", ["another authority's", "expired"])
-async def test_a_wrong_certificate(strangers: dict[str, tuple[TLS, str]], address: str, kind: str) -> None:
-    tls, why = strangers[kind]
+async def test_a_wrong_certificate(strangers: dict[str, TLS], address: str, kind: str) -> None:
+    tls = strangers[kind]
     async with RawLinks(address) as raw:
         for role in ("client", "node"):
-            with pytest.raises(LinkError, match=f"it does not accept the TLS of this side: {why}"):
+            with pytest.raises(LinkError, match=REFUSED):
                 await raw.dial(hello(role, "ada", "n"), Access.of(tls=tls))
     with pytest.raises(OSError):
         ask(Access.of(tls=tls), address, "GET", "/livez")
 
 
 async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
-    import ssl
-
     context = ssl.create_default_context(cafile=daemons_tls.ca)
     for daemon in (*cluster.addresses, cluster.node_processes[0].address):
         async with RawLinks(daemon) as raw:
-            with pytest.raises(LinkError, match="certificate required"):
+            with pytest.raises(LinkError, match=REFUSED):
                 await raw.dial(hello("client", "ada"), Access(context=context))
         with pytest.raises(OSError):
             ask(Access(context=context), daemon, "GET", "/livez")
@@ -139,15 +141,15 @@ async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: 
             with pytest.raises(LinkError, match=r"its certificate is not accepted here: IP address mismatch"):
                 await raw.dial(hello("client", "ada"), Access.of(tls=elsewhere))
             other = Authority(tmp_path / "other")
-            with pytest.raises(LinkError, match="its certificate is not accepted here: .*issuer"):
+            with pytest.raises(LinkError, match=r"its certificate is not accepted here: (self-signed|unable)"):
                 await raw.dial(hello("client", "ada"), Access.of(tls=other.issue("o", "cluster")))
 
 
 async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_path: Path) -> None:
     async with RawLinks(address) as raw:
-        with pytest.raises(LinkError, match="cannot be reached: .*(does it ask for TLS?)"):
+        with pytest.raises(LinkError, match=r"cannot be reached: .*\(does it ask for TLS\?\)"):
             await raw.dial(hello("client", "ada"))
-    with pytest.raises(NoScheduler, match="(does it ask for TLS?)"):
+    with pytest.raises(NoScheduler, match=r"\(does it ask for TLS\?\)"):
         Client(address, connect_timeout_s=ANSWER_S)
     with Daemon("scheduler", log=tmp_path / "plain.log") as plain:
         async with RawLinks(plain.address) as raw:
@@ -167,14 +169,21 @@ def test_the_command_says_so(address: str, adas_tls: TLS, tmp_path: Path) -> Non
 
 
 def test_old_versions_are_not_spoken(address: str, adas_tls: TLS) -> None:
-    import ssl
-
-    context = ssl.create_default_context(cafile=adas_tls.ca)
-    context.load_cert_chain(adas_tls.cert, adas_tls.key)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
     host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as plain, pytest.raises(ssl.SSLError, match="VERSION"):
-        context.wrap_socket(plain, server_hostname=host)
+
+    def connect(version: ssl.TLSVersion) -> str | None:
+        context = ssl.create_default_context(cafile=adas_tls.ca)
+        context.load_cert_chain(adas_tls.cert, adas_tls.key)
+        context.maximum_version = version
+        with (
+            socket.create_connection((host, int(port)), TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host) as wrapped,
+        ):
+            return wrapped.version()
+
+    assert connect(ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+    with pytest.raises(OSError):
+        connect(ssl.TLSVersion.TLSv1_2)
 
 
 # ---- files -----------------------------------------------------------------------------------
@@ -196,7 +205,7 @@ def test_files_that_will_not_do(authority: Authority, daemons_tls: TLS, adas_tls
     ):
         with pytest.raises(InvalidOption, match=option):
             Access.of(tls=tls)
-    with pytest.raises(ClusterError, match="tls_key: .*chmod go-rwx"):
+    with pytest.raises(ClusterError, match=r"tls_key: .*chmod go-rwx"):
         LocalCluster(
             scheduler_options=tls_flags(TLS(daemons_tls.cert, str(readable), daemons_tls.ca)), log_dir=tmp_path / "logs"
         )
@@ -269,7 +278,7 @@ def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
                 Client(address, tls=adas_old, connect_timeout_s=ANSWER_S)
             # It would believe the daemon, but is not believed.
             half = TLS(adas_old.cert, adas_old.key, adas_new.ca)
-            with pytest.raises(NoScheduler, match="unknown ca"):
+            with pytest.raises(NoScheduler, match=REFUSED):
                 Client(address, tls=half, connect_timeout_s=ANSWER_S)
             Path(live.ca).write_text("spoilt")
             cluster.scheduler_processes[0].process.send_signal(signal.SIGHUP)
