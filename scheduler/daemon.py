@@ -136,6 +136,7 @@ class SchedulerDaemon:
             if isinstance(link, Link) and not self.credentials.tokens.stands(link.principal):
                 log.warning("%s (%s) is cut off: %s", link.peer, link.principal, WITHDRAWN)
                 link.close(WITHDRAWN)
+        self.http_jobs.wake_readers()
         if self._listener is not None:
             await self._listener.renew()
 

@@ -287,6 +287,11 @@ class HttpJobs:
         del self._jobs[job.id]
         self._clear(job, reason)
 
+    def wake_readers(self) -> None:
+        """Have all readers look whether they may go on."""
+        for job in self._jobs.values():
+            job.tell()
+
     def _clear(self, job: HttpJob, reason: str) -> None:
         self.bytes -= job.bytes
         job.bytes, job.lines, job.gone = 0, [], reason

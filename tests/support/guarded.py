@@ -12,6 +12,7 @@ import trustme
 from sparrow_py import TLS, links
 from sparrow_py import messages as m
 from sparrow_py.credentials import OPEN, Access
+from sparrow_py.errors import LinkError
 from sparrow_py.links import Link
 from tests.support.waiting import TIMEOUT_S
 
@@ -106,6 +107,20 @@ class RawLinks:
         )
         self._open.append(link)
         return RawLink(link, welcome)
+
+
+def why_refused(address: str, access: Access) -> str:
+    """Why ada cannot link with this, at once: a client would try again for a while."""
+
+    async def dial() -> str:
+        async with RawLinks(address) as raw:
+            try:
+                await raw.dial(hello("client", "ada"), access)
+            except LinkError as error:
+                return str(error)
+        raise AssertionError(f"{access} was welcome")
+
+    return asyncio.run(dial())
 
 
 class RawLink:
