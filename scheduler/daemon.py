@@ -20,7 +20,7 @@ from scheduler.routes import add_routes
 from scheduler.validation import check_node
 from sparrow_py import daemon, links
 from sparrow_py import messages as m
-from sparrow_py.auth import Principal, check_link
+from sparrow_py.auth import CLUSTER, Principal, check_link
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.credentials import Credentials
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
@@ -273,7 +273,8 @@ class SchedulerDaemon:
             return True
         principal, before = self.credentials.tokens.find(message.token), link.principal
         if principal is None:  # It proves nothing, and costs nothing: perhaps it was told before we were.
-            log.warning("%s (%s) shows a token that is not known here; the one before stands", link.peer, before)
+            level = logging.WARNING if before.role == CLUSTER else logging.DEBUG  # A client may say so all day.
+            log.log(level, "%s (%s) shows a token that is not known here; the one before stands", link.peer, before)
         elif (principal.role, principal.user) != (before.role, before.user):
             raise AccessDenied(f"the renewed token is of {principal}, not of {before}")
         else:

@@ -50,7 +50,6 @@ def _submit() -> dict[str, Any]:
             **errors(
                 {
                     400: "A field has something wrong: it is named.",
-                    403: "The user is not that of the token or certificate.",
                     408: "The body did not come in time.",
                     409: "The id is that of another client's job.",
                     413: "The body is larger than http_body_bytes_max.",

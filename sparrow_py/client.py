@@ -665,15 +665,16 @@ def cluster_of(
     """(the cluster to stop at the end or None, scheduler addresses, how they are reached)."""
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
         return None, schedulers, Access.of_client(token, tls)
+    given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     own = None
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster
 
         schedulers = own = LocalCluster()
-    access: Access = schedulers.access  # type: ignore[union-attr]
-    if token is not None or tls is not None:
-        access = Access.of(access.token if token is None else client_token(token), tls or access.tls)
-    return own, schedulers.addresses, access  # type: ignore[union-attr]
+    cluster: LocalCluster = schedulers  # type: ignore[assignment]
+    default = cluster.access
+    access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
+    return own, cluster.addresses, access
 
 
 def show_progress(futures: Sequence[Future[Any]], name: str) -> None:

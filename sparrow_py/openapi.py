@@ -62,6 +62,9 @@ def query_parameter(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
+FORBIDDEN = "It is from a web page, or is not for the user or role of the token or certificate."
+
+
 def operation(
     operation_id: str,
     summary: str,
@@ -72,8 +75,8 @@ def operation(
     body: Json | None = None,
     api: bool = True,
 ) -> Json:
-    """One method of a path. Those of the API refuse web pages; all need the token, if there is one."""
-    refusals = errors({401: "The token is missing or wrong."} | ({403: "It is from a web page."} if api else {}))
+    """One method of a path. Those of the API refuse web pages; all need a token, if the daemon has any."""
+    refusals = errors({401: "The token is missing or wrong."} | ({403: FORBIDDEN} if api else {}))
     built: Json = {"operationId": operation_id, "summary": summary}
     if description:
         built["description"] = description
@@ -130,7 +133,11 @@ def document(title: str, description: str, paths: Mapping[str, Json], structs: I
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "The cluster's secret, if it has one."}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The cluster's secret or a user's, if it has any.",
+                }
             },
         },
         "security": [{}, {"token": []}],

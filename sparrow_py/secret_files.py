@@ -87,8 +87,8 @@ def _why_unsafe(status: os.stat_result, path: str, private: bool) -> str:
         return f"a file of user {ours} or of root, not of user {status.st_uid}"
     forbidden = stat.S_IWGRP | stat.S_IWOTH
     if private:
-        of_root = status.st_uid == 0 and ours != 0
-        forbidden |= stat.S_IRWXO | (stat.S_IXGRP if of_root else stat.S_IRWXG)
+        from_root = status.st_uid == 0 and ours != 0
+        forbidden |= stat.S_IRWXO | (stat.S_IXGRP if from_root else stat.S_IRWXG)
     mode = stat.S_IMODE(status.st_mode)
     if not mode & forbidden:
         return ""

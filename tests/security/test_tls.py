@@ -33,7 +33,9 @@ def adas_tls(authority: Authority) -> TLS:
 @pytest.fixture(scope="module")
 def cluster(daemons_tls: TLS, tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
     """One scheduler and two node monitors with certificates and without tokens."""
-    with LocalCluster(node_monitors=2, slots=1, tls=daemons_tls, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
+    with LocalCluster(
+        node_monitors=2, slots=1, tls=daemons_tls, enable_command=True, log_dir=tmp_path_factory.mktemp("logs")
+    ) as cluster:
         yield cluster
 
 
@@ -56,6 +58,13 @@ def test_tasks_and_large_data(cluster: LocalCluster, address: str, adas_tls: TLS
         assert held.result(TIMEOUT_S) == 9
         status, body = ask(ada, address, "POST", "/v1/jobs", {"app": "noop", "tasks": [{}]})
         assert (status, body["user"]) == (202, "ada")
+        argv = ["head", "-c", "100000", "/dev/zero"]
+        job_id = ask(ada, address, "POST", "/v1/jobs", {"app": "command", "tasks": [{"payload": {"argv": argv}}]})[1][
+            "id"
+        ]
+        (url,) = ask(ada, address, "GET", f"/v1/jobs/{job_id}/results")[1]["blob"]["urls"]
+        assert url.startswith("https://")
+        assert ask(ada, url.split("/")[2], "HEAD", "/" + url.split("/", 3)[3])[0] == 200
     # A stage's large result goes from node to node.
     with Client(cluster) as client:
         nodes = [f"node-{number}" for number in range(2)]
