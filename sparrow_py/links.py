@@ -83,7 +83,7 @@ class Link:
         self.closed_because = ""
         self.principal: Principal = ANYBODY
         """Who dialled, if it is the end that was dialled."""
-        self.transport: Any = None
+        self.transport: asyncio.Transport | None = None
         """What is to be cut after the last frame, rather than wait for the other side to end TLS, too."""
         self._ws = ws
         self._decode = decode
@@ -331,6 +331,7 @@ async def dial(
                 max_msg_size=TRUSTED_FRAME_BYTES_MAX,
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
             )
+            transport = None if access.context is None else _transport_of(ws)
             try:
                 frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
                 m.encode_into(msgspec.structs.replace(hello, token=access.token), frame, -1)
@@ -340,6 +341,8 @@ async def dial(
                     raise LinkError(f"scheduler {address} refused the link: {welcome.reason}")
             except BaseException:
                 await ws.close()
+                if transport is not None:
+                    transport.abort()
                 raise
     except LinkError:
         raise
@@ -350,12 +353,11 @@ async def dial(
         reason = tls_reason(error, access, cut_off=cut_off) or str(getattr(error, "os_error", error))
         raise LinkError(f"scheduler {address} cannot be reached: {reason}") from None
     link = Link(ws, address, decode, frame_bytes_max=welcome.frame_bytes_max, backlog_bytes_max=backlog_bytes_max)
-    if access.context is not None:
-        link.transport = _transport_of(ws)
+    link.transport = transport
     return link, welcome
 
 
-def _transport_of(ws: aiohttp.ClientWebSocketResponse) -> asyncio.BaseTransport | None:
+def _transport_of(ws: aiohttp.ClientWebSocketResponse) -> asyncio.Transport | None:
     connection = ws._response.connection  # There is no public way to it.
     return None if connection is None else connection.transport
 

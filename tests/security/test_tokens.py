@@ -102,24 +102,26 @@ def test_a_node_monitor_must_know_a_secret_to_dial_with(tmp_path: Path) -> None:
 
 
 def test_both_secrets_under_load_then_one_is_withdrawn(rotating: Rotating) -> None:
-    """The rotation of docs: no task is started twice, no link breaks but that of who did not take the new secret."""
-    both = rotating.scheduler, rotating.node
+    """In three steps, each in any order of daemons: the new secrets are valid, they are shown, the old ones are not
+    valid any more. No task is started twice, and no link breaks but that of who did not take the new secret."""
+    both, reverse = (rotating.scheduler, rotating.node), (rotating.node, rotating.scheduler)
     with (
         contextlib.closing(Client(rotating.address, token=ADA)) as client,
         contextlib.closing(Client(rotating.address, token=ADA)) as left_behind,
     ):
         jobs = [client.submit_calls(tasks.square, [(n,) for n in range(200)])]
-        # The new ones are valid, too: schedulers first, as node monitors show them at once.
-        new = [f"cluster {NEXT_CLUSTER}", f"client ada {NEXT_ADA}"]
-        token_file(rotating.tokens, *new, f"cluster {CLUSTER}", f"client ada {ADA}")
-        rotating.have_reread(*both)
+        old, new = ([f"cluster {one}", f"client ada {two}"] for one, two in ((CLUSTER, ADA), (NEXT_CLUSTER, NEXT_ADA)))
+        token_file(rotating.tokens, *old, *new)
+        rotating.have_reread(*reverse)
         for secret in (ADA, NEXT_ADA):
             with Client(rotating.address, token=secret) as another:
                 assert another.submit(tasks.square, 3).result(TIMEOUT_S) == 9
         jobs.append(client.submit_calls(tasks.square, [(n,) for n in range(200)]))
         client.renew_token(NEXT_ADA)
         assert left_behind.submit(tasks.square, 4).result(TIMEOUT_S) == 16
-        # The old ones are withdrawn.
+        token_file(rotating.tokens, *new, *old)
+        rotating.have_reread(*reverse)
+        jobs.append(client.submit_calls(tasks.square, [(n,) for n in range(200)]))
         token_file(rotating.tokens, *new)
         rotating.have_reread(*both)
         jobs.append(client.submit_calls(tasks.square, [(n,) for n in range(200)]))
