@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import ssl
 from collections.abc import Mapping
@@ -168,6 +169,7 @@ def _no_password() -> str:
 CERTIFICATE_REFUSED = (
     "it ended the TLS connection: the certificate of this side may have expired, or its authority not be known there"
 )
+CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 ASKS_FOR_TLS = "it ended the connection (does it ask for TLS?)"
 
 
@@ -182,15 +184,19 @@ def tls_reason(error: BaseException, access: Access, *, cut_off: bool = False) -
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted here: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
-        reason = cause.reason or str(cause)
+        reason = getattr(cause, "reason", "") or str(cause)
         if "ALERT" in reason:
             said = reason.partition("ALERT_")[2].replace("_", " ").lower()
             return f"it does not accept the TLS of this side: {said}"
         if not isinstance(cause, ssl.SSLEOFError):
             return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
-    if cut_off or isinstance(error, ConnectionResetError | ssl.SSLEOFError):
+    if cut_off or cause is not None or isinstance(error, ConnectionResetError) or _errno(error) in CUT_OFF:
         return ASKS_FOR_TLS if access.context is None else CERTIFICATE_REFUSED
     return ""
+
+
+def _errno(error: BaseException) -> object:
+    return getattr(error, "errno", None)  # aiohttp's have it, and inherit from OSError only.
 
 
 def _says_why(error: BaseException) -> bool:

@@ -1,8 +1,11 @@
 """Tokens, certificates' subjects and what principals may do: the pure part."""
 
+import errno
 import hashlib
 import pickle
+import ssl
 import string
+from http.client import RemoteDisconnected
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from sparrow_py import auth
 from sparrow_py.auth import CLIENT, CLUSTER, Principal, Token, Tokens, blob_key, parse_tokens
+from sparrow_py.credentials import ASKS_FOR_TLS, OPEN, tls_reason
 from sparrow_py.errors import AccessDenied, InvalidOption
 
 SECRET, OTHER, THIRD = "s" * 32, "o" * 32, "t" * 32
@@ -223,3 +227,22 @@ def test_who_may_link_as_what() -> None:
 
 def test_the_error_survives_pickling() -> None:
     assert str(pickle.loads(pickle.dumps(AccessDenied("no")))) == "no"
+
+
+# ---- what a connection that fails has to do with TLS -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), ""),
+        (TimeoutError(), ""),
+        (OSError(errno.ECONNRESET, "reset"), ASKS_FOR_TLS),
+        (RemoteDisconnected("ended"), ASKS_FOR_TLS),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), ASKS_FOR_TLS),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "it does not speak TLS"),
+    ],
+)
+def test_why_a_connection_failed(error: Exception, said: str) -> None:
+    assert tls_reason(error, OPEN).startswith(said)
+    assert bool(said) == bool(tls_reason(error, OPEN))
