@@ -39,6 +39,7 @@ from sparrow_py import blobs
 from sparrow_py import executor_protocol as x
 from sparrow_py.blobs import WrongBytes
 from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidOption, LinkError, shown
 from sparrow_py.job import BlobRef
 
@@ -104,7 +105,7 @@ class BlobStore:
         self,
         table: BlobTable,
         session: aiohttp.ClientSession,
-        token: str,
+        access: Callable[[], Access],
         clock: Clock,
         directory: str = "",
         readers_gid: int | None = None,
@@ -115,7 +116,7 @@ class BlobStore:
         self.counters = Counters()
         self.upload_seats = asyncio.Semaphore(UPLOADS_AT_ONCE_MAX)
         self._session = session
-        self._token = token
+        self._access = access
         self._clock = clock
         self._directory = _Directory(directory, readers_gid)
         self._readers_gid = readers_gid
@@ -388,7 +389,9 @@ class BlobStore:
                 reasons.append(f"{address}: not here any more")
                 continue
             try:
-                async with blobs.get_blob(self._session, address, self._token, ref.hash) as response:
+                access = self._access()
+                proof = access.blob_headers(ref.hash)
+                async with blobs.get_blob(self._session, address, access, ref.hash, proof) as response:
                     blobs.check_size(response.content_length, ref.size)
                     await self.receive(ref.hash, ref.size, response.content, transfer)
             except NoRoom as error:

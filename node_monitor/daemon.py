@@ -8,11 +8,10 @@ import ipaddress
 import logging
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from node_monitor.apps import App, offered_apps
 from node_monitor.blob_routes import add_blob_routes
@@ -30,6 +29,7 @@ from sparrow_py import daemon
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.credentials import Access, Credentials
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef
@@ -76,6 +76,7 @@ class NodeMonitor:
         apps: dict[str, App],
         session: aiohttp.ClientSession,
         store: BlobStore,
+        access: Callable[[], Access],
         confinement: Confinement,
         orphans: Orphans | None,
     ) -> None:
@@ -93,12 +94,13 @@ class NodeMonitor:
         self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
         self._dialling = Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", options.token(), info, newest=m.PROTOCOL_VERSION),
+            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
             m.FrameDecoder(m.ToNode),
             self,
             session,
             heartbeat_s=options.heartbeat_s,
             backlog_bytes_max=options.link_backlog_bytes_max,
+            access=access,
         )
         self._links = self._dialling.links
         self._ended: deque[tuple[str, x.Done]] = deque()
@@ -158,6 +160,10 @@ class NodeMonitor:
         change = {m.READY: self.core.uncordon, m.CORDONED: self.core.cordon, m.DRAINING: self.core.drain}[state]
         change(self._clock())
         self._after(self._clock())
+
+    def renew(self) -> None:
+        """Show schedulers the token of the day."""
+        self._dialling.renew()
 
     async def stop(self) -> None:
         """End at once."""
@@ -267,12 +273,13 @@ class NodeMonitorDaemon:
         self.options = options
         self._orphans = orphans
         self._confinement = Confinement.of(options)
+        self.credentials = Credentials(options, dials=True)
         self.address = ""
         self.nodes: list[NodeMonitor] = []
         self._apps = offered_apps(options, attached=attached)
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: daemon.Listener | None = None
 
     async def start(self) -> dict[str, Any]:
         """Listen for HTTP and start all node monitors; returns what to announce."""
@@ -283,22 +290,35 @@ class NodeMonitorDaemon:
             raise
 
     async def _start(self) -> dict[str, Any]:
-        options = self.options
-        app = daemon.make_app(self, options.token(), lambda: collect([node.core for node in self.nodes], store))
+        options, credentials = self.options, self.credentials
+        app = daemon.make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         account = self._confinement.account
         readers_gid = None if account is None else account.gid
         table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
-        store = self._store = BlobStore(table, self._session, options.token(), Clock(), options.blob_dir, readers_gid)
+        store = self._store = BlobStore(
+            table, self._session, lambda: credentials.access, Clock(), options.blob_dir, readers_gid
+        )
         store.start()
         add_routes(app, self)
         add_blob_routes(app, store)
-        self._runner, self.address = await daemon.listen(app, options)
+        self._listener = daemon.Listener(app, options, credentials)
+        await self._listener.start()
+        self.address = self._listener.address
         store.address = advertised(self.address, options.advertise, options.scheduler)
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
-            node = NodeMonitor(node_id, options, self._apps, self._session, store, self._confinement, self._orphans)
+            node = NodeMonitor(
+                node_id,
+                options,
+                self._apps,
+                self._session,
+                store,
+                lambda: credentials.access,
+                self._confinement,
+                self._orphans,
+            )
             self.nodes.append(node)
             await node.start()
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
@@ -325,9 +345,16 @@ class NodeMonitorDaemon:
             await self._store.stop()
         if self._session is not None:
             await self._session.close()
-        if self._runner is not None:
+        if self._listener is not None:
             with contextlib.suppress(OSError):
-                await self._runner.cleanup()
+                await self._listener.close()
+
+    async def renew(self) -> None:
+        """The credentials are other ones: show them to schedulers, and take connections by the new rules."""
+        for node in self.nodes:
+            node.renew()
+        if self._listener is not None:
+            await self._listener.renew()
 
 
 def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from aiohttp import web
 
 from node_monitor.openapi import node_monitor_document
 from node_monitor.views import STATE_BODY_BYTES_MAX, NodeList, StateRequest, status
+from sparrow_py.auth import CLUSTER
+from sparrow_py.daemon import principal_of
 from sparrow_py.errors import shown
 from sparrow_py.http_api import ApiError, api_middleware, read_json_body, struct_response
 from sparrow_py.json_shapes import BodyDecoder
@@ -22,17 +24,23 @@ _decode_state = BodyDecoder(StateRequest)
 def add_routes(app: web.Application, daemon: NodeMonitorDaemon) -> None:
     """Add the routes under /v1/, but those of blobs, and the document of all routes."""
 
-    async def nodes(_: web.Request) -> web.Response:
-        return struct_response(NodeList([status(node) for node in daemon.nodes]))
+    async def nodes(request: web.Request) -> web.Response:
+        principal = principal_of(request)
+        return struct_response(NodeList([status(node, principal) for node in daemon.nodes]))
 
     async def change_state(request: web.Request) -> web.Response:
+        principal = principal_of(request)
+        if principal.role != CLUSTER:
+            raise ApiError(
+                403, f"to change a node's state takes a token or certificate of role cluster; this is of {principal}"
+            )
         asked = _decode_state(await read_json_body(request, STATE_BODY_BYTES_MAX, "STATE_BODY_BYTES_MAX"))
         meant = [node for node in daemon.nodes if asked.node in (None, node.id)]
         if not meant:
             raise ApiError(404, f"node: {shown(asked.node)} is not here", field="node")
         for node in meant:
             node.change_state(asked.state)
-        return struct_response(NodeList([status(node) for node in meant]))
+        return struct_response(NodeList([status(node, principal) for node in meant]))
 
     app.middlewares.append(api_middleware)
     add_document(app, node_monitor_document())

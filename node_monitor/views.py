@@ -11,6 +11,7 @@ from sparrow_py.job import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from node_monitor.daemon import NodeMonitor
+    from sparrow_py.auth import Principal
 
 STATE_BODY_BYTES_MAX = 64 << 10
 """Largest body of a change of state."""
@@ -51,14 +52,14 @@ class BlobStored(msgspec.Struct):
     size: int
 
 
-def status(node: NodeMonitor) -> NodeStatus:
-    """A node."""
+def status(node: NodeMonitor, principal: Principal) -> NodeStatus:
+    """A node, as far as the principal is to know of it: of queues only those of its users."""
     core = node.core
     return NodeStatus(
         node.id,
         node.slots,
         core.free_slots,
-        core.queue.users(),
+        {user: queued for user, queued in core.queue.users().items() if principal.may_act_for(user)},
         sorted(core.schedulers),
         core.state,  # type: ignore[arg-type]
         core.info.attributes,

@@ -9,7 +9,7 @@ settled, and only what nobody accounts for is started again, as if it had been s
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node
@@ -28,13 +28,20 @@ SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
 
+class TakenOver(NamedTuple):
+    """A job that another scheduler has claimed: with which epoch, and whose it is."""
+
+    epoch: int
+    user: str
+
+
 class Claims:
     """The jobs of a scheduler that were at another one before."""
 
     def __init__(self, core: SchedulerCore) -> None:
         self._core = core
-        self.taken_over: dict[str, int] = {}
-        """Jobs that were here until another scheduler claimed them, and the epoch of that; the latest of them."""
+        self.taken_over: dict[str, TakenOver] = {}
+        """Jobs that were here until another scheduler claimed them; the latest of them."""
         self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)
         """Those of them that nobody has been told of."""
 
@@ -249,7 +256,7 @@ class Claims:
         job = self._core.jobs.get(message.job)
         if job is not None and job.epoch < message.epoch:
             self._core.abandon(job, now_s)
-            self.taken_over[job.id] = message.epoch
+            self.taken_over[job.id] = TakenOver(message.epoch, job.user)
             self.news.append(job.id)
             if len(self.taken_over) > TAKEN_OVER_MAX:
                 del self.taken_over[next(iter(self.taken_over))]

@@ -21,8 +21,10 @@ from scheduler.routes import add_routes
 from scheduler.validation import check_node
 from sparrow_py import daemon, links
 from sparrow_py import messages as m
+from sparrow_py.auth import CLUSTER, Principal, check_link
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.credentials import Credentials
+from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
@@ -30,6 +32,9 @@ from sparrow_py.local_link import LocalLink
 log = logging.getLogger("sparrow.scheduler")
 MESSAGES_PER_TURN_MAX = 1000
 """Of a client's frame; others have their turn before the rest is looked at."""
+NOT_WORK = frozenset({m.Goodbye, m.Renew})
+"""Messages about the link itself, which the core does not see."""
+WITHDRAWN = "its token was withdrawn"
 
 
 class SchedulerDaemon:
@@ -39,6 +44,7 @@ class SchedulerDaemon:
 
     def __init__(self, options: SchedulerOptions) -> None:
         self.options = options
+        self.credentials = Credentials(options, dials=False)
         self.name = f"scheduler-{uuid.uuid4().hex[:12]}"
         self.address = ""
         self.clock = Clock()
@@ -54,7 +60,7 @@ class SchedulerDaemon:
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
         self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers, self._events)
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
-        self._runner: web.AppRunner | None = None
+        self._listener: daemon.Listener | None = None
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -87,15 +93,17 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = daemon.make_app(self, options.token(), lambda: collect(self.core, len(self._clients)))
+        app = daemon.make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
         app.router.add_get(links.LINK_PATH, self._link)
         add_routes(app, self)
-        self._runner, self.address = await daemon.listen(app, options)
+        self._listener = daemon.Listener(app, options, self.credentials)
+        await self._listener.start()
+        self.address = self._listener.address
         if self._audited is not None:
             try:
                 self._audited.open(options.audit_log, options.audit_log_bytes_max, self.name, self.address)
             except BaseException:
-                await self._runner.cleanup()
+                await self._listener.close()
                 raise
         return {"address": self.address, "name": self.name}
 
@@ -114,8 +122,8 @@ class SchedulerDaemon:
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
-        if self._runner is not None:
-            await daemon.refuse_connections(self._runner)  # Else those whose links are closed dial again at once.
+        if self._listener is not None:
+            await self._listener.refuse_connections()  # Else those whose links are closed dial again at once.
         jobs = len(self.core.jobs)
         last_words = self.core.hand_over(self.clock())
         if jobs:
@@ -131,13 +139,26 @@ class SchedulerDaemon:
         for client, message in last_words:
             (self._audited or self).to_client(client, message)
         await self._close(self._clients.values())
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.close()
         if self._audited is not None:
             await self._audited.close()
 
     async def _close(self, closing: Iterable[Link | LocalLink]) -> None:
         await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
+
+    async def renew(self) -> None:
+        """The credentials are other ones: close links whose token was withdrawn, and take new ones by the new rules.
+
+        To the core such a peer has vanished: a node's tasks go elsewhere, a client has `client_grace_s` to come back.
+        """
+        for link in [*self._clients.values(), *self._nodes.values()]:
+            if isinstance(link, Link) and not self.credentials.tokens.stands(link.principal):
+                log.warning("%s (%s) is cut off: %s", link.peer, link.principal, WITHDRAWN)
+                link.close(WITHDRAWN)
+        self.http_jobs.wake_readers()
+        if self._listener is not None:
+            await self._listener.renew()
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """The operator's command."""
@@ -163,7 +184,7 @@ class SchedulerDaemon:
         accepted = await links.accept(
             request,
             name=self.name,
-            token=self.options.token(),
+            principal_of=self._principal_of,
             decoders=self._decoders,
             heartbeat_s=self.options.heartbeat_s,
             frame_bytes_max=self.options.frame_bytes_max,
@@ -179,8 +200,16 @@ class SchedulerDaemon:
             await self._serve_client(link, hello)
         return ws
 
-    def _admit(self, hello: m.Hello) -> None:
+    def _principal_of(self, request: web.Request, token: str) -> Principal:
+        try:
+            return self.credentials.principal(token, daemon.peer_certificate(request))
+        except AccessDenied as error:
+            log.warning("a link from %s was refused: %s", request.remote, error)
+            raise
+
+    def _admit(self, hello: m.Hello, principal: Principal) -> None:
         check_name("name", hello.name)
+        hello.user = check_link(principal, hello.role, hello.user, stated=hello.user_stated)
         if hello.role == "client":
             check_name("user", hello.user, empty=False)
             if len(self._clients) >= self.options.clients_max:
@@ -208,13 +237,14 @@ class SchedulerDaemon:
         receive, claims = core.receive_from_node, self.core.claims
         try:
             async for batch in link.batches():
-                if self._nodes.get(node_id) is not link:
+                if self._nodes.get(node_id) is not link or link.closed_because:
                     break
                 now_s = clock()
                 for message in batch:
-                    if type(message) is m.Goodbye:
-                        link.closed_because = message.reason
-                        return
+                    if type(message) in NOT_WORK:
+                        if self._said_goodbye(link, message):
+                            return
+                        continue
                     receive(node_id, message, now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
@@ -234,7 +264,8 @@ class SchedulerDaemon:
         """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""
         claims = self.core.claims
         for job_id in claims.news:
-            epoch = claims.taken_over.get(job_id)
+            taken_over = claims.taken_over.get(job_id)
+            epoch = "unknown" if taken_over is None else taken_over.epoch
             log.warning(
                 "job %s is another scheduler's now (epoch %s): nothing more of it is started here", job_id, epoch
             )
@@ -249,12 +280,15 @@ class SchedulerDaemon:
         receive, said_goodbye = self._events.receive_from_client, False
         try:
             async for batch in link.batches():
+                if link.closed_because:
+                    break
                 now_s = clock()
                 for count, message in enumerate(batch, 1):
-                    if type(message) is m.Goodbye:
-                        link.closed_because = message.reason
-                        said_goodbye = True
-                        return
+                    if type(message) in NOT_WORK:
+                        said_goodbye = self._said_goodbye(link, message)
+                        if said_goodbye:
+                            return
+                        continue
                     receive(client, user, message, now_s)
                     if count % MESSAGES_PER_TURN_MAX == 0:
                         self._timer.update()
@@ -270,6 +304,21 @@ class SchedulerDaemon:
             core.client_down(client, clock(), said_goodbye=said_goodbye)
             self._timer.update()
             await link.aclose()
+
+    def _said_goodbye(self, link: Link, message: m.Goodbye | m.Renew) -> bool:
+        """What is said about the link itself; whether it is the end of it. `LinkError` if it may not be said."""
+        if isinstance(message, m.Goodbye):
+            link.closed_because = message.reason
+            return True
+        principal, before = self.credentials.tokens.find(message.token), link.principal
+        if principal is None:  # It proves nothing, and costs nothing: perhaps it was told before we were.
+            level = logging.WARNING if before.role == CLUSTER else logging.DEBUG  # A client may say so all day.
+            log.log(level, "%s (%s) shows a token that is not known here; the one before stands", link.peer, before)
+        elif (principal.role, principal.user) != (before.role, before.user):
+            raise AccessDenied(f"the renewed token is of {principal}, not of {before}")
+        else:
+            link.principal = principal
+        return False
 
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""

@@ -167,6 +167,7 @@ class HttpJobs:
         self._events = events or core
         """What messages are fed to: what writes them down first, if anything does."""
         self._options = options
+        self._scheme = "http" if options.tls is None else "https"
         self._clock = clock
         self._numbers = numbers
         """Shared with other clients, so that no two have one name."""
@@ -255,9 +256,9 @@ class HttpJobs:
             return
         job.settled[outcome.task] = 1
         job.counts[outcome.status] += 1
-        line = encode_line(job, outcome)
+        line = encode_line(job, outcome, scheme=self._scheme)
         if not self._fits(len(line) + LINE_OVERHEAD_BYTES):
-            line = encode_line(job, outcome, dropped=self._over_bytes())
+            line = encode_line(job, outcome, scheme=self._scheme, dropped=self._over_bytes())
         size = len(line) + LINE_OVERHEAD_BYTES
         job.lines.append(line)
         job.bytes += size
@@ -286,6 +287,11 @@ class HttpJobs:
         job = self._ended.pop(next(iter(self._ended)))
         del self._jobs[job.id]
         self._clear(job, reason)
+
+    def wake_readers(self) -> None:
+        """Have all readers look whether they may go on."""
+        for job in self._jobs.values():
+            job.tell()
 
     def _clear(self, job: HttpJob, reason: str) -> None:
         self.bytes -= job.bytes
@@ -339,8 +345,9 @@ class HttpJobs:
             self._end(job)
 
 
-def encode_line(job: HttpJob, outcome: m.Outcome, *, dropped: str = "") -> bytes:
-    """The outcome as a line of JSON; without result and output if they are `dropped`, which says why."""
+def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropped: str = "") -> bytes:
+    """The outcome as a line of JSON; without result and output if they are `dropped`, which says why. `scheme`: how
+    node monitors are asked for large results."""
     line = ResultLine(
         task=outcome.task,
         stage=job.stage_of(outcome.task).name,
@@ -358,7 +365,7 @@ def encode_line(job: HttpJob, outcome: m.Outcome, *, dropped: str = "") -> bytes
     if dropped:
         line.dropped = dropped
     elif isinstance(result, BlobRef):
-        urls = [f"http://{address}/v1/blobs/{result.hash}" for address in result.at]
+        urls = [f"{scheme}://{address}/v1/blobs/{result.hash}" for address in result.at]
         line.blob = Blob(result.hash, result.size, urls)
     elif (value := json_value(result)) is not None:
         line.result = Raw(value)

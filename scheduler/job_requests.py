@@ -32,7 +32,7 @@ from sparrow_py.json_shapes import BodyDecoder
 from sparrow_py.messages import Outcome
 
 USER_DEFAULT = "http"
-"""Whose the jobs are that do not say."""
+"""Whose the jobs are that do not say, and of whose submitter nothing is known."""
 
 
 def _schema(description: str, **limits: Any) -> Meta:
@@ -41,7 +41,14 @@ def _schema(description: str, **limits: Any) -> Meta:
 
 
 Name = Annotated[str, _schema(f"At most {NAME_BYTES_MAX} bytes of printable text.", maxLength=NAME_BYTES_MAX)]
-User = Annotated[str, _schema("Whose share the job counts to.", minLength=1, maxLength=NAME_BYTES_MAX)]
+User = Annotated[
+    str,
+    _schema(
+        "Whose share the job counts to; default: the token's or certificate's user, or default_user.",
+        minLength=1,
+        maxLength=NAME_BYTES_MAX,
+    ),
+]
 ProbeRatio = Annotated[float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)]
 Seconds = Annotated[float, _schema("Seconds.", minimum=0)]
 AnyJson = Annotated[Raw, _schema("Any JSON value: the executor gets its text.")] | UnsetType
@@ -89,7 +96,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
         str, _schema("Posting a job of the same id again is no second job; minted if empty.", maxLength=NAME_BYTES_MAX)
     ] = ""
     name: Name = ""
-    user: User = USER_DEFAULT
+    user: User | UnsetType = UNSET
     stages: Annotated[tuple[StageRequest, ...], _schema("The stages, in any order; then the job has no tasks.")] = ()
     max_attempts: Annotated[
         int, _schema("How often a task may be started in all.", minimum=1, maximum=MAX_ATTEMPTS_MAX)
@@ -118,13 +125,15 @@ decode = BodyDecoder(JobRequest)
 
 
 def job_of(body: bytes, payload_bytes_max: int) -> tuple[str, JobSpec]:
-    """The user and the job of a body, checked; `InvalidRequest` for the first thing that is wrong with it."""
+    """The user (empty if it does not say) and the job of a body, checked; `InvalidRequest` for the first thing that is
+    wrong with it."""
     request = decode(body)
-    check_name("user", request.user, empty=False)
+    user = "" if request.user is UNSET else request.user
+    check_name("user", user, empty=request.user is UNSET)
     spec = _job_spec(request)
     spec.validate()
     _check_sizes(spec, payload_bytes_max)
-    return request.user, spec
+    return user, spec
 
 
 class _Nobody:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.http_jobs import ResultLine
-from scheduler.job_requests import JobRequest
+from scheduler.job_requests import USER_DEFAULT, JobRequest
 from scheduler.views import JobCancelled, JobDetail, JobList, NodeList
 from sparrow_py.http_api import NDJSON_TYPE
 from sparrow_py.job import NAME_BYTES_MAX
@@ -61,6 +61,13 @@ def _submit() -> dict[str, Any]:
         },
         description="Posting the same job_id again is no second job, as long as the first is kept.",
         body={"required": True, "content": content(JobRequest)},
+        parameters=[
+            query_parameter(
+                "default_user",
+                "Whose the job is if neither it nor the token or certificate says.",
+                {"type": "string", "minLength": 1, "maxLength": NAME_BYTES_MAX, "default": USER_DEFAULT},
+            )
+        ],
     )
 
 

@@ -6,17 +6,19 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
 from scheduler import views
 from scheduler.http_jobs import BUSY_RETRY_S, READERS_MAX, SUBMISSIONS_MAX, HttpJob
-from scheduler.job_requests import client_job
+from scheduler.job_requests import USER_DEFAULT, client_job
 from scheduler.openapi import LISTED_MAX, scheduler_document
 from sparrow_py import http_guard
-from sparrow_py.errors import shown
+from sparrow_py.auth import own_user
+from sparrow_py.daemon import principal_of
+from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http_api import (
     NDJSON_TYPE,
     ApiError,
@@ -26,6 +28,7 @@ from sparrow_py.http_api import (
     struct_response,
     whole,
 )
+from sparrow_py.job import check_name
 from sparrow_py.messages import READY
 from sparrow_py.openapi import add_document
 
@@ -35,6 +38,13 @@ if TYPE_CHECKING:
     from sparrow_py.client_core import ClientJob
     from sparrow_py.job import JobSpec
 
+
+class _OfUser(Protocol):
+    @property
+    def user(self) -> str: ...
+
+
+Owned = TypeVar("Owned", bound=_OfUser)
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
 JOB = "{job:[^/]+}"
@@ -88,28 +98,36 @@ class _Api:
         listed: list[JobState | HttpJob] = [*self._scheduler.core.jobs.values()]
         if flag(request, "ended"):
             listed += self._http_jobs.ended()
+        principal = principal_of(request)
+        listed = [job for job in listed if principal.may_act_for(job.user)]
         return struct_response(views.JobList([views.summary(job) for job in listed[:LISTED_MAX]]))
 
     async def job(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}`."""
         job_id = request.match_info["job"]
-        job = self._scheduler.core.jobs.get(job_id) or self._http_jobs.get(job_id)
+        found: JobState | HttpJob | None = self._scheduler.core.jobs.get(job_id) or self._http_jobs.get(job_id)
+        job = self._own(request, found)
         if job is None:
-            raise self._absent(job_id, "runs here or is kept")
+            raise self._absent(request, job_id, "runs here or is kept")
         return struct_response(views.detail(job))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """`DELETE /v1/jobs/{job}`."""
         job_id, running = request.match_info["job"], flag(request, "running")
-        if not self._scheduler.cancel_job(job_id, running=running):
-            if self._http_jobs.get(job_id) is not None:
+        runs = self._own(request, self._scheduler.core.jobs.get(job_id)) is not None
+        if not (runs and self._scheduler.cancel_job(job_id, running=running)):
+            if self._own(request, self._http_jobs.get(job_id)) is not None:
                 raise ApiError(409, f"job {shown(job_id)} has ended")
-            raise self._absent(job_id, "is running or queued here")
+            raise self._absent(request, job_id, "is running or queued here")
         return struct_response(views.JobCancelled(job_id), 202)
 
-    def _absent(self, job_id: str, what: str) -> ApiError:
-        epoch = self._scheduler.core.claims.taken_over.get(job_id)
-        where = "" if epoch is None else f": another scheduler has taken it over, with epoch {epoch}"
+    def _own(self, request: web.Request, job: Owned | None) -> Owned | None:
+        """The job, if it is one of who asks. Another's is as one that does not exist."""
+        return job if job is not None and principal_of(request).may_act_for(job.user) else None
+
+    def _absent(self, request: web.Request, job_id: str, what: str) -> ApiError:
+        taken_over = self._own(request, self._scheduler.core.claims.taken_over.get(job_id))
+        where = "" if taken_over is None else f": another scheduler has taken it over, with epoch {taken_over.epoch}"
         return ApiError(404, f"no job {shown(job_id)} {what}{where}")
 
     # ---- submission --------------------------------------------------------------------------
@@ -119,11 +137,24 @@ class _Api:
         options = self._scheduler.options
         with self._seat("submissions", SUBMISSIONS_MAX, "jobs are being submitted"):
             body = await read_json_body(request, options.http_body_bytes_max, "http_body_bytes_max")
-            user, spec, job = await self._decode(body)
+            stated, spec, job = await self._decode(body)
+            user = self._user_of(request, stated)
             before = self._http_jobs.find_same(user, job.id)
             if before is not None:
                 return self._submitted(before, 200)
             return self._submitted(await self._send(user, spec, job), 202)
+
+    def _user_of(self, request: web.Request, stated: str) -> str:
+        """Whose the job is that says it is this user's, or nothing. `ApiError` 403 if who asks may not say so."""
+        try:
+            user = own_user(principal_of(request), stated)
+        except AccessDenied as error:
+            raise ApiError(403, str(error), field="user") from None
+        if user:
+            return user
+        user = request.query.get("default_user", USER_DEFAULT)
+        check_name("default_user", user, empty=False)
+        return user
 
     async def _decode(self, body: bytes) -> tuple[str, JobSpec, ClientJob]:
         bytes_max = self._scheduler.options.payload_bytes_max
@@ -152,18 +183,18 @@ class _Api:
 
     async def results(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/jobs/{job}/results`."""
-        job_id = request.match_info["job"]
-        job = self._http_jobs.get(job_id)
+        job_id, principal, credentials = request.match_info["job"], principal_of(request), self._scheduler.credentials
+        job = self._own(request, self._http_jobs.get(job_id))
         if job is None:
-            if job_id in self._scheduler.core.jobs:
+            if self._own(request, self._scheduler.core.jobs.get(job_id)) is not None:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
-            raise self._absent(job_id, "runs here or is kept")
+            raise self._absent(request, job_id, "runs here or is kept")
         with self._seat("readers", READERS_MAX, "readers of results are connected"), http_guard.seated(request):
             response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
             await response.prepare(request)
             changed = asyncio.Event()
             with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
-                await _stream(request, response, job, changed)
+                await _stream(request, response, job, changed, lambda: credentials.tokens.stands(principal))
             return response
 
     @contextmanager
@@ -195,11 +226,20 @@ def _abort_if_gone(request: web.Request, job: HttpJob) -> None:
         request.transport.abort()
 
 
-async def _stream(request: web.Request, response: web.StreamResponse, job: HttpJob, changed: asyncio.Event) -> None:
-    """Write the job's lines as they come, until it has ended or the reader has gone."""
+async def _stream(
+    request: web.Request,
+    response: web.StreamResponse,
+    job: HttpJob,
+    changed: asyncio.Event,
+    stands: Callable[[], bool],
+) -> None:
+    """Write the job's lines as they come, until it has ended, or the reader has gone or its token was withdrawn."""
     position = 0
     try:
         while not job.gone and request.transport is not None:
+            if not stands():
+                request.transport.abort()
+                return
             changed.clear()
             batch, position = job.lines_from(position)
             if batch:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparrow_py.async_client import AsyncClient, AsyncJob
+    from sparrow_py.auth import TLS
     from sparrow_py.call_jobs import CallOptions, CallStage
     from sparrow_py.calls import ResultOf
     from sparrow_py.client import Client, Job
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sparrow_py.speculation import Speculation
 
 _HOMES = {
+    "auth": ("TLS",),
     "async_client": ("AsyncClient", "AsyncJob"),
     "call_jobs": ("CallOptions", "CallStage"),
     "calls": ("ResultOf",),
@@ -51,10 +53,38 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AsyncClient", "AsyncJob", "BlobRef", "CallOptions", "CallStage", "Client", "ClusterError", "InvalidOption",
-    "InvalidRequest", "Job", "JobReport", "JobSpec", "LinkError", "LocalCluster", "NoScheduler", "Refused",
-    "RemoteTraceback", "ResultLost", "ResultOf", "SchedulerHere", "SparrowError", "SparrowExecutor", "Speculation",
-    "StageSpec", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost", "TaskReport", "TaskSpec", "TaskStatus",
+    "TLS",
+    "AsyncClient",
+    "AsyncJob",
+    "BlobRef",
+    "CallOptions",
+    "CallStage",
+    "Client",
+    "ClusterError",
+    "InvalidOption",
+    "InvalidRequest",
+    "Job",
+    "JobReport",
+    "JobSpec",
+    "LinkError",
+    "LocalCluster",
+    "NoScheduler",
+    "Refused",
+    "RemoteTraceback",
+    "ResultLost",
+    "ResultOf",
+    "SchedulerHere",
+    "SparrowError",
+    "SparrowExecutor",
+    "Speculation",
+    "StageSpec",
+    "TaskCancelled",
+    "TaskError",
+    "TaskFailed",
+    "TaskLost",
+    "TaskReport",
+    "TaskSpec",
+    "TaskStatus",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls
 from sparrow_py import messages as m
+from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
@@ -165,15 +166,16 @@ class AsyncClient:
         *,
         user: str | None = None,
         token: str | None = None,
+        tls: TLS | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
         self._schedulers = schedulers
+        self._shown = token, tls
         self._session_options: dict[str, Any] = {
             "user": user,
-            "token": token,
             "connect_timeout_s": connect_timeout_s,
             "submit_timeout_s": submit_timeout_s,
             "heartbeat_s": heartbeat_s,
@@ -193,13 +195,17 @@ class AsyncClient:
 
     async def start(self) -> None:
         """Connect; starts an embedded cluster if no schedulers were given."""
-        self._own_cluster, addresses = await asyncio.to_thread(cluster_of, self._schedulers)
+        self._own_cluster, addresses, access = await asyncio.to_thread(cluster_of, self._schedulers, *self._shown)
         try:
-            self._session = Session(addresses, **self._session_options)
+            self._session = Session(addresses, access=access, **self._session_options)
             await self._session.start()
         except BaseException:
             await self._stop_cluster()
             raise
+
+    def renew_token(self, token: str) -> None:
+        """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
+        self._session.renew_token(token)
 
     async def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error."""

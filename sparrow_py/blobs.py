@@ -16,6 +16,7 @@ import orjson
 from aiohttp.abc import AbstractStreamWriter
 
 from sparrow_py.addresses import check_address
+from sparrow_py.credentials import Access, tls_reason
 from sparrow_py.errors import InvalidRequest, LinkError, Refused, ResultLost, shown
 from sparrow_py.job import BlobRef
 
@@ -62,7 +63,7 @@ def check_size(there: int | None, size: int) -> None:
 
 
 async def upload(
-    session: aiohttp.ClientSession, address: str, token: str, data: bytes | bytearray | memoryview, hash: str
+    session: aiohttp.ClientSession, address: str, access: Access, data: bytes | bytearray | memoryview, hash: str
 ) -> BlobRef:
     """Give a blob to the node monitor at `address`, which need not read it if it has it already.
 
@@ -70,7 +71,7 @@ async def upload(
     """
     view = memoryview(data).cast("B")
     loop = asyncio.get_running_loop()
-    with _reasons(address):
+    with _reasons(address, access):
         async with asyncio.timeout(CONNECT_TIMEOUT_S + STALL_TIMEOUT_S) as stall:
 
             def progress() -> None:
@@ -78,9 +79,10 @@ async def upload(
                     stall.reschedule(loop.time() + STALL_TIMEOUT_S)
 
             async with session.put(
-                blob_url(address, hash),
+                blob_url(address, hash, access),
                 data=_Body(view, progress),
-                headers=_headers(token),
+                headers=access.headers(),
+                ssl=access.ssl,
                 # The node answers before anything is sent if it has the blob, or no room.
                 expect100=True,
                 timeout=_timeout(),
@@ -95,12 +97,12 @@ async def upload(
     raise LinkError(f"{address}: {status}: {reason}")
 
 
-async def download(session: aiohttp.ClientSession, ref: BlobRef, token: str) -> bytearray:
+async def download(session: aiohttp.ClientSession, ref: BlobRef, access: Access) -> bytearray:
     """The bytes of a blob, from the first of its addresses that has them whole; `ResultLost` if none has."""
     reasons = []
     for address in ref.at[:ADDRESSES_TRIED_MAX]:
         try:
-            async with get_blob(session, address, token, ref.hash) as response:
+            async with get_blob(session, address, access, ref.hash, access.headers()) as response:
                 return await _read(response, ref)
         except LinkError as error:
             reasons.append(str(error))
@@ -114,23 +116,28 @@ def all_reasons(reasons: Sequence[str]) -> str:
 
 @contextlib.asynccontextmanager
 async def get_blob(
-    session: aiohttp.ClientSession, address: str, token: str, hash: str
+    session: aiohttp.ClientSession, address: str, access: Access, hash: str, proof: dict[str, str]
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """A node's answer that brings a blob. `LinkError` names the address, and says why there is none or why what was
-    done with it failed on the way."""
-    with _reasons(address):
+    done with it failed on the way. `proof`: the headers that show who asks."""
+    with _reasons(address, access):
         async with session.get(
-            blob_url(address, hash), headers=_headers(token), timeout=_timeout(), allow_redirects=False
+            blob_url(address, hash, access),
+            # A node that compressed a blob would only make it slower, and would not say its size.
+            headers={"Accept-Encoding": "identity", **proof},
+            ssl=access.ssl,
+            timeout=_timeout(),
+            allow_redirects=False,
         ) as response:
             if response.status != 200:
                 raise LinkError(str(response.status))
             yield response
 
 
-def blob_url(address: str, hash: str) -> str:
+def blob_url(address: str, hash: str, access: Access) -> str:
     """Where a node monitor has a blob; `LinkError` if the address is none."""
     try:
-        return f"http://{check_address(address)}/v1/blobs/{hash}"
+        return access.url(check_address(address), f"/v1/blobs/{hash}")
     except InvalidRequest:
         raise LinkError("not host:port") from None
 
@@ -173,11 +180,6 @@ class _Body(aiohttp.Payload):
         await self.write(writer)
 
 
-def _headers(token: str) -> dict[str, str]:
-    # A node that compressed a blob would only make it slower, and would not say its size.
-    return {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {})
-
-
 def _timeout() -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_S, sock_read=STALL_TIMEOUT_S)  # connect: DNS, too.
 
@@ -191,7 +193,7 @@ async def _error_message(response: aiohttp.ClientResponse) -> str:
 
 
 @contextlib.contextmanager
-def _reasons(address: str) -> Iterator[None]:
+def _reasons(address: str, access: Access) -> Iterator[None]:
     """Whatever goes wrong with a connection becomes a `LinkError` that begins with the address."""
     where = address if address.isprintable() and len(address) <= 80 else shown(address)
     try:
@@ -201,10 +203,11 @@ def _reasons(address: str) -> Iterator[None]:
     except aiohttp.ConnectionTimeoutError:
         raise LinkError(f"{where}: cannot be reached: no answer within {CONNECT_TIMEOUT_S:g} s") from None
     except aiohttp.ClientConnectorError as error:
-        raise LinkError(f"{where}: cannot be reached: {error.os_error.strerror or error}") from None
+        reason = tls_reason(error, access) or error.os_error.strerror or error
+        raise LinkError(f"{where}: cannot be reached: {reason}") from None
     except UnicodeError:
         raise LinkError(f"{where}: no host has such a name") from None
     except TimeoutError:
         raise LinkError(f"{where}: nothing came or went for {STALL_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise LinkError(f"{where}: broke off: {error}") from None
+        raise LinkError(f"{where}: broke off: {tls_reason(error, access) or error}") from None

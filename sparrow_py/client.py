@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
 from sparrow_py import messages as m
+from sparrow_py.auth import TLS, check_secret
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
 from sparrow_py.cluster import SchedulerHere
+from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
 from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskStatus, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
@@ -261,8 +263,10 @@ class Client:
     schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, a `SchedulerHere`
         (a scheduler in this process), or None: an embedded cluster of this machine's cores, which ends with
         the client.
-    user: whose work this is, for fair queueing; default: the system's user name.
-    token: the cluster's secret; default: from SPARROW_TOKEN.
+    user: whose work this is, for fair queueing; default: the token's or certificate's user, else the system's user
+        name.
+    token: the cluster's or the user's secret; default: from SPARROW_TOKEN.
+    tls: the files for mutual TLS; default: from SPARROW_TLS_CERT, SPARROW_TLS_KEY and SPARROW_TLS_CA, if they are set.
     connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised.
     submit_timeout_s: how long a job is offered again to schedulers that refuse it for now, or when its own was lost.
     heartbeat_s: a scheduler that says nothing for about so long is taken for lost, and its jobs to another.
@@ -275,12 +279,13 @@ class Client:
         *,
         user: str | None = None,
         token: str | None = None,
+        tls: TLS | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
-        self._own_cluster, addresses = cluster_of(schedulers)
+        self._own_cluster, addresses, access = cluster_of(schedulers, token, tls)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -291,7 +296,7 @@ class Client:
             self._session = Session(
                 addresses,
                 user=user,
-                token=token,
+                access=access,
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
                 heartbeat_s=heartbeat_s,
@@ -326,6 +331,10 @@ class Client:
         self._stop_loop()
         if self._own_cluster is not None:
             self._own_cluster.stop()
+
+    def renew_token(self, token: str) -> None:
+        """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
+        self._loop.call_soon_threadsafe(self._session.renew_token, check_secret("token", token).shown)
 
     # ---- submitting --------------------------------------------------------------------------
 
@@ -651,17 +660,21 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def cluster_of(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
-) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere]:
-    """(the cluster to stop at the end or None, scheduler addresses)."""
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
+) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere, Access]:
+    """(the cluster to stop at the end or None, scheduler addresses, how they are reached)."""
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
-        return None, schedulers
+        return None, schedulers, Access.of_client(token, tls)
+    given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
+    own = None
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster
 
-        cluster = LocalCluster()
-        return cluster, cluster.addresses
-    return None, schedulers.addresses  # type: ignore[union-attr]
+        schedulers = own = LocalCluster()
+    cluster: LocalCluster = schedulers  # type: ignore[assignment]
+    default = cluster.access
+    access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
+    return own, cluster.addresses, access
 
 
 def show_progress(futures: Sequence[Future[Any]], name: str) -> None:

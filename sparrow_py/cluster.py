@@ -19,9 +19,12 @@ from typing import Any
 import orjson
 
 from sparrow_py import messages as m
+from sparrow_py.auth import TLS
+from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
+from sparrow_py.secret_files import read_tokens
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -121,6 +124,9 @@ class LocalCluster:
         debugger sees them. Tasks then share this interpreter, and killing is not possible.
     enable_command: offer the app `command`.
     scheduler_options, node_options: further command-line flags of the daemons.
+    token_file, tls: the daemons' tokens, and their files for mutual TLS, whose certificate must be for 127.0.0.1.
+        Clients that are given the cluster show the first of the cluster's tokens, and the same certificate, unless
+        they have their own.
     log_dir: where the daemons' logs go, a file each; default: nowhere.
     """
 
@@ -134,6 +140,8 @@ class LocalCluster:
         enable_command: bool = False,
         scheduler_options: Sequence[str] = (),
         node_options: Sequence[str] = (),
+        token_file: str | Path | None = None,
+        tls: TLS | None = None,
         log_dir: str | Path | None = None,
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
@@ -147,8 +155,15 @@ class LocalCluster:
         self._in_process: _InProcess | None = None
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
-        self._scheduler_options = list(scheduler_options)
+        self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
+        """How its daemons are reached."""
+        security = [
+            *(["--token-file", str(token_file)] if token_file else []),
+            *(["--tls-cert", tls.cert, "--tls-key", tls.key, "--tls-ca", tls.ca] if tls else []),
+        ]
+        self._scheduler_options = [*security, *scheduler_options]
         self._node_options = [
+            *security,
             *(["--slots", str(slots)] if slots else []),
             *(["--enable-command"] if enable_command else []),
             *node_options,
@@ -229,7 +244,7 @@ class LocalCluster:
 
     def nodes_connected(self, address: str) -> int:
         """Node monitors linked to the scheduler at this address."""
-        return len(http_get_json(address, "/v1/nodes")["nodes"])
+        return len(http_get_json(address, "/v1/nodes", access=self.access)["nodes"])
 
     def _wait_for_nodes(self, count: int) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
@@ -309,19 +324,18 @@ def check_port(port: int) -> int:
     return port
 
 
-def http_get_json(address: str, path: str, timeout_s: float = 10.0) -> Any:
-    """What a daemon answers; `ClusterError` if it does not."""
-    return orjson.loads(http_get_text(address, path, timeout_s))
+def http_get_json(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> Any:
+    """As `http_get_text`, decoded."""
+    return orjson.loads(http_get_text(address, path, timeout_s, access))
 
 
-def http_get_text(address: str, path: str, timeout_s: float = 10.0) -> str:
-    """What a daemon answers; `ClusterError` if it does not."""
-    import http.client
-
-    token = os.environ.get("SPARROW_TOKEN", "")
-    connection = http.client.HTTPConnection(address, timeout=timeout_s)
+def http_get_text(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> str:
+    """What a daemon answers, who is reached as the environment says unless `access` does; `ClusterError` if it does
+    not."""
+    access = Access.of_client() if access is None else access
+    connection = access.http_connection(address, timeout_s)
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request("GET", path, headers=access.headers())
         response = connection.getresponse()
         body = response.read()
     except OSError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hmac
 import ipaddress
 import logging
 import os
@@ -24,9 +23,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from sparrow_py import http_guard
-from sparrow_py.errors import ClusterError, InvalidOption
-from sparrow_py.options import DaemonOptions
+from sparrow_py import auth, http_guard
+from sparrow_py.auth import Principal
+from sparrow_py.credentials import Credentials
+from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption
+from sparrow_py.options import BEYOND_LOOPBACK, DaemonOptions
 from sparrow_py.printable import LogFormatter
 from sparrow_py.process_control import hide_from_others
 
@@ -36,6 +37,9 @@ LISTEN_BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 100)
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/link"})
 """Answered without a token; a link checks the token of its Hello itself."""
+PRINCIPAL = web.RequestKey("principal", Principal)
+"""Of a request: who asks."""
+BLOB_PATH = "/v1/blobs/"
 
 
 class Daemon(Protocol):
@@ -52,6 +56,11 @@ class Daemon(Protocol):
     async def stop(self) -> None:
         """End at once."""
 
+    credentials: Credentials
+
+    async def renew(self) -> None:
+        """Its credentials were read again: act on what they are now."""
+
 
 class Metrics(Collector):
     """Metrics read from a core's counters when they are scraped, so that hot paths only count."""
@@ -64,8 +73,8 @@ class Metrics(Collector):
         return self._collect()
 
 
-def make_app(daemon: Any, token: str, collect: Callable[[], Iterable[Metric]]) -> web.Application:
-    """An HTTP application with `/livez`, `/readyz`, `/metrics` and the token check."""
+def make_app(daemon: Any, credentials: Credentials, collect: Callable[[], Iterable[Metric]]) -> web.Application:
+    """An HTTP application with `/livez`, `/readyz`, `/metrics`, which finds out who asks."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(collect))
 
@@ -79,26 +88,52 @@ def make_app(daemon: Any, token: str, collect: Callable[[], Iterable[Metric]]) -
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_token_check(token)])
-    # Where a secret is asked for a page of another name, which lacks it, gets nowhere.
-    http_guard.protect(app, names=None if token else daemon.options.names(), public_paths=PUBLIC_PATHS)
+    app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_authentication(credentials)])
+    # Where a token or a certificate is asked for a page of another name, which has neither, gets nowhere.
+    names = None if daemon.options.guarded else daemon.options.names()
+    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS)
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
 
-def _token_check(token: str) -> Any:
-    expected = f"Bearer {token}".encode()
+def _authentication(credentials: Credentials) -> Any:
+    """Middleware that says who asks (`principal_of`), and refuses who does not prove to be anybody."""
 
     @web.middleware
-    async def check(
+    async def authenticate(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if token and request.path not in PUBLIC_PATHS and not hmac.compare_digest(given, expected):
-            return json_error(401, "the header Authorization: Bearer TOKEN is missing or wrong")
+        if request.path in PUBLIC_PATHS:
+            return await handler(request)
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        try:
+            principal = credentials.principal(secret if scheme == "Bearer" else "", peer_certificate(request))
+        except AccessDenied as error:
+            if _shows_blob_key(request, secret, credentials):
+                return await handler(request)
+            header = "the header Authorization: Bearer TOKEN is missing or wrong"
+            return json_error(401, header if credentials.tokens else str(error))
+        request[PRINCIPAL] = principal
         return await handler(request)
 
-    return check
+    return authenticate
+
+
+def _shows_blob_key(request: web.Request, key: str, credentials: Credentials) -> bool:
+    """Whether a node asks for a blob, having been told by a client's job where it is (see `auth.blob_key`)."""
+    blob = request.method == "GET" and request.path.startswith(BLOB_PATH) and key.startswith(auth.BLOB_KEY)
+    return blob and credentials.tokens.opens_blob(key, request.path[len(BLOB_PATH) :])
+
+
+def peer_certificate(request: web.Request) -> dict[str, Any] | None:
+    """What the certificate of whoever asks says, as `ssl` has it; None without TLS."""
+    certificate: dict[str, Any] | None = request.get_extra_info("peercert")
+    return certificate
+
+
+def principal_of(request: web.Request) -> Principal:
+    """Who asks."""
+    return request[PRINCIPAL]
 
 
 def json_response(value: Any, status: int = 200) -> web.Response:
@@ -111,31 +146,76 @@ def json_error(status: int, message: str) -> web.Response:
     return json_response({"error": {"message": message}}, status)
 
 
-async def listen(app: web.Application, options: DaemonOptions) -> tuple[web.AppRunner, str]:
-    """Serve the application; returns the runner and the real address (host:port)."""
-    runner = http_guard.Runner(app, shutdown_timeout=1.0)
-    await runner.setup()
+class Listener:
+    """Serves an application on the sockets of a daemon, with the certificate of the day."""
+
+    def __init__(self, app: web.Application, options: DaemonOptions, credentials: Credentials) -> None:
+        self.address = ""
+        """The real one, host:port."""
+        self._options = options
+        self._credentials = credentials
+        self._runner = http_guard.Runner(app, shutdown_timeout=1.0)
+        self._sockets: list[socket.socket] = []
+
+    async def start(self) -> None:
+        """Listen; `ClusterError` or `InvalidOption` if that cannot be."""
+        options = self._options
+        await self._runner.setup()
+        try:
+            self._sockets = _listening_sockets(options)
+            host, port = self._sockets[0].getsockname()[:2]
+            if not ipaddress.ip_address(host).is_loopback and not options.guarded:
+                raise InvalidOption("listen_fd", host, f"a loopback address, or {BEYOND_LOOPBACK}")
+            await self._serve()
+        except BaseException:
+            await self.close()
+            raise
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def _serve(self) -> None:
+        for listening in self._sockets:
+            # A copy: a site closes its socket, and connections that wait to be accepted are to find another there.
+            context = self._credentials.server_context
+            await web.SockSite(self._runner, listening.dup(), ssl_context=context, backlog=LISTEN_BACKLOG).start()
+
+    async def renew(self) -> None:
+        """Accept new connections with the certificate and the authorities that the files have now; others go on."""
+        before = list(self._runner.sites)
+        await self._serve()
+        for site in before:
+            await site.stop()
+
+    async def refuse_connections(self) -> None:
+        """Listen no more; connections that stand are not touched."""
+        for site in list(self._runner.sites):
+            await site.stop()
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
+
+    async def close(self) -> None:
+        """Listen no more, and end what is connected."""
+        await self._runner.cleanup()
+        for listening in self._sockets:
+            listening.close()
+
+
+def _listening_sockets(options: DaemonOptions) -> list[socket.socket]:
+    if options.listen_fd is not None:
+        try:
+            return [socket.socket(fileno=options.listen_fd)]
+        except OSError as error:
+            raise ClusterError(f"cannot listen on descriptor {options.listen_fd}: {error.strerror or error}") from None
+    listening: list[socket.socket] = []
     try:
-        if options.listen_fd is None:
-            where = f"{options.host}:{options.port}"
-            await web.TCPSite(runner, options.host, options.port, backlog=LISTEN_BACKLOG).start()
-        else:
-            where = f"descriptor {options.listen_fd}"
-            await web.SockSite(runner, socket.socket(fileno=options.listen_fd), backlog=LISTEN_BACKLOG).start()
+        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            listening.append(socket.create_server(address, family=family, backlog=LISTEN_BACKLOG))
     except OSError as error:
-        await runner.cleanup()
-        raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from None
-    real_host, real_port = runner.addresses[0][:2]
-    if not ipaddress.ip_address(real_host).is_loopback and not options.token():
-        await runner.cleanup()
-        raise InvalidOption("listen_fd", real_host, "a loopback address, or a secret: --token-file or SPARROW_TOKEN")
-    return runner, f"[{real_host}]:{real_port}" if ":" in real_host else f"{real_host}:{real_port}"
-
-
-async def refuse_connections(runner: web.AppRunner) -> None:
-    """Listen no more; connections that stand are not touched."""
-    for site in list(runner.sites):
-        await site.stop()
+        for one in listening:
+            one.close()
+        raise ClusterError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
+    return listening
 
 
 def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
@@ -188,6 +268,10 @@ async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     announcement = await daemon.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, signal.Signals(number).name)
+    hangup = asyncio.Event()
+    if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
+        loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    reloading = asyncio.create_task(_reload_at(hangup, daemon))
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ended)
     line = orjson.dumps({"daemon": daemon.kind, **announcement, "pid": os.getpid()})
@@ -201,7 +285,19 @@ async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     gc.set_threshold(*GC_THRESHOLDS)
     reason = await ended
     log.info("ending: %s", reason)
+    reloading.cancel()
     await daemon.stop()
+
+
+async def _reload_at(hangup: asyncio.Event, daemon: Daemon) -> None:
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        try:
+            if daemon.credentials.reload():
+                await daemon.renew()
+        except Exception:  # A bug of ours: the next time must come all the same.
+            log.exception("tokens and certificates were not read again")
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[str]) -> None:

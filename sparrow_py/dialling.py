@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import aiohttp
@@ -17,6 +17,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from sparrow_py import links, resolution
 from sparrow_py import messages as m
+from sparrow_py.credentials import OPEN, Access
 from sparrow_py.errors import LinkError, LinkRefused, SparrowError
 from sparrow_py.links import Link
 
@@ -53,6 +54,7 @@ class Dialling:
         *,
         heartbeat_s: float,
         backlog_bytes_max: int = links.BACKLOG_BYTES_MAX,
+        access: Callable[[], Access] = lambda: OPEN,
     ) -> None:
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
@@ -63,6 +65,8 @@ class Dialling:
         self._session = session
         self._heartbeat_s = heartbeat_s
         self._backlog_bytes_max = backlog_bytes_max
+        self._access = access
+        """What is dialled with: asked each time, as it may be renewed."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
         self._refusals: dict[str, str] = {}
@@ -72,6 +76,12 @@ class Dialling:
     def start(self) -> None:
         """Begin to dial."""
         self._watch = asyncio.create_task(self._watch_addresses())
+
+    def renew(self) -> None:
+        """The token is another: show it on the links that stand, before the one they stand on is withdrawn."""
+        token = self._access().token
+        for link in self.links.values() if token else ():
+            link.send(m.Renew(token))
 
     async def stop(self, reason: str) -> None:
         """Close all links and dial no more."""
@@ -134,6 +144,7 @@ class Dialling:
                 self._decode,
                 heartbeat_s=self._heartbeat_s,
                 backlog_bytes_max=self._backlog_bytes_max,
+                access=self._access(),
             )
         except LinkError as error:
             self.last_error = str(error)

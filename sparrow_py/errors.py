@@ -6,7 +6,8 @@
     ├── Refused               the cluster will not take the job now or ever; says when to try again
     ├── NoScheduler           no scheduler could be reached
     ├── LinkError             the other side of a link broke the protocol or went away
-    │   └── LinkRefused       it answered and will have no link: wrong token, another protocol version, full
+    │   ├── LinkRefused       it answered and will have no link: wrong token, another protocol version, full
+    │   └── AccessDenied      who asks may not do what it asks for
     ├── ClusterError          an embedded cluster did not start or stop as it should
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
@@ -85,6 +86,10 @@ class LinkError(SparrowError, ConnectionError):
 
 class LinkRefused(LinkError):
     """The scheduler that was dialled answered, and will have no link: the token, the protocol's version, a limit."""
+
+
+class AccessDenied(LinkError):
+    """Who asks did not prove who it is, or may not do what it asks for."""
 
 
 class ClusterError(SparrowError, RuntimeError):

@@ -8,17 +8,19 @@ wait for it. Who dials says `Hello`; who was dialled answers `Welcome` or `Goodb
 from __future__ import annotations
 
 import asyncio
-import hmac
 import types
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from sparrow_py import http_guard
 from sparrow_py import messages as m
+from sparrow_py.auth import ANYBODY, Principal
+from sparrow_py.credentials import OPEN, Access, tls_reason
 from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
 
 LINK_PATH = "/link"
@@ -83,6 +85,10 @@ class Link:
         """Of the protocol, as both sides speak it."""
         self.frame_bytes_max = frame_bytes_max
         self.closed_because = ""
+        self.principal: Principal = ANYBODY
+        """Who dialled, if it is the end that was dialled."""
+        self.transport: asyncio.Transport | None = None
+        """What is to be cut after the last frame, rather than wait for the other side to end TLS, too."""
         self._ws = ws
         self._decode = decode
         self._backlog_bytes_max = backlog_bytes_max
@@ -262,6 +268,8 @@ class Link:
                 await self._ws.close()
         except (TimeoutError, ConnectionError, aiohttp.ClientError):
             pass
+        if self.transport is not None:
+            self.transport.abort()
 
 
 class OlderLink(Link):
@@ -302,17 +310,18 @@ async def accept(
     request: web.Request,
     *,
     name: str,
-    token: str,
+    principal_of: Callable[[web.Request, str], Principal],
     decoders: dict[str, m.FrameDecoder],
     heartbeat_s: float,
     frame_bytes_max: int,
     backlog_bytes_max: int,
-    admit: Callable[[m.Hello], None],
+    admit: Callable[[m.Hello, Principal], None],
 ) -> tuple[Link, m.Hello, web.WebSocketResponse] | web.WebSocketResponse:
     """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the closed socket.
 
-    `decoders` has an entry per role that may dial; `admit` raises `InvalidRequest` or `LinkError`
-    for a Hello that is not welcome.
+    `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
+    per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
+    in its user.
     """
     ws = web.WebSocketResponse(
         heartbeat=heartbeat_s,
@@ -324,11 +333,10 @@ async def accept(
     try:
         hello = await _receive_one(ws, m.Hello)
         version = common_version(hello)
-        if token and not hmac.compare_digest(hello.token.encode(), token.encode()):
-            raise LinkError("the token is missing or wrong")
+        principal = principal_of(request, hello.token)
         if hello.role not in decoders:
             raise InvalidRequest("role", hello.role, " or ".join(decoders))
-        admit(hello)
+        admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
         await _say_goodbye(ws, str(error))
         return ws
@@ -341,7 +349,8 @@ async def accept(
         frame_bytes_max=frame_bytes_max,
         backlog_bytes_max=backlog_bytes_max,
     )
-    link.send(m.Welcome(version, name, frame_bytes_max))
+    link.principal = principal
+    link.send(m.Welcome(version, name, frame_bytes_max, hello.user))
     link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
     return link, hello, ws
 
@@ -354,19 +363,25 @@ async def dial(
     *,
     heartbeat_s: float,
     backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+    access: Access = OPEN,
 ) -> tuple[Link, m.Welcome]:
-    """Connect to the scheduler at `address` (host:port); `LinkError` with the reason if it says no."""
+    """Connect to the scheduler at `address` (host:port); `LinkError` with the reason if it says no.
+
+    The Hello goes with the token of `access`.
+    """
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             ws = await session.ws_connect(
-                f"http://{address}{LINK_PATH}",
+                access.url(address, LINK_PATH),
+                ssl=access.ssl,
                 heartbeat=heartbeat_s,
                 max_msg_size=TRUSTED_FRAME_BYTES_MAX,
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
             )
+            transport = None if access.context is None else _transport_of(ws)
             try:
                 frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
-                m.encode_into(hello, frame, -1)
+                m.encode_into(msgspec.structs.replace(hello, token=access.token), frame, -1)
                 await ws.send_bytes(bytes(frame))
                 welcome = await _receive_one(ws, m.Welcome | m.Goodbye)
                 if isinstance(welcome, m.Goodbye):
@@ -378,14 +393,17 @@ async def dial(
                     )
             except BaseException:
                 await ws.close()
+                if transport is not None:
+                    transport.abort()
                 raise
     except LinkError:
         raise
     except TimeoutError:
         raise LinkError(f"scheduler {address} did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        cause = getattr(error, "os_error", error)
-        raise LinkError(f"scheduler {address} cannot be reached: {cause}") from None
+        cut_off = isinstance(error, aiohttp.ServerDisconnectedError)
+        reason = tls_reason(error, access, cut_off=cut_off) or str(getattr(error, "os_error", error))
+        raise LinkError(f"scheduler {address} cannot be reached: {reason}") from None
     link = _link_of(welcome.version)(
         ws,
         address,
@@ -394,7 +412,13 @@ async def dial(
         frame_bytes_max=welcome.frame_bytes_max,
         backlog_bytes_max=backlog_bytes_max,
     )
+    link.transport = transport
     return link, welcome
+
+
+def _transport_of(ws: aiohttp.ClientWebSocketResponse) -> asyncio.Transport | None:
+    connection = ws._response.connection  # There is no public way to it.
+    return None if connection is None else connection.transport
 
 
 async def _receive_one(ws: WebSocket, kind: Any) -> Any:

@@ -75,6 +75,8 @@ class Hello(Message, tag=1):
 
     `version` is the oldest protocol version that is spoken there, which is all that a scheduler of that
     version asks; `newest` the newest, 0 if it is the same.
+    `user_stated` is false if the user is only the system's name for whoever runs the client: a token's or
+    certificate's own goes before it.
     """
 
     version: int
@@ -84,14 +86,26 @@ class Hello(Message, tag=1):
     token: str
     node: NodeInfo | None = None
     newest: int = 0
+    user_stated: bool = True
 
 
 class Welcome(Message, tag=2):
-    """First message of the daemon that was dialled. `version` is the newest that both sides speak: the link's."""
+    """First message of the daemon that was dialled. `version` is the newest that both sides speak: the link's.
+    `user`: whose jobs the client's are.
+    """
 
     version: int
     name: str
     frame_bytes_max: int
+    user: str = ""
+
+
+class Renew(Message, tag=4):
+    """Whoever dialled shows another token, of the same role and user, which stands for the link from now on: so that
+    the one before can be withdrawn while the link is in use. One that is not known there changes nothing. There is no
+    answer."""
+
+    token: str
 
 
 class Goodbye(Message, tag=3):
@@ -492,14 +506,14 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
-SINCE: dict[type, int] = {Draining: 2, HandedOver: 2}
+SINCE: dict[type, int] = {Renew: 2, Draining: 2, HandedOver: 2}
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
 
 
-FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Goodbye
+FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Renew | Goodbye
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Draining | HandedOver
     | Goodbye
@@ -510,7 +524,7 @@ ToNode = (
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
-    | Idle | QueueLength | Goodbye
+    | Idle | QueueLength | Renew | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -62,6 +62,9 @@ def query_parameter(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
+FORBIDDEN = "It is from a web page, or is not for the user or role of the token or certificate."
+
+
 def operation(
     operation_id: str,
     summary: str,
@@ -71,11 +74,11 @@ def operation(
     parameters: Iterable[Json] = (),
     body: Json | None = None,
 ) -> Json:
-    """One method of a path. All need the token, if there is one, and none is for web pages."""
+    """One method of a path. All need a token, if the daemon has any, and none is for web pages."""
     refusals = errors(
         {
             401: "The token is missing or wrong.",
-            403: "It is from a web page.",
+            403: FORBIDDEN,
             421: "Its Host may be anybody's: it is none of those that the daemon knows to be its own.",
         }
     )
@@ -129,7 +132,11 @@ def document(title: str, description: str, paths: Mapping[str, Json], structs: I
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "The cluster's secret, if it has one."}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The cluster's secret or a user's, if it has any.",
+                }
             },
         },
         "security": [{}, {"token": []}],

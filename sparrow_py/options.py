@@ -7,7 +7,6 @@ made by `option` says in `help` what it means, its unit and what to choose.
 from __future__ import annotations
 
 import dataclasses
-import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import click
 
+from sparrow_py.auth import TLS, Tokens
 from sparrow_py.errors import InvalidOption, SparrowError
+from sparrow_py.secret_files import read_tokens, tls_of
 
 ENVIRONMENT_PREFIX = "SPARROW"
 T = TypeVar("T")
@@ -135,18 +136,26 @@ def require(condition: bool, name: str, value: object, allowed: str) -> None:
 
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
-TOKEN_BYTES_MIN = 32
+BEYOND_LOOPBACK = "tokens (--token-file or SPARROW_TOKEN) or mutual TLS (--tls-cert, --tls-key and --tls-ca)"
+"""What a daemon must have that listens for other machines."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class DaemonOptions:
     """The options that all daemons have."""
 
-    host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs a token.")
+    host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs tokens or TLS.")
     port: int = option(0, "TCP port; 0 takes a free one.")
     token_file: str | None = option(
-        None, f"File with the cluster's shared secret, at least {TOKEN_BYTES_MIN} bytes. Or set SPARROW_TOKEN."
+        None,
+        "File with the cluster's secret, or with several tokens, a line each: cluster SECRET, or client USER SECRET. "
+        "Read again on SIGHUP. Or set SPARROW_TOKEN to the cluster's secret.",
     )
+    tls_cert: str | None = option(
+        None, "PEM file with this daemon's certificate: with tls_key and tls_ca, mutual TLS. Read again on SIGHUP."
+    )
+    tls_key: str | None = option(None, "PEM file with the certificate's key, not encrypted.")
+    tls_ca: str | None = option(None, "PEM file with the authorities that peers' certificates must come from.")
     allowed_host: tuple[str, ...] = option(
         (),
         "A name that requests may come by where no token is asked for, besides localhost and any address: others might "
@@ -178,35 +187,16 @@ class DaemonOptions:
         require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
         backlog = self.link_backlog_bytes_max
         require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
-        self._token = read_token(self.token_file)
-        if self.host not in LOOPBACK_HOSTS and not self.token():
-            raise InvalidOption(
-                "host", self.host, "a loopback address, or any other with a secret: --token-file or SPARROW_TOKEN"
-            )
+        self.tokens: Tokens = read_tokens(self.token_file)
+        self.tls: TLS | None = tls_of(self.tls_cert, self.tls_key, self.tls_ca)
+        loopback = self.host in LOOPBACK_HOSTS
+        require(loopback or self.guarded, "host", self.host, f"a loopback address, or any other with {BEYOND_LOOPBACK}")
+
+    @property
+    def guarded(self) -> bool:
+        """Whether who dials must prove who it is; else only this machine may."""
+        return len(self.tokens) > 0 or self.tls is not None
 
     def names(self) -> list[str]:
         """The names that this daemon is known by."""
         return list(self.allowed_host)
-
-    def token(self) -> str:
-        """The cluster's shared secret; empty if there is none (loopback only)."""
-        return self._token
-
-
-def read_token(path: str | None) -> str:
-    """The token from the file, or else from SPARROW_TOKEN; `InvalidOption` if it is too short to be one."""
-    if path is None:
-        source, token = "SPARROW_TOKEN", os.environ.get("SPARROW_TOKEN", "")
-    else:
-        source = "token_file"
-        try:
-            token = Path(path).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidOption("token_file", path, f"a readable file ({error})") from None
-    return check_token(source, token) if token or path is not None else ""
-
-
-def check_token(source: str, token: str) -> str:
-    """The token; `InvalidOption` if it is too short to be one."""
-    require(len(token.encode()) >= TOKEN_BYTES_MIN, source, "…", f"a secret of at least {TOKEN_BYTES_MIN} bytes")
-    return token

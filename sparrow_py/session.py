@@ -20,16 +20,17 @@ import msgspec
 from sparrow_py import blobs
 from sparrow_py import messages as m
 from sparrow_py.addresses import check_source
+from sparrow_py.auth import check_secret
 from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.copies import SpeculatedJob
+from sparrow_py.credentials import Access
 from sparrow_py.dialling import Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
-from sparrow_py.options import check_token, read_token
 from sparrow_py.speculation import Speculation, check_speculation
 
 CONNECT_TIMEOUT_S = 10.0
@@ -62,7 +63,7 @@ class Session:
         schedulers: str | Sequence[str] | SchedulerHere,
         *,
         user: str | None = None,
-        token: str | None = None,
+        access: Access | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
@@ -71,7 +72,8 @@ class Session:
         self.sources = [] if isinstance(schedulers, SchedulerHere) else check_sources(schedulers)
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
-        self._token = read_token(None) if token is None else check_token("token", token)
+        self._user_stated = user is not None
+        self._access = Access.of_client() if access is None else access
         self._connect_timeout_s = connect_timeout_s
         self._heartbeat_s = heartbeat_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
@@ -102,9 +104,23 @@ class Session:
                 await self.stop()
                 raise
             return
-        hello = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", self.user, self._token, newest=m.PROTOCOL_VERSION)
+        hello = m.Hello(
+            m.PROTOCOL_VERSION_OLDEST,
+            "client",
+            "",
+            self.user,
+            "",
+            newest=m.PROTOCOL_VERSION,
+            user_stated=self._user_stated,
+        )
         self._dialling = Dialling(
-            self.sources, hello, m.FrameDecoder(m.ToClient), self, self._session, heartbeat_s=self._heartbeat_s
+            self.sources,
+            hello,
+            m.FrameDecoder(m.ToClient),
+            self,
+            self._session,
+            heartbeat_s=self._heartbeat_s,
+            access=lambda: self._access,
         )
         self._links = self._dialling.links
         self._dialling.start()
@@ -142,6 +158,12 @@ class Session:
             await self._here.stop()
         if self._session is not None:
             await self._session.close()
+
+    def renew_token(self, token: str) -> None:
+        """Show this token from now on, on links that stand, too."""
+        self._access = replace(self._access, token=check_secret("token", token).shown)
+        if self._dialling is not None:
+            self._dialling.renew()
 
     # ---- the user ----------------------------------------------------------------------------
 
@@ -312,7 +334,7 @@ class Session:
         refusal: SparrowError = Refused("no node monitor is there to take a large input")
         for address in await self._some_nodes():
             try:
-                return await blobs.upload(self._session, address, self._token, data, hash_)
+                return await blobs.upload(self._session, address, self._access, data, hash_)
             except (Refused, LinkError) as error:
                 refusal = error
         raise refusal
@@ -320,11 +342,12 @@ class Session:
     async def _some_nodes(self) -> list[str]:
         """HTTP addresses of a few node monitors, at random."""
         assert self._session is not None
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        access = self._access
         for link in random.sample(list(self._links.values()), len(self._links)):
-            url = f"http://{link.peer}/v1/nodes?sample={UPLOAD_TRIES}"
+            url = access.url(link.peer, f"/v1/nodes?sample={UPLOAD_TRIES}")
+            asked = self._session.get(url, headers=access.headers(), ssl=access.ssl, allow_redirects=False)
             try:
-                async with asyncio.timeout(ASK_TIMEOUT_S), self._session.get(url, headers=headers) as response:
+                async with asyncio.timeout(ASK_TIMEOUT_S), asked as response:
                     nodes = [str(node["address"]) for node in (await response.json())["nodes"]]
             except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError):
                 continue
@@ -346,7 +369,7 @@ class Session:
         """Fetch large data; `ResultLost` if none of its nodes has it any more."""
         assert self._session is not None
         async with self._downloads:
-            return await blobs.download(self._session, ref, self._token)
+            return await blobs.download(self._session, ref, self._access)
 
     def fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
         """Fetch a large result, then tell the sink."""
@@ -372,6 +395,7 @@ class Session:
         """Event of the dialling."""
         assert self._connected is not None
         self._connected.set()
+        self.user = welcome.user or self.user
         self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock())
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from frontends.cli.connection import ask_all, connection_options
+from sparrow_py.credentials import Access
 from sparrow_py.job import check_name
 
 GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
@@ -18,7 +19,7 @@ GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 @connection_options
 @click.option("--running", is_flag=True, help="Stop the tasks that run, too.")
 @click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
-def cancel(schedulers: list[str], token: str, job_ids: tuple[str, ...], running: bool) -> int:
+def cancel(schedulers: list[str], access: Access, job_ids: tuple[str, ...], running: bool) -> int:
     """Cancel what has not started of these jobs; tasks that run already finish, unless --running stops them.
 
     The ids are those that `sparrow jobs` shows. Exits with 1 if one is not known.
@@ -31,13 +32,13 @@ def cancel(schedulers: list[str], token: str, job_ids: tuple[str, ...], running:
     for job_id in job_ids:
         check_name("job id", job_id, empty=False)
     # A list, not a generator: one unknown id must not keep the others from being cancelled.
-    return int(not all([_cancel(schedulers, token, job_id, running) for job_id in job_ids]))
+    return int(not all([_cancel(schedulers, access, job_id, running) for job_id in job_ids]))
 
 
-def _cancel(schedulers: list[str], token: str, job_id: str, running: bool) -> bool:
+def _cancel(schedulers: list[str], access: Access, job_id: str, running: bool) -> bool:
     """Cancel this job wherever it is, and say so; whether it was anywhere."""
     path = f"/v1/jobs/{quote(job_id, safe='')}{'?running=true' if running else ''}"
-    known = any(answer.status not in GONE for answer in ask_all(schedulers, token, "DELETE", path, GONE))
+    known = any(answer.status not in GONE for answer in ask_all(schedulers, access, "DELETE", path, GONE))
     if known:
         click.echo(f"cancelled {job_id}")
     else:

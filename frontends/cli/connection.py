@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -15,10 +16,11 @@ from typing import Any, TypeVar
 import click
 
 from sparrow_py.addresses import check_source
+from sparrow_py.credentials import Access, tls_reason
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
-from sparrow_py.options import read_token
 from sparrow_py.printable import printable
 from sparrow_py.resolution import resolve
+from sparrow_py.secret_files import TLS_OPTIONS, read_tokens, tls_of
 
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
@@ -31,11 +33,14 @@ ASKED_AT_ONCE = 16
 NOT_THERE = frozenset({http.HTTPStatus.NOT_FOUND})
 """An answer that says so is one; others that refuse are errors."""
 
+TLS_HELP = ("PEM file with our certificate, for mutual TLS.", "Its key.", "The authorities of daemons' certificates.")
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def connection_options(function: F) -> F:
-    """Add `--scheduler` and `--token-file`, which arrive as `schedulers` and `token`."""
+    """Add `--scheduler`, which arrives as `schedulers`, and `--token-file`, `--tls-cert`, `--tls-key` and `--tls-ca`,
+    which arrive as `access`."""
     scheduler = click.option(
         "-s",
         "--scheduler",
@@ -45,24 +50,33 @@ def connection_options(function: F) -> F:
         callback=_sources,
         help=f"A scheduler: host:port, file:PATH or dns:NAME:PORT; may be repeated. Default: {SCHEDULERS_VARIABLE}.",
     )
-    token = click.option(
+    token_file = click.option(
         "--token-file",
-        "token",
         metavar="FILE",
-        callback=_token,
-        help="File with the cluster's secret. Default: SPARROW_TOKEN.",
+        envvar="SPARROW_TOKEN_FILE",
+        help="File with the secret to show, the first if there are several. Default: SPARROW_TOKEN.",
     )
-    return scheduler(token(function))
+    files = [
+        click.option(f"--{name.replace('_', '-')}", name, metavar="FILE", envvar=f"SPARROW_{name.upper()}", help=text)
+        for name, text in zip(TLS_OPTIONS, TLS_HELP, strict=True)
+    ]
+
+    @functools.wraps(function)
+    def with_access(
+        *args: Any, token_file: str | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None, **values: Any
+    ) -> Any:
+        access = Access.of(read_tokens(token_file).shown, tls_of(tls_cert, tls_key, tls_ca))
+        return function(*args, access=access, **values)
+
+    for add in reversed((scheduler, token_file, *files)):
+        with_access = add(with_access)
+    return with_access  # type: ignore[return-value]
 
 
 def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
     texts = values or (os.environ.get(SCHEDULERS_VARIABLE, ""),)
     sources = [source.strip() for text in texts for source in text.split(",")]
     return [check_source(source) for source in sources if source]
-
-
-def _token(_: click.Context, __: click.Parameter, path: str | None) -> str:
-    return read_token(path)
 
 
 class NotReached(NoScheduler):
@@ -94,7 +108,7 @@ def nobody_answers(schedulers: Sequence[str], errors: Iterable[NoScheduler]) -> 
 
 
 def ask_all(
-    schedulers: Sequence[str], token: str, method: str, path: str, allowed: Container[int] = NOT_THERE
+    schedulers: Sequence[str], access: Access, method: str, path: str, allowed: Container[int] = NOT_THERE
 ) -> list[Answer]:
     """The answers of all schedulers that answer; the others are named on stderr.
 
@@ -102,7 +116,7 @@ def ask_all(
     """
     addresses = addresses_of(schedulers)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        answers = list(threads.map(lambda address: _ask_or_error(address, token, method, path, allowed), addresses))
+        answers = list(threads.map(lambda address: _ask_or_error(address, access, method, path, allowed), addresses))
     silent = [answer for answer in answers if isinstance(answer, NoScheduler)]
     if len(silent) == len(answers):
         raise nobody_answers(schedulers, silent)
@@ -111,16 +125,18 @@ def ask_all(
     return [answer for answer in answers if isinstance(answer, Answer)]
 
 
-def _ask_or_error(address: str, token: str, method: str, path: str, allowed: Container[int]) -> Answer | NoScheduler:
+def _ask_or_error(
+    address: str, access: Access, method: str, path: str, allowed: Container[int]
+) -> Answer | NoScheduler:
     try:
-        return ask(address, token, method, path, allowed=allowed)
+        return ask(address, access, method, path, allowed=allowed)
     except NoScheduler as error:
         return error
 
 
 def ask(
     address: str,
-    token: str,
+    access: Access,
     method: str,
     path: str,
     body: bytes | None = None,
@@ -130,9 +146,9 @@ def ask(
 ) -> Answer:
     """The answer of the scheduler at `address`, or of `whom` else; `NoScheduler` if there is none, `SparrowError` if
     it refuses with a status that is not `allowed`."""
-    with opened(address, token, method, path, body, whom) as response:
+    with opened(address, access, method, path, body, whom) as response:
         status, retry_after = response.status, response.headers.get("Retry-After", "")
-        with _no_answer(address, whom):
+        with _no_answer(address, whom, access):
             data = response.read()
     retry_after_s = int(retry_after) if retry_after.isdecimal() else None
     return Answer(address, status, _body(address, status, data, allowed, whom), retry_after_s)
@@ -141,7 +157,7 @@ def ask(
 @contextlib.contextmanager
 def opened(
     address: str,
-    token: str,
+    access: Access,
     method: str,
     path: str,
     body: bytes | None = None,
@@ -153,17 +169,17 @@ def opened(
 
     `NotReached` if nobody is there, `NoScheduler` if whoever is there does not answer.
     """
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection = access.http_connection(address, TIMEOUT_S)
+    headers = access.headers()
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
-        with _no_answer(address, whom, NotReached):
+        with _no_answer(address, whom, access, NotReached):
             connection.connect()
         sock = connection.sock
         if body is not None:
             sock.settimeout(SUBMIT_TIMEOUT_S)
-        with _no_answer(address, whom):
+        with _no_answer(address, whom, access):
             # Whoever does not want all of a body has answered already when the pipe breaks.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers)
@@ -176,17 +192,17 @@ def opened(
 
 
 @contextlib.contextmanager
-def following(address: str, token: str, path: str) -> Iterator[Iterator[bytes] | None]:
+def following(address: str, access: Access, path: str) -> Iterator[Iterator[bytes] | None]:
     """The lines of an answer as they come, however long that takes; None if there is nothing (404).
 
     `NoScheduler` if nobody answers, `SparrowError` if the answer is a refusal; the lines raise `LinkError` if they
     break off.
     """
-    with opened(address, token, "GET", path, patient=True) as response:
+    with opened(address, access, "GET", path, patient=True) as response:
         if response.status == http.HTTPStatus.OK:
             yield _read_lines(address, response)
             return
-        with _no_answer(address, "scheduler"):
+        with _no_answer(address, "scheduler", access):
             data = response.read()
         _body(address, response.status, data, NOT_THERE, "scheduler")
         yield None
@@ -213,11 +229,12 @@ def _read_some(address: str, response: http.client.HTTPResponse) -> bytes:
 
 
 @contextlib.contextmanager
-def _no_answer(address: str, whom: str, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
+def _no_answer(address: str, whom: str, access: Access, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = tls_reason(error, access) or said
         raise kind(f"no {whom} answers at {address}: {reason}") from None
 
 

@@ -10,6 +10,7 @@ import click
 
 from frontends.cli.connection import ask_all, connection_options, listed
 from frontends.cli.tables import age, print_table
+from sparrow_py.credentials import Access
 
 COUNTS = ("tasks", "unplaced", "running", "finished")
 EXCEPTIONS = ("failed", "cancelled", "lost")
@@ -19,7 +20,7 @@ EXCEPTIONS = ("failed", "cancelled", "lost")
 @click.command(short_help="List the jobs that are queued or running.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help='Print {"jobs": […]} instead of a table.')
-def jobs(schedulers: list[str], token: str, as_json: bool) -> None:
+def jobs(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the jobs that the schedulers hold, the oldest first.
 
     UNPLACED tasks wait for a slot, RUNNING ones have one; the others have ended as the column says.
@@ -29,7 +30,7 @@ def jobs(schedulers: list[str], token: str, as_json: bool) -> None:
       sparrow jobs
       sparrow jobs --json | jq -r '.jobs[] | select(.user == "ada") | .id' | xargs sparrow cancel
     """
-    entries = listed(ask_all(schedulers, token, "GET", "/v1/jobs"), "jobs")
+    entries = listed(ask_all(schedulers, access, "GET", "/v1/jobs"), "jobs")
     found = [entry | {"scheduler": address} for address, entry in entries]
     found.sort(key=lambda job: job["submitted_at_s"])
     if as_json:

@@ -8,6 +8,7 @@ import click
 
 from frontends.cli.connection import ask, ask_all, connection_options, listed
 from sparrow_py.addresses import check_address
+from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
 from sparrow_py.job import check_name
 from sparrow_py.printable import printable
@@ -30,28 +31,28 @@ def state_command(name: str, state: str, short_help: str, text: str) -> click.Co
     @click.command(name, short_help=short_help, help=HELP.format(name=name, text=text))
     @connection_options
     @click.argument("node_ids", metavar="NODE...", nargs=-1, required=True)
-    def command(schedulers: list[str], token: str, node_ids: tuple[str, ...]) -> int:
-        return change_states(schedulers, token, node_ids, state)
+    def command(schedulers: list[str], access: Access, node_ids: tuple[str, ...]) -> int:
+        return change_states(schedulers, access, node_ids, state)
 
     return command
 
 
-def change_states(schedulers: list[str], token: str, node_ids: tuple[str, ...], state: str) -> int:
+def change_states(schedulers: list[str], access: Access, node_ids: tuple[str, ...], state: str) -> int:
     """Have these nodes enter the state, and say so; 1 if one of them did not."""
     for node_id in node_ids:
         check_name("node", node_id, empty=False)
-    found = {entry["id"]: entry for _, entry in listed(ask_all(schedulers, token, "GET", "/v1/nodes"), "nodes")}
+    found = {entry["id"]: entry for _, entry in listed(ask_all(schedulers, access, "GET", "/v1/nodes"), "nodes")}
     failed = False
     for node_id in node_ids:
         try:
-            click.echo(f"{node_id} is {printable(_change(found.get(node_id), token, node_id, state))}")
+            click.echo(f"{node_id} is {printable(_change(found.get(node_id), access, node_id, state))}")
         except SparrowError as error:  # One node must not keep the others as they are.
             click.echo(f"sparrow: {node_id}: {printable(str(error))}", err=True)
             failed = True
     return int(failed)
 
 
-def _change(entry: dict[str, object] | None, token: str, node_id: str, state: str) -> str:
+def _change(entry: dict[str, object] | None, access: Access, node_id: str, state: str) -> str:
     """The state that the node is in then."""
     if entry is None:
         raise NoScheduler("no such node is connected")
@@ -60,7 +61,7 @@ def _change(entry: dict[str, object] | None, token: str, node_id: str, state: st
     except InvalidRequest:
         raise LinkError("its scheduler does not know where its HTTP listens") from None
     body = json.dumps({"state": state, "node": node_id}).encode()
-    answer = ask(address, token, "POST", PATH, body, whom="node monitor")
+    answer = ask(address, access, "POST", PATH, body, whom="node monitor")
     states = [node["state"] for _, node in listed([answer], "nodes", "node monitor") if node["id"] == node_id]
     if not states:
         raise LinkError(f"it is not at {address} any more")

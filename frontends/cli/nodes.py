@@ -10,6 +10,7 @@ import click
 
 from frontends.cli.connection import ask_all, connection_options, listed
 from frontends.cli.tables import pairs, print_table
+from sparrow_py.credentials import Access
 
 COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES", "ATTRIBUTES")
 
@@ -17,7 +18,7 @@ COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES"
 @click.command(short_help="List the nodes that are connected.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help='Print {"nodes": […]} instead of a table.')
-def nodes(schedulers: list[str], token: str, as_json: bool) -> None:
+def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the nodes that are connected to the schedulers.
 
     BUSY and RESERVATIONS count what the schedulers asked have there, all together.
@@ -28,7 +29,7 @@ def nodes(schedulers: list[str], token: str, as_json: bool) -> None:
       sparrow nodes -s 10.0.0.1:20503 -s 10.0.0.2:20503
       sparrow nodes --json | jq '[.nodes[].slots] | add'
     """
-    found = merged(entry for _, entry in listed(ask_all(schedulers, token, "GET", "/v1/nodes"), "nodes"))
+    found = merged(entry for _, entry in listed(ask_all(schedulers, access, "GET", "/v1/nodes"), "nodes"))
     if as_json:
         click.echo(json.dumps({"nodes": found}, indent=2))
     elif found:

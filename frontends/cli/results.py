@@ -6,6 +6,7 @@ import click
 
 from frontends.cli.connection import addresses_of, connection_options, following, nobody_answers
 from frontends.cli.lines import print_lines, results_path
+from sparrow_py.credentials import Access
 from sparrow_py.errors import NoScheduler
 from sparrow_py.job import check_name
 from sparrow_py.printable import printable
@@ -14,7 +15,7 @@ from sparrow_py.printable import printable
 @click.command(short_help="Follow the results of a submitted job.")
 @connection_options
 @click.argument("job_id", metavar="JOB_ID")
-def results(schedulers: list[str], token: str, job_id: str) -> int:
+def results(schedulers: list[str], access: Access, job_id: str) -> int:
     """Print the results of a job as they come, a line of JSON for each task, until it has ended.
 
     It must have been submitted with `sparrow submit` or over HTTP; schedulers keep the results for a
@@ -30,7 +31,7 @@ def results(schedulers: list[str], token: str, job_id: str) -> int:
     addresses = addresses_of(schedulers)
     for address in addresses:
         try:
-            with following(address, token, results_path(job_id)) as lines:
+            with following(address, access, results_path(job_id)) as lines:
                 if lines is not None:
                     return print_lines(lines)
         except NoScheduler as error:

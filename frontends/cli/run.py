@@ -21,6 +21,7 @@ from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
 if TYPE_CHECKING:
     from sparrow_py import Client
     from sparrow_py.client import TaskFuture
+    from sparrow_py.credentials import Access
 
 PLACEHOLDER = "{}"
 INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
@@ -57,7 +58,7 @@ class NotRun(click.ClickException):
     "--max-attempts", type=int, default=MAX_ATTEMPTS_DEFAULT, show_default=True, help="Starts, if nodes are lost."
 )
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
-def run(argv: tuple[str, ...], schedulers: list[str], token: str, slots: int | None, **options: Any) -> int:
+def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int | None, **options: Any) -> int:
     """Run COMMAND once for each line of standard input, or N times with --array N.
 
     {} in its arguments stands for the line; without any {} the line is appended. With --array
@@ -87,7 +88,7 @@ def run(argv: tuple[str, ...], schedulers: list[str], token: str, slots: int | N
     output = Output(labels, ordered=options["ordered"], progress=shows_progress(options["progress"]))
     try:
         with ExitStack() as stack:
-            client = stack.enter_context(open_client(schedulers, token, slots, stack))
+            client = stack.enter_context(open_client(schedulers, access, slots, stack))
             follow(client, job, output, keep_going=options["keep_going"])
     except InvalidRequest:
         raise
@@ -157,12 +158,12 @@ def shows_progress(asked: bool | None) -> bool:
     return asked if asked is not None else sys.stderr.isatty() and not sys.stdout.isatty()
 
 
-def open_client(schedulers: list[str], token: str, slots: int | None, stack: ExitStack) -> Client:
+def open_client(schedulers: list[str], access: Access, slots: int | None, stack: ExitStack) -> Client:
     """A client of these schedulers, or of a cluster of its own, which `stack` stops."""
     from sparrow_py import Client, LocalCluster
 
     if schedulers:
-        return Client(schedulers, token=token or None)
+        return Client(schedulers, token=access.token or None, tls=access.tls)
     return Client(stack.enter_context(LocalCluster(slots=slots, enable_command=True)))
 
 

@@ -22,6 +22,7 @@ from frontends.sql.tpch_queries import QUERIES, tpch_query
 if TYPE_CHECKING:
     from frontends.sql.frontend import Answer, SqlFrontend
     from frontends.sql.plan import Plan
+    from sparrow_py.credentials import Access
 
 STAGE_COLUMNS = ("STAGE", "TASKS", "NODES", "RESPONSE MS", "SERVICE P50 MS", "SERVICE MAX MS", "ATTEMPTS")
 data_option = click.option(
@@ -68,7 +69,7 @@ def sql() -> None:
 @click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Stop the query after so long.")
 @click.argument("text", required=False, metavar="[SQL]")
 def query(
-    text: str | None, schedulers: list[str], token: str, directory: str, tpch: int | None, **options: Any
+    text: str | None, schedulers: list[str], access: Access, directory: str, tpch: int | None, **options: Any
 ) -> None:
     """Run a query, and print its result as a table.
 
@@ -82,7 +83,7 @@ def query(
         _explain(plan)
         return
     with ExitStack() as stack:
-        frontend = _frontend(stack, schedulers, token, directory)
+        frontend = _frontend(stack, schedulers, access, directory)
         try:
             answer = frontend.run(wanted, options["timeout_s"])
         except TimeoutError as error:
@@ -113,7 +114,7 @@ def generate(scale: float, directory: str, name: str, partitions: int) -> None:
 @connection_options
 @data_option
 @click.option("--replicas", type=int, default=REPLICAS, show_default=True, help="Nodes that hold each partition.")
-def place(schedulers: list[str], token: str, directory: str, replicas: int) -> None:
+def place(schedulers: list[str], access: Access, directory: str, replicas: int) -> None:
     """Have each partition held by so many nodes, or by all if there are fewer.
 
     What is held already stays: after nodes have been lost, or have come, the same command repairs.
@@ -121,18 +122,18 @@ def place(schedulers: list[str], token: str, directory: str, replicas: int) -> N
     if not schedulers:
         raise click.UsageError("name the schedulers with --scheduler")
     with ExitStack() as stack:
-        frontend = _frontend(stack, schedulers, token, directory)
+        frontend = _frontend(stack, schedulers, access, directory)
         added = frontend.place(replicas)
         rows = [(node.id, len(node.partitions), len(added.get(node.id, ()))) for node in frontend.nodes()]
     print_table(("NODE", "PARTITIONS", "LOADED NOW"), rows)
 
 
-def _frontend(stack: ExitStack, schedulers: list[str], token: str, directory: str) -> SqlFrontend:
+def _frontend(stack: ExitStack, schedulers: list[str], access: Access, directory: str) -> SqlFrontend:
     """A frontend that ends with the stack; without schedulers on a cluster of its own that holds the data."""
     with needs_extra():
         from frontends.sql.frontend import SqlFrontend
     if schedulers:
-        return stack.enter_context(SqlFrontend(schedulers, directory, token=token or None))
+        return stack.enter_context(SqlFrontend(schedulers, directory, token=access.token or None, tls=access.tls))
     from sparrow_py import LocalCluster
 
     cluster = stack.enter_context(LocalCluster())

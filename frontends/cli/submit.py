@@ -8,6 +8,7 @@ import random
 import time
 from http import HTTPStatus
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import click
 
@@ -23,6 +24,7 @@ from frontends.cli.connection import (
     nobody_answers,
 )
 from frontends.cli.lines import print_lines, results_path
+from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, Refused
 from sparrow_py.job import new_job_id
 
@@ -43,7 +45,7 @@ LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 @connection_options
 @click.option("--detach", is_flag=True, help="Print the job's id and do not follow it.")
 @click.argument("file", type=click.File("rb"))
-def submit(schedulers: list[str], token: str, detach: bool, file: BinaryIO) -> int:
+def submit(schedulers: list[str], access: Access, detach: bool, file: BinaryIO) -> int:
     """Submit the job that FILE describes in JSON (- for standard input), and print its results as they come.
 
     docs/http.md says what a job looks like. Each task's result is a line of JSON. Exits with 1 if a task did not
@@ -56,12 +58,12 @@ def submit(schedulers: list[str], token: str, detach: bool, file: BinaryIO) -> i
       id=$(sparrow submit --detach job.json); sparrow results $id
     """
     job = read_job(file.read())
-    address = submit_anywhere(schedulers, token, job)
+    address = submit_anywhere(schedulers, access, job)
     if detach:
         click.echo(job["job_id"])
         return 0
     try:
-        with following(address, token, results_path(job["job_id"])) as lines:
+        with following(address, access, results_path(job["job_id"])) as lines:
             if lines is None:
                 raise LinkError(f"scheduler {address} has no results of job {job['job_id']}")
             return print_lines(lines)
@@ -72,7 +74,7 @@ def submit(schedulers: list[str], token: str, detach: bool, file: BinaryIO) -> i
 
 
 def read_job(data: bytes) -> dict[str, Any]:
-    """The job, with an id and a user if it had none."""
+    """The job, with an id if it had none."""
     try:
         job = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -81,15 +83,15 @@ def read_job(data: bytes) -> dict[str, Any]:
         raise InvalidRequest("job", job, "an object with the fields of docs/http.md")
     # An id of ours makes it safe to ask a scheduler again.
     job["job_id"] = job.get("job_id") or new_job_id()
-    job.setdefault("user", getpass.getuser())
     return job
 
 
-def submit_anywhere(schedulers: list[str], token: str, job: dict[str, Any]) -> str:
+def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) -> str:
     """Submit the job to a scheduler that takes it; returns its address.
 
     `InvalidRequest` if the job cannot be, `Refused` if there is no room for it in time.
     """
+    path = f"{PATH}?default_user={quote(getpass.getuser(), safe='')}"  # A token's or certificate's own goes before it.
     body = json.dumps(job, ensure_ascii=False).encode("utf-8", "surrogatepass")
     addresses = addresses_of(schedulers)
     random.shuffle(addresses)
@@ -98,7 +100,7 @@ def submit_anywhere(schedulers: list[str], token: str, job: dict[str, Any]) -> s
         refusals, silent = [], []
         for address in addresses:
             try:
-                answer = ask(address, token, "POST", PATH, body, allowed=WRONG | LATER)
+                answer = ask(address, access, "POST", path, body, allowed=WRONG | LATER)
             except NotReached as error:
                 silent.append(error)
                 continue

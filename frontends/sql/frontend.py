@@ -22,10 +22,10 @@ from frontends.sql.results import decode_tables
 from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
 from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
 from sparrow_py import Client
-from sparrow_py.client import Job
+from sparrow_py.auth import TLS
+from sparrow_py.client import Job, cluster_of
 from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
 from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
-from sparrow_py.options import read_token
 from sparrow_py.resolution import resolve
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SqlFrontend:
     ----------
     schedulers: addresses, or a `LocalCluster`, as for `Client`.
     directory: of the dataset; the nodes must find it at the same path when they load it.
-    user, token: as for `Client`.
+    user, token, tls: as for `Client`.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class SqlFrontend:
         *,
         user: str | None = None,
         token: str | None = None,
+        tls: TLS | None = None,
     ) -> None:
         self.dataset = Dataset(directory)
-        addresses = schedulers if isinstance(schedulers, str | list | tuple) else schedulers.addresses  # type: ignore[union-attr]
-        self._sources = [addresses] if isinstance(addresses, str) else list(addresses)
-        self._token = token if token is not None else read_token(None)
-        self.client = Client(self._sources, user=user, token=token)
+        _, addresses, self._access = cluster_of(schedulers, token, tls)
+        self._sources = [addresses] if isinstance(addresses, str) else list(addresses)  # type: ignore[arg-type]
+        self.client = Client(schedulers, user=user, token=token, tls=tls)
         self._nodes: list[LiveNode] = []
         self._nodes_at_s = float("-inf")
 
@@ -117,7 +117,7 @@ class SqlFrontend:
         reasons = []
         for address in asyncio.run(resolve(self._sources)):
             try:
-                answer = ask(address, self._token, "GET", "/v1/nodes")
+                answer = ask(address, self._access, "GET", "/v1/nodes")
             except NoScheduler as error:
                 reasons.append(str(error))
             else:

@@ -19,13 +19,17 @@ from node_monitor.blob_store import BlobStore
 from node_monitor.blobs import BlobTable
 from sparrow_py import blobs
 from sparrow_py import executor_protocol as x
+from sparrow_py.auth import check_secret
 from sparrow_py.clock import Clock
+from sparrow_py.credentials import OPEN, Access, Credentials
 from sparrow_py.daemon import make_app, until
 from sparrow_py.errors import InvalidOption, LinkError, Refused
 from sparrow_py.job import BlobRef
+from sparrow_py.options import DaemonOptions
 
 LEASE_S, RETENTION_S = 10.0, 60.0
-TOKEN = "secret"
+TOKEN = "secret" * 6
+ACCESS = Access(TOKEN)
 MB = 1_000_000
 
 
@@ -44,6 +48,13 @@ class SetClock(Clock):
         return self.now_s
 
 
+def guarded() -> Credentials:
+    """Those of a daemon that asks for the token."""
+    options = DaemonOptions()
+    options.tokens = check_secret("token", TOKEN)
+    return Credentials(options, dials=True)
+
+
 class Node:
     """A store, served over HTTP as in a daemon."""
 
@@ -56,7 +67,7 @@ class Node:
 
     async def start(self) -> None:
         self.store.start()
-        app = make_app(self, TOKEN, lambda: [])
+        app = make_app(self, guarded(), lambda: [])
         add_blob_routes(app, self.store)
         app.middlewares.append(self._note())
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -129,7 +140,7 @@ def make_node(
 ) -> Node:
     """A node that has not started."""
     clock = SetClock()
-    return Node(BlobStore(BlobTable(bytes_max, RETENTION_S, lease_s), session, TOKEN, clock, directory), clock)
+    return Node(BlobStore(BlobTable(bytes_max, RETENTION_S, lease_s), session, lambda: ACCESS, clock, directory), clock)
 
 
 Start = Callable[..., Awaitable[Node]]
@@ -216,7 +227,7 @@ async def message_of(response: aiohttp.ClientResponse) -> str:
 
 
 async def test_what_was_uploaded_is_a_file_named_by_its_hash(node: Node, session: aiohttp.ClientSession) -> None:
-    ref = await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    ref = await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert ref == BlobRef(HASH, len(DATA), (node.address,))
     assert node.store.has(HASH)
     file = node.store.file(HASH)
@@ -230,9 +241,9 @@ async def test_what_was_uploaded_is_a_file_named_by_its_hash(node: Node, session
 
 
 async def test_a_blob_of_no_bytes(node: Node, session: aiohttp.ClientSession, start: Start) -> None:
-    ref = await blobs.upload(session, node.address, TOKEN, b"", blobs.sha256_hex(b""))
+    ref = await blobs.upload(session, node.address, ACCESS, b"", blobs.sha256_hex(b""))
     assert await (await start()).fetch(ref) == ""
-    assert await blobs.download(session, ref, TOKEN) == b""
+    assert await blobs.download(session, ref, ACCESS) == b""
 
 
 async def test_a_put_answers_201_then_200_and_takes_no_second_body(node: Node, session: aiohttp.ClientSession) -> None:
@@ -304,7 +315,7 @@ async def test_other_bytes_than_announced_are_not_kept(node: Node, session: aioh
 async def test_what_can_never_fit_is_refused_before_it_is_sent(start: Start, session: aiohttp.ClientSession) -> None:
     node = await start(bytes_max=len(DATA) - 1)
     with pytest.raises(Refused) as refused:
-        await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+        await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert str(refused.value) == (
         f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} are kept at a node, "
         "0 are in use"
@@ -320,7 +331,7 @@ async def test_what_does_not_fit_now_is_refused(start: Start, session: aiohttp.C
         assert response.status == 507
         assert (await message_of(response)).endswith("11 are in use")
     node.clock.now_s += LEASE_S
-    await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     await node.settled()
     assert node.files == {HASH}
 
@@ -328,7 +339,7 @@ async def test_what_does_not_fit_now_is_refused(start: Start, session: aiohttp.C
 async def test_uploads_at_once_of_one_blob_do_not_mix(node: Node, session: aiohttp.ClientSession) -> None:
     data = os.urandom(2 * MB)
     hash = blobs.sha256_hex(data)
-    refs = await asyncio.gather(*(blobs.upload(session, node.address, TOKEN, data, hash) for _ in range(8)))
+    refs = await asyncio.gather(*(blobs.upload(session, node.address, ACCESS, data, hash) for _ in range(8)))
     assert set(refs) == {BlobRef(hash, len(data), (node.address,))}
     assert node.files == {hash}
     assert Path(node.store.path(hash)).read_bytes() == data
@@ -398,13 +409,13 @@ async def test_a_full_disk_is_told(node: Node, session: aiohttp.ClientSession, m
 
     monkeypatch.setattr(blob_store._Arrival, "_absorb", fail)
     with pytest.raises(Refused, match="it cannot be written: No space left on device"):
-        await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+        await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert node.files == set()
 
 
 async def test_more_uploads_than_seats_wait_for_their_turn(node: Node, session: aiohttp.ClientSession) -> None:
     many = [bytes([number]) * 1000 for number in range(3 * blob_store.UPLOADS_AT_ONCE_MAX)]
-    await asyncio.gather(*(blobs.upload(session, node.address, TOKEN, b, blobs.sha256_hex(b)) for b in many))
+    await asyncio.gather(*(blobs.upload(session, node.address, ACCESS, b, blobs.sha256_hex(b)) for b in many))
     assert len(node.files) == len(many)
 
 
@@ -457,7 +468,7 @@ async def test_what_somebody_deleted_is_404_and_may_come_again(node: Node, sessi
     async with session.get(url(node), headers=AUTHORIZED) as response:
         assert response.status == 404
     assert node.store.table.bytes_used == 0
-    await blobs.upload(session, node.address, TOKEN, DATA, HASH)
+    await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert Path(node.store.path(HASH)).read_bytes() == DATA
 
 
@@ -465,7 +476,7 @@ async def test_to_be_fetched_renews_the_lease(start: Start, session: aiohttp.Cli
     node = await start(bytes_max=len(DATA))
     ref = node.keep(DATA)
     node.clock.now_s += LEASE_S
-    await blobs.download(session, ref, TOKEN)
+    await blobs.download(session, ref, ACCESS)
     assert node.store.why_no_room(1)
     node.clock.now_s += LEASE_S
     assert node.store.why_no_room(1) == ""
@@ -485,9 +496,9 @@ async def test_what_is_evicted_while_it_is_served_arrives_whole(start: Start, se
 
 async def go_round(one: Node, other: Node, session: aiohttp.ClientSession) -> None:
     data = os.urandom(30 * MB)
-    ref = await blobs.upload(session, one.address, TOKEN, memoryview(data), blobs.sha256_hex(data))
+    ref = await blobs.upload(session, one.address, ACCESS, memoryview(data), blobs.sha256_hex(data))
     assert await other.fetch(ref) == ""
-    got = await blobs.download(session, BlobRef(ref.hash, ref.size, (other.address,)), TOKEN)
+    got = await blobs.download(session, BlobRef(ref.hash, ref.size, (other.address,)), ACCESS)
     assert got == data
 
 
@@ -776,12 +787,12 @@ async def test_results_are_unfetched_until_they_are_served_whole_or_nobody_holds
 ) -> None:
     node.keep(b"first")
     second = node.keep(b"second")
-    await blobs.upload(session, node.address, TOKEN, DATA, HASH)  # no result
+    await blobs.upload(session, node.address, ACCESS, DATA, HASH)  # no result
     assert node.store.unfetched == 2
     async with session.get(url(node, second.hash), headers=AUTHORIZED | {"Range": "bytes=0-1"}) as response:
         assert await response.read() == b"se"
     assert node.store.unfetched == 2
-    await blobs.download(session, second, TOKEN)
+    await blobs.download(session, second, ACCESS)
     await until(lambda: node.store.unfetched == 1, every_s=0.001)
     node.clock.now_s += LEASE_S
     assert node.store.unfetched == 0
@@ -809,7 +820,7 @@ async def test_what_dead_executors_left_is_deleted_in_time(node: Node) -> None:
 
 
 async def test_what_expires_is_deleted(session: aiohttp.ClientSession) -> None:
-    store = BlobStore(BlobTable(1000, retention_s=0.01, lease_s=0.01), session, "", Clock())
+    store = BlobStore(BlobTable(1000, retention_s=0.01, lease_s=0.01), session, lambda: OPEN, Clock())
     store.start()
     path = Path(store.incoming, "result")
     path.write_bytes(b"12345")
@@ -826,7 +837,7 @@ async def test_a_file_of_what_is_not_here(node: Node) -> None:
 
 
 def store_in(directory: str, session: aiohttp.ClientSession) -> BlobStore:
-    return BlobStore(BlobTable(1000, RETENTION_S, LEASE_S), session, "", SetClock(), directory)
+    return BlobStore(BlobTable(1000, RETENTION_S, LEASE_S), session, lambda: OPEN, SetClock(), directory)
 
 
 async def test_a_temporary_directory_goes_with_the_store(
@@ -905,4 +916,4 @@ async def test_a_directory_that_cannot_be_is_told(
 
 async def test_a_client_is_told_what_is_wrong_with_the_node(node: Node, session: aiohttp.ClientSession) -> None:
     with pytest.raises(LinkError, match=r"401: the header Authorization"):
-        await blobs.upload(session, node.address, "wrong", DATA, HASH)
+        await blobs.upload(session, node.address, Access("w" * 32), DATA, HASH)

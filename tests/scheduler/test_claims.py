@@ -353,7 +353,7 @@ def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it
     assert rig.core.jobs
     rig.node("a", m.Fenced("j", 2))
     assert not rig.core.jobs and not rig.core.admission.unplaced
-    assert (rig.core.claims.taken_over, list(rig.core.claims.news)) == ({"j": 2}, ["j"])
+    assert (rig.core.claims.taken_over, list(rig.core.claims.news)) == ({"j": (2, "anna")}, ["j"])
     assert sorted(type(message).__name__ for _, message in rig.outbox.sent) == [
         "CancelReservations", "ForgetJob", "JobRefused",
     ]  # fmt: skip

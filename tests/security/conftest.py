@@ -1,78 +1,44 @@
-"""Real daemons that are attacked, and an honest client that is served all the while."""
+"""A guarded cluster of real processes, which the tests of roles share."""
 
-import resource
 from collections.abc import Iterator
+from pathlib import Path
 
-import psutil
 import pytest
 
-from sparrow_py import CallOptions, Client
-from tests.support import tasks
-from tests.support.daemons import Daemon, get_json, wait_for_nodes
-from tests.support.waiting import TIMEOUT_S, wait_until
-
-RSS_GROWTH_BYTES_MAX = 48 << 20
-"""By so much may a daemon grow during an attack; attacks send or ask for many times that."""
-FILES = 256
-"""That the scheduler may have open: so it takes half as many HTTP connections."""
+from sparrow_py import LocalCluster
+from sparrow_py.credentials import Access
+from tests.support.guarded import ADA, BOB, CLUSTER, Authority, usual_tokens
 
 
-@pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    log = tmp_path_factory.mktemp("scheduler") / "log"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
-    try:
-        daemon = Daemon("scheduler", log=log)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with daemon:
-        yield daemon
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One scheduler and one node monitor with tokens of the cluster, ada and bob. Leave it as it is."""
+    directory = tmp_path_factory.mktemp("guarded")
+    path = usual_tokens(directory / "tokens")
+    with LocalCluster(slots=2, token_file=path, log_dir=directory / "logs", enable_command=True) as cluster:
+        yield cluster
 
 
-@pytest.fixture(scope="module")
-def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    log = tmp_path_factory.mktemp("node") / "log"
-    flags = ("--slots", "2", "--node-id", "n", "--blob-bytes-max", "10000000")
-    with Daemon("node_monitor", "--scheduler", scheduler.address, *flags, log=log) as daemon:
-        wait_for_nodes(scheduler.address, "n")
-        yield daemon
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(params=["scheduler", "node"])
-def daemon(request: pytest.FixtureRequest, scheduler: Daemon, node: Daemon) -> Daemon:
-    """Each of the two in turn."""
-    chosen: Daemon = request.getfixturevalue(request.param)
-    return chosen
+@pytest.fixture
+def ada() -> Access:
+    return Access.of(ADA)
 
 
-@pytest.fixture(scope="module")
-def bystander(scheduler: Daemon, node: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client whose task runs through all attacks, and is started once: its links stand."""
-    gate = tmp_path_factory.mktemp("bystander") / "gate"
-    with Client(scheduler.address, user="bystander") as client:
-        held = client.submit_calls(tasks.hold, [(gate, "held")], options=CallOptions(max_attempts=1))
-        wait_until(lambda: tasks.started(gate, "held"))
-        yield client
-        gate.touch()
-        assert held.results(TIMEOUT_S) == ["held"]
+@pytest.fixture
+def bob() -> Access:
+    return Access.of(BOB)
 
 
-@pytest.fixture(autouse=True)
-def unharmed(scheduler: Daemon, node: Daemon, bystander: Client) -> Iterator[None]:
-    """Whatever a test does: the daemons live, serve an honest client, do not grow, and had no error of their own."""
-    before = [(rss(daemon), daemon.log.stat().st_size) for daemon in (scheduler, node)]
-    yield
-    assert list(bystander.map(tasks.square, range(10))) == [x * x for x in range(10)]
-    assert {node["id"] for node in get_json(scheduler.address, "/v1/nodes")["nodes"]} == {"n"}
-    for daemon, (bytes_before, log_before) in zip((scheduler, node), before, strict=True):
-        get_json(daemon.address, "/openapi.json")
-        assert daemon.process.poll() is None
-        assert rss(daemon) < bytes_before + RSS_GROWTH_BYTES_MAX
-        said = daemon.log.read_bytes()[log_before:].decode()
-        assert "Traceback" not in said, said
+@pytest.fixture
+def operator() -> Access:
+    return Access.of(CLUSTER)
 
 
-def rss(daemon: Daemon) -> int:
-    """Its memory, in bytes."""
-    return int(psutil.Process(daemon.process.pid).memory_info().rss)
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return tmp_path / "logs"

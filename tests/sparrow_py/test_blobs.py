@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from sparrow_py import blobs
+from sparrow_py.credentials import OPEN, Access
 from sparrow_py.errors import LinkError, Refused, ResultLost, TaskError
 from sparrow_py.job import BlobRef
 
@@ -97,7 +98,7 @@ async def test_an_upload_sends_the_bytes_and_the_token(
         return web.Response(status=201)
 
     address = await serve(take)
-    assert await blobs.upload(session, address, "t", kind(DATA), HASH) == ref(address)
+    assert await blobs.upload(session, address, Access("t"), kind(DATA), HASH) == ref(address)
     assert seen == [("PUT", f"/v1/blobs/{HASH}", "Bearer t", DATA)]
 
 
@@ -107,7 +108,7 @@ async def test_without_a_token_none_is_sent(serve: Serve, session: aiohttp.Clien
         return web.Response(status=200)
 
     address = await serve(take)
-    assert (await blobs.upload(session, address, "", b"", HASH)).size == 0
+    assert (await blobs.upload(session, address, OPEN, b"", HASH)).size == 0
 
 
 async def test_elements_larger_than_a_byte_are_counted_in_bytes(serve: Serve, session: aiohttp.ClientSession) -> None:
@@ -115,14 +116,14 @@ async def test_elements_larger_than_a_byte_are_counted_in_bytes(serve: Serve, se
         assert await request.read() == DATA
         return web.Response(status=201)
 
-    assert (await blobs.upload(session, await serve(take), "", memoryview(DATA).cast("q"), HASH)).size == len(DATA)
+    assert (await blobs.upload(session, await serve(take), OPEN, memoryview(DATA).cast("q"), HASH)).size == len(DATA)
 
 
 @pytest.mark.parametrize("status", [413, 507])
 async def test_a_node_without_room_refuses(serve: Serve, session: aiohttp.ClientSession, status: int) -> None:
     address = await serve(answers(b'{"error": {"message": "full"}}', status))
     with pytest.raises(Refused, match=f"^{address}: full$") as refused:
-        await blobs.upload(session, address, "", DATA, HASH)
+        await blobs.upload(session, address, OPEN, DATA, HASH)
     assert refused.value.retry_after_s is None
 
 
@@ -130,13 +131,13 @@ async def test_a_node_without_room_refuses(serve: Serve, session: aiohttp.Client
 async def test_an_error_that_says_nothing(serve: Serve, session: aiohttp.ClientSession, body: bytes) -> None:
     address = await serve(answers(body, 500))
     with pytest.raises(LinkError, match=f"^{address}: 500: Internal Server Error$"):
-        await blobs.upload(session, address, "", DATA, HASH)
+        await blobs.upload(session, address, OPEN, DATA, HASH)
 
 
 async def test_an_upload_to_one_that_hangs_up(serve: Serve, session: aiohttp.ClientSession) -> None:
     address = await serve(hang_up)
     with pytest.raises(LinkError, match=f"^{address}: broke off: "):
-        await blobs.upload(session, address, "", DATA, HASH)
+        await blobs.upload(session, address, OPEN, DATA, HASH)
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -156,24 +157,24 @@ async def test_an_upload_that_stalls(
 
     address = await serve(stall)
     with pytest.raises(LinkError, match=f"^{address}: nothing came or went for 0.1 s$"):
-        await blobs.upload(session, address, "", DATA * 20, HASH)
+        await blobs.upload(session, address, OPEN, DATA * 20, HASH)
 
 
 @pytest.mark.parametrize("address", ["", "host", "a b:1", "x/y:1", "user@host:1", "h:99999", "\n:1", "n" * 10_000])
 async def test_an_address_that_is_none(session: aiohttp.ClientSession, address: str) -> None:
     with pytest.raises(LinkError, match="not host:port") as error:
-        await blobs.upload(session, address, "", DATA, HASH)
+        await blobs.upload(session, address, OPEN, DATA, HASH)
     assert len(str(error.value)) < 200
     with pytest.raises(ResultLost, match="not host:port"):
-        await blobs.download(session, ref(address), "")
+        await blobs.download(session, ref(address), OPEN)
 
 
 @pytest.mark.parametrize("address", ["a..b:1", "-:1", "%zz:1", "[::::]:1", "\N{SNOWMAN}.invalid:1", "x" * 300 + ":1"])
 async def test_an_address_of_no_host(session: aiohttp.ClientSession, address: str) -> None:
     with pytest.raises(LinkError):
-        await blobs.upload(session, address, "", DATA, HASH)
+        await blobs.upload(session, address, OPEN, DATA, HASH)
     with pytest.raises(ResultLost):
-        await blobs.download(session, ref(address), "")
+        await blobs.download(session, ref(address), OPEN)
 
 
 # ---- download ----------------------------------------------------------------------------------
@@ -185,20 +186,20 @@ async def test_a_download_brings_the_bytes(serve: Serve, session: aiohttp.Client
         assert request.path == f"/v1/blobs/{HASH}"
         return web.Response(body=DATA)
 
-    got = await blobs.download(session, ref(await serve(give)), "t")
+    got = await blobs.download(session, ref(await serve(give)), Access("t"))
     assert got == DATA
     assert isinstance(got, bytearray)
 
 
 async def test_a_small_download(serve: Serve, session: aiohttp.ClientSession) -> None:
     small = BlobRef(blobs.sha256_hex(b"small"), 5, (await serve(answers(b"small")),))
-    assert await blobs.download(session, small, "") == b"small"
+    assert await blobs.download(session, small, OPEN) == b"small"
 
 
 async def test_a_download_tries_one_after_another(serve: Serve, session: aiohttp.ClientSession) -> None:
     gone, cut, good = await serve(answers(b"", 404)), await serve(send_half), await serve(answers(DATA))
     unreached = await serve(answers(b"never asked"))
-    assert await blobs.download(session, ref(gone, cut, good, unreached), "") == DATA
+    assert await blobs.download(session, ref(gone, cut, good, unreached), OPEN) == DATA
 
 
 async def test_a_lost_result_has_all_reasons(serve: Serve, session: aiohttp.ClientSession) -> None:
@@ -211,7 +212,7 @@ async def test_a_lost_result_has_all_reasons(serve: Serve, session: aiohttp.Clie
         await serve(answers(DATA[:-1])),
     )
     with pytest.raises(ResultLost) as lost:
-        await blobs.download(session, ref(gone, hangs, cut, lies, short), "")
+        await blobs.download(session, ref(gone, hangs, cut, lies, short), OPEN)
     first, *reasons = str(lost.value).split("; ")
     assert first == f"a result of {len(DATA)} bytes cannot be fetched: {gone}: 404"
     assert reasons[0].startswith(f"{hangs}: broke off: ")
@@ -228,7 +229,7 @@ async def test_a_redirect_is_not_followed(serve: Serve, session: aiohttp.ClientS
 
     address = await serve(redirect)
     with pytest.raises(ResultLost, match=f"{address}: 302$"):
-        await blobs.download(session, ref(address), "t")
+        await blobs.download(session, ref(address), Access("t"))
 
 
 async def test_a_download_that_stalls(
@@ -246,14 +247,14 @@ async def test_a_download_that_stalls(
 
     address = await serve(stall)
     with pytest.raises(ResultLost, match=f"{address}: nothing came or went for 0.05 s$"):
-        await blobs.download(session, ref(address), "")
+        await blobs.download(session, ref(address), OPEN)
 
 
 async def test_no_address_and_too_many(session: aiohttp.ClientSession) -> None:
     with pytest.raises(ResultLost, match="no node is named that has it"):
-        await blobs.download(session, ref(), "")
+        await blobs.download(session, ref(), OPEN)
     with pytest.raises(ResultLost) as lost:
-        await blobs.download(session, ref(*["nowhere"] * 1000), "")
+        await blobs.download(session, ref(*["nowhere"] * 1000), OPEN)
     assert str(lost.value).count("nowhere") == blobs.ADDRESSES_TRIED_MAX
 
 

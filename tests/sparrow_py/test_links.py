@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from sparrow_py import http_guard, links
 from sparrow_py import messages as m
+from sparrow_py.auth import ANYBODY
 from sparrow_py.errors import LinkError
 from tests.support.waiting import TIMEOUT_S
 
@@ -31,8 +32,9 @@ async def dial() -> AsyncIterator[Dial]:
         async def connect(serve: Serve, said: m.Hello = HELLO) -> links.Link:
             async def handle(request: web.Request) -> web.WebSocketResponse:
                 accepted = await links.accept(
-                    request, name="s", token="", decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
-                    frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda hello: None,
+                    request, name="s", principal_of=lambda *_: ANYBODY,
+                    decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
+                    frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
                 )  # fmt: skip
                 assert isinstance(accepted, tuple)
                 link, hello, ws = accepted
@@ -53,7 +55,7 @@ async def dial() -> AsyncIterator[Dial]:
             link, welcome = await links.dial(
                 session, f"{server.host}:{server.port}", said, decode, heartbeat_s=10.0, backlog_bytes_max=1 << 20
             )
-            assert welcome == m.Welcome(max(said.version, said.newest), "s", FRAME_BYTES_MAX)
+            assert welcome == m.Welcome(max(said.version, said.newest), "s", FRAME_BYTES_MAX, "ann")
             ends.append(link)
             return link
 

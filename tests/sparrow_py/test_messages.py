@@ -56,6 +56,7 @@ MESSAGES: list[m.Message] = [
     m.Idle(3),
     m.AskLength(7),
     m.QueueLength(7, 3),
+    m.Renew("secret"),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

@@ -57,7 +57,7 @@ def test_the_announcement_is_one_line_of_json_with_the_real_address(scheduler: D
         (["--port", "x"], "'x'"),
         (["--port", "-1"], "port"),
         (["--heartbeat-s", "0"], "heartbeat_s"),
-        (["--host", "0.0.0.0"], "--token-file or SPARROW_TOKEN"),
+        (["--host", "0.0.0.0"], "tokens (--token-file or SPARROW_TOKEN) or mutual TLS"),
         (["--token-file", "/nonexistent"], "token_file"),
         (["--config", "/nonexistent"], "/nonexistent"),
     ],
@@ -180,6 +180,7 @@ def test_unknown_paths(scheduler: Daemon) -> None:
 def test_a_token_is_checked(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN + "\n")
+    token_file.chmod(0o600)
     with Daemon("scheduler", "--token-file", str(token_file), log=tmp_path / "scheduler.log") as scheduler:
         for path in ("/livez", "/readyz"):
             assert http(scheduler.address, path)[0] in (200, 503)

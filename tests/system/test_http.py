@@ -407,6 +407,7 @@ def test_documents(daemon_of: str, request: pytest.FixtureRequest) -> None:
 def test_a_token_is_needed_for_all_of_it(tmp_path: Path) -> None:
     token = "t" * 32
     (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
     flags = ("--token-file", str(tmp_path / "token"))
     with Daemon("scheduler", *flags, log=tmp_path / "log") as daemon:
         for method, path in (

@@ -13,7 +13,7 @@ import pytest
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py import http_guard
-from tests.security.conftest import FILES
+from tests.security.attacks.conftest import FILES
 from tests.support.daemons import Daemon, get_json
 from tests.support.raw import Answer, Raw, ask, ask_json, connected, request
 from tests.support.waiting import TIMEOUT_S

@@ -1,0 +1,309 @@
+"""Mutual TLS: links, HTTP and large data with certificates, and everybody without the right one."""
+
+import json
+import signal
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import TLS, AsyncClient, Client, LocalCluster, NoScheduler
+from sparrow_py.credentials import Access
+from sparrow_py.errors import ClusterError, InvalidOption, LinkError
+from tests.support import tasks
+from tests.support.daemons import Daemon
+from tests.support.guarded import ADA, Authority, RawLinks, ask, hello, tls_flags, usual_tokens, why_refused
+from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
+
+REFUSED = "it ended the TLS connection: the certificate of this side may have expired, or its authority"
+"""What is said by who does not know: with TLS 1.3 a server just ends the connection."""
+
+
+@pytest.fixture(scope="module")
+def daemons_tls(authority: Authority) -> TLS:
+    return authority.issue("daemons", "cluster", "a daemon")
+
+
+@pytest.fixture(scope="module")
+def adas_tls(authority: Authority) -> TLS:
+    return authority.issue("ada", "client", "ada", host="ada.example")
+
+
+@pytest.fixture(scope="module")
+def cluster(daemons_tls: TLS, tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
+    """One scheduler and two node monitors with certificates and without tokens."""
+    with LocalCluster(
+        node_monitors=2, slots=1, tls=daemons_tls, enable_command=True, log_dir=tmp_path_factory.mktemp("logs")
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def address(cluster: LocalCluster) -> str:
+    return cluster.addresses[0]
+
+
+# ---- with the right certificate --------------------------------------------------------------
+
+
+def test_tasks_and_large_data(cluster: LocalCluster, address: str, adas_tls: TLS) -> None:
+    data = tasks.pattern(2_000_000)
+    with Client(address, tls=adas_tls) as client:
+        job = client.submit_calls(tasks.digest, [(data,) for _ in range(8)])
+        assert len(set(job.results())) == 1
+        assert client.submit(tasks.pattern, len(data)).result(TIMEOUT_S) == data
+        ada = Access.of(tls=adas_tls)
+        held = client.submit(tasks.square, 3)
+        assert held.result(TIMEOUT_S) == 9
+        status, body = ask(ada, address, "POST", "/v1/jobs", {"app": "noop", "tasks": [{}]})
+        assert (status, body["user"]) == (202, "ada")
+        argv = ["head", "-c", "100000", "/dev/zero"]
+        job_id = ask(ada, address, "POST", "/v1/jobs", {"app": "command", "tasks": [{"payload": {"argv": argv}}]})[1][
+            "id"
+        ]
+        (url,) = ask(ada, address, "GET", f"/v1/jobs/{job_id}/results")[1]["blob"]["urls"]
+        assert url.startswith("https://")
+        assert ask(ada, url.split("/")[2], "HEAD", "/" + url.split("/", 3)[3])[0] == 200
+    # A stage's large result goes from node to node.
+    with Client(cluster) as client:
+        nodes = [f"node-{number}" for number in range(2)]
+        from sparrow_py import CallStage, ResultOf
+
+        made = CallStage("made", tasks.pattern, [(len(data),)], preferred={0: [nodes[0]]})
+        used = CallStage("used", tasks.digest, [(ResultOf("made", 0),)], preferred={0: [nodes[1]]})
+        assert client.submit_stages([made, used]).stage("used")[0].result(TIMEOUT_S) == tasks.digest(data)
+
+
+async def test_asyncio(address: str, adas_tls: TLS) -> None:
+    async with AsyncClient(address, tls=adas_tls) as client:
+        assert await client.submit(tasks.square, 3) == 9
+
+
+def test_the_command(address: str, adas_tls: TLS, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.frontends.test_cli import sparrow
+
+    assert sparrow("nodes", "-s", address, *tls_flags(adas_tls)).exit_code == 0
+    for name, path in (("CERT", adas_tls.cert), ("KEY", adas_tls.key), ("CA", adas_tls.ca)):
+        monkeypatch.setenv(f"SPARROW_TLS_{name}", path)
+    result = sparrow("jobs", "--json", "-s", address)
+    assert json.loads(result.stdout) == {"jobs": []}
+    with Client(address) as client:  # The library, too.
+        assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
+async def test_a_certificate_names_role_and_user(authority: Authority, address: str, adas_tls: TLS) -> None:
+    ada = Access.of(tls=adas_tls)
+    async with RawLinks(address) as raw:
+        with pytest.raises(LinkError, match="role cluster; this is of role client, user 'ada'"):
+            await raw.dial(hello("node", name="n"), ada)
+        with pytest.raises(LinkError, match=r"'bob' is not .* 'ada'"):
+            await raw.dial(hello("client", "bob"), ada)
+        nobody = Access.of(tls=authority.issue("nobody", "somebody", "ada"))
+        with pytest.raises(LinkError, match="O must be cluster, or client"):
+            await raw.dial(hello("client", "ada"), nobody)
+    status, body = ask(nobody, address, "GET", "/v1/jobs")
+    assert status == 401
+    assert "O must be" in body["error"]["message"]
+
+
+# ---- with another, or none -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def strangers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TLS]:
+    """Certificates that the cluster does not take."""
+    other = Authority(tmp_path_factory.mktemp("other"))
+    forged = other.issue("forged", "cluster", "a daemon")
+    return {
+        "another authority's": TLS(forged.cert, forged.key, str(authority.file)),
+        "expired": authority.issue("expired", "cluster", expired=True),
+    }
+
+
+@pytest.mark.parametrize("kind", ["another authority's", "expired"])
+async def test_a_wrong_certificate(strangers: dict[str, TLS], address: str, kind: str) -> None:
+    tls = strangers[kind]
+    async with RawLinks(address) as raw:
+        for role in ("client", "node"):
+            with pytest.raises(LinkError, match=REFUSED):
+                await raw.dial(hello(role, "ada", "n"), Access.of(tls=tls))
+    with pytest.raises(OSError):
+        ask(Access.of(tls=tls), address, "GET", "/livez")
+
+
+async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
+    context = ssl.create_default_context(cafile=daemons_tls.ca)
+    for daemon in (*cluster.addresses, cluster.node_processes[0].address):
+        async with RawLinks(daemon) as raw:
+            with pytest.raises(LinkError, match=REFUSED):
+                await raw.dial(hello("client", "ada"), Access(context=context))
+        with pytest.raises(OSError):
+            ask(Access(context=context), daemon, "GET", "/livez")
+
+
+async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: Authority, tmp_path: Path) -> None:
+    """Who dials does not tell its token to somebody whose certificate is not for the address that was dialled."""
+    elsewhere = authority.issue("elsewhere", "cluster", host="127.0.0.2")
+    with Daemon("scheduler", *tls_flags(elsewhere), log=tmp_path / "log") as daemon:
+        async with RawLinks(daemon.address) as raw:
+            with pytest.raises(LinkError, match=r"its certificate is not accepted here: IP address mismatch"):
+                await raw.dial(hello("client", "ada"), Access.of(tls=elsewhere))
+            other = Authority(tmp_path / "other")
+            with pytest.raises(LinkError, match=r"its certificate is not accepted here: (self-signed|unable)"):
+                await raw.dial(hello("client", "ada"), Access.of(tls=other.issue("o", "cluster")))
+
+
+async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_path: Path) -> None:
+    async with RawLinks(address) as raw:
+        with pytest.raises(LinkError, match=r"cannot be reached: .*\(does it ask for TLS\?\)"):
+            await raw.dial(hello("client", "ada"))
+    with pytest.raises(NoScheduler, match=r"\(does it ask for TLS\?\)"):
+        Client(address, connect_timeout_s=ANSWER_S)
+    with Daemon("scheduler", log=tmp_path / "plain.log") as plain:
+        async with RawLinks(plain.address) as raw:
+            with pytest.raises(LinkError, match="it does not speak TLS"):
+                await raw.dial(hello("client", "ada"), Access.of(tls=adas_tls))
+    with socket.create_connection((address.partition(":")[0], int(address.partition(":")[2])), TIMEOUT_S) as plain_tcp:
+        plain_tcp.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"HTTP" not in plain_tcp.recv(1000)
+
+
+def test_the_command_says_so(address: str, adas_tls: TLS, tmp_path: Path) -> None:
+    from tests.frontends.test_cli import sparrow
+
+    assert "(does it ask for TLS?)" in sparrow("nodes", "-s", address).stderr
+    with Daemon("scheduler", log=tmp_path / "plain.log") as plain:
+        assert "it does not speak TLS" in sparrow("nodes", "-s", plain.address, *tls_flags(adas_tls)).stderr
+
+
+def test_old_versions_are_not_spoken(address: str, adas_tls: TLS) -> None:
+    host, _, port = address.partition(":")
+
+    def connect(version: ssl.TLSVersion) -> str | None:
+        context = ssl.create_default_context(cafile=adas_tls.ca)
+        context.load_cert_chain(adas_tls.cert, adas_tls.key)
+        context.maximum_version = version
+        with (
+            socket.create_connection((host, int(port)), TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host) as wrapped,
+        ):
+            return wrapped.version()
+
+    assert connect(ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+    with pytest.raises(OSError):
+        connect(ssl.TLSVersion.TLSv1_2)
+
+
+def test_daemons_end_cleanly(daemons_tls: TLS, adas_tls: TLS, tmp_path: Path) -> None:
+    """With links and connections that stand: TLS wants a word more before it ends."""
+    logs = [tmp_path / "scheduler.log", tmp_path / "node.log"]
+    flags = tls_flags(daemons_tls)
+    with (
+        Daemon("scheduler", *flags, log=logs[0]) as scheduler,
+        Daemon("node_monitor", *flags, "--scheduler", scheduler.address, "--slots", "1", log=logs[1]) as node,
+        Client(scheduler.address, tls=adas_tls) as client,
+    ):
+        assert client.submit(tasks.pattern, 2_000_000).result(TIMEOUT_S) == tasks.pattern(2_000_000)
+        for daemon in (node, scheduler):
+            daemon.signal(signal.SIGTERM)
+            assert daemon.wait() == 0
+    for log in logs:
+        assert "Traceback" not in log.read_text()
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def test_files_that_will_not_do(authority: Authority, daemons_tls: TLS, adas_tls: TLS, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no certificate")
+    text.chmod(0o600)
+    readable = tmp_path / "readable.key"
+    readable.write_bytes(Path(daemons_tls.key).read_bytes())
+    readable.chmod(0o644)
+    for tls, option in (
+        (TLS(daemons_tls.cert, adas_tls.key, daemons_tls.ca), "tls_cert"),
+        (TLS(str(text), daemons_tls.key, daemons_tls.ca), "tls_cert"),
+        (TLS(daemons_tls.cert, str(readable), daemons_tls.ca), "tls_key"),
+        (TLS(daemons_tls.cert, daemons_tls.key, str(text)), "tls_ca"),
+        (TLS(daemons_tls.cert, daemons_tls.key, "/no/such/file"), "tls_ca"),
+    ):
+        with pytest.raises(InvalidOption, match=option):
+            Access.of(tls=tls)
+    with pytest.raises(ClusterError, match=r"tls_key: .*chmod go-rwx"):
+        LocalCluster(
+            scheduler_options=tls_flags(TLS(daemons_tls.cert, str(readable), daemons_tls.ca)), log_dir=tmp_path / "logs"
+        )
+
+
+# ---- tokens as well --------------------------------------------------------------------------
+
+
+def test_with_tokens_both_are_needed(authority: Authority, daemons_tls: TLS, adas_tls: TLS, tmp_path: Path) -> None:
+    """The token says who one is; the certificate, whosever of the authority's it is, lets it be said."""
+    tokens = usual_tokens(tmp_path / "tokens")
+    with LocalCluster(slots=1, tls=daemons_tls, token_file=tokens) as cluster:
+        address = cluster.addresses[0]
+        with Client(cluster) as client:
+            assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+        assert "the token is missing or wrong" in why_refused(address, Access.of(tls=adas_tls))
+        assert "does it ask for TLS" in why_refused(address, Access(ADA))
+        assert ask(Access.of(tls=daemons_tls), address, "GET", "/v1/jobs")[0] == 401
+        with Client(address, token=ADA, tls=authority.issue("b", "client", "bob")) as client:
+            assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+            assert client._session.user == "ada"
+
+
+# ---- rotation --------------------------------------------------------------------------------
+
+
+def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
+    """A new authority beside the old one, new certificates, then the old one goes: links that stand go on."""
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    before, after = old.issue("d", "cluster"), new.issue("d", "cluster")
+    live = TLS(*(str(tmp_path / name) for name in ("cert", "key", "ca")))
+
+    def put(cert: TLS, *authorities: Authority) -> None:
+        for name, data in (
+            (live.cert, Path(cert.cert).read_bytes()),
+            (live.key, Path(cert.key).read_bytes()),
+            (live.ca, b"".join(authority.file.read_bytes() for authority in authorities)),
+        ):
+            fresh = Path(f"{name}.new")
+            fresh.touch(0o600)
+            fresh.write_bytes(data)
+            fresh.rename(name)
+
+    put(before, old)
+    logs = tmp_path / "logs"
+    adas_old, adas_new = old.issue("ada", "client", "ada"), new.issue("ada", "client", "ada")
+    with LocalCluster(slots=1, tls=live, log_dir=logs) as cluster:
+        address = cluster.addresses[0]
+
+        def reread() -> None:
+            for process, name in (
+                (cluster.scheduler_processes[0], "scheduler-0"),
+                (cluster.node_processes[0], "node-0"),
+            ):
+                log = logs / f"{name}.log"
+                count = log.read_text().count("were read again")
+                process.process.send_signal(signal.SIGHUP)
+                wait_until(lambda log=log, count=count: log.read_text().count("were read again") > count)
+
+        with Client(address, tls=adas_old) as standing:
+            for cert, authorities in ((before, (old, new)), (after, (old, new)), (after, (new,))):
+                put(cert, *authorities)
+                reread()
+                assert standing.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+            with Client(address, tls=adas_new) as client:
+                assert client.submit(tasks.pattern, 2_000_000).result(TIMEOUT_S) == tasks.pattern(2_000_000)
+            assert "is not accepted here" in why_refused(address, Access.of(tls=adas_old))
+            # It would believe the daemon, but is not believed.
+            half = TLS(adas_old.cert, adas_old.key, adas_new.ca)
+            assert REFUSED in why_refused(address, Access.of(tls=half))
+            Path(live.ca).write_text("spoilt")
+            cluster.scheduler_processes[0].process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "stay as they were" in (logs / "scheduler-0.log").read_text())
+            with Client(address, tls=adas_new) as client:
+                assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
