@@ -12,6 +12,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--faults",
+        choices=("pairwise", "all"),
+        default="pairwise",
+        help="rows of the fault matrix: those that have every pair, or all",
+    )
+    parser.addoption("--faults-report", metavar="FILE", help="add a line of JSON for each row of the fault matrix")
+
+
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +25,22 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 class Daemon:
-    """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block."""
+    """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block.
 
-    def __init__(self, module: str, *flags: str, log: Path, port: int = 0, **environment: str) -> None:
+    within: what its command line begins with, if it is to run in a namespace, say.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *flags: str,
+        log: Path,
+        port: int = 0,
+        within: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
         self.log = log
-        command = [sys.executable, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
+        command = [*within, sys.executable, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 command,
@@ -62,6 +74,10 @@ class Daemon:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Close its standard input, and wait for its end."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with contextlib.suppress(OSError):

@@ -1,0 +1,44 @@
+"""Real daemons, real faults: what is hit × what happens × when. See docs/reliability.md.
+
+By default the rows run that have every pair, with `--faults=all` every row. A row alone: `--faults=all -k ROW`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Shared
+from tests.faults.matrix import Row, all_rows, pairwise, why_not
+from tests.faults.play import Observation, play
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "row" in metafunc.fixturenames:
+        rows = all_rows()
+        if metafunc.config.getoption("--faults") != "all":
+            rows = pairwise(rows)
+        metafunc.parametrize("row", rows, ids=[row.id for row in rows])
+
+
+def test_row(row: Row, shared: Shared, report: Callable[[Observation], None], tmp_path: Path) -> None:
+    if row.needs_network and shared.why_no_network:
+        pytest.skip(shared.why_no_network)
+    if row.needs_disk and shared.why_no_disk:
+        pytest.skip(shared.why_no_disk)
+    cluster = shared.get()
+    try:
+        report(play(row, cluster, tmp_path))
+    except BaseException:
+        shared.discard()
+        raise
+
+
+def test_the_subset_has_every_pair_that_any_row_has() -> None:
+    rows = all_rows()
+    subset = pairwise(rows)
+    assert set().union(*(row.pairs for row in subset)) == set().union(*(row.pairs for row in rows))
+    assert len(subset) < len(rows) / 4
+    assert all(not why_not(row.target, row.fault, row.moment) for row in subset)
