@@ -106,6 +106,8 @@ class Cluster:
         self.guests: dict[str, subprocess.Popen[bytes]] = {}
         self.standing: set[str] = set()
         """Names of processes that were stopped (SIGSTOP): nobody may ask them anything."""
+        self._hosts: dict[str, int] = {}
+        """The process ids of the node monitors that external executors attached to."""
         self._ports: dict[str, int] = {}
         self._clients = 0
         self._client: Client | None = None
@@ -209,6 +211,7 @@ class Cluster:
         command = [sys.executable, "-m", "tests.faults.guest", self.daemons[node].announcement["sockets"][0]]
         with (self.directory / f"{name}.log").open("ab") as log:
             self.guests[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=clean_environment())
+        self._hosts[name] = self.pid(node)
 
     def _start_client(self) -> None:
         if self._client is not None:
@@ -233,16 +236,13 @@ class Cluster:
             if name not in self.daemons or not self.alive(name):
                 self.start(name)
         for name, node in GUESTS.items():
-            if name in self.guests and self.alive(name) and self._guest_node(name) != node:
+            # One whose node monitor has died is about to end.
+            if name in self.guests and self._hosts[name] != self.pid(node):
                 self.kill(name)
             if name not in self.guests or not self.alive(name):
                 self.start(name)
         if self._client is None or not self.alive(CLIENT):
             self.start(CLIENT)
-
-    def _guest_node(self, name: str) -> str:
-        path = psutil.Process(self.pid(name)).cmdline()[-1]
-        return next(node for node in NODES if self.daemons[node].announcement["sockets"] == [path])
 
     def workers(self, node: str) -> set[int]:
         """The process ids of the python workers of a node."""

@@ -56,7 +56,7 @@ class Scene:
     def submit(self, cluster: Cluster, kind: str, tasks: int, **more: int) -> None:
         """Have the cluster's client submit a job of this kind."""
         submission = Submission(
-            job=f"{self.directory.name}-{kind}-{len(self.jobs)}",
+            job=f"{self.directory.parent.name}-{self.directory.name}-{kind}-{len(self.jobs)}",
             app=self.app,
             tasks=tasks,
             max_attempts=MAX_ATTEMPTS[kind],

@@ -1,8 +1,8 @@
 """Machines of a cluster on one host: a network namespace each, joined by a bridge in one of its own.
 
 Nothing is added to the host's own network: the test talks to a daemon from within the daemon's namespace, and so
-also while it is cut off. A machine is cut off at its port of the bridge, which then drops what comes: both ends keep
-their connections and hear nothing, as with a broken switch. There is no RST and no loss of carrier.
+also while it is cut off. A machine is cut off by unplugging its cable from the bridge while the cable stays alive: both ends
+keep their connections and hear nothing, as with a broken switch. There is no RST and no loss of carrier.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from pathlib import Path
 PREFIX = "sparrow-faults-"
 NAMESPACES = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
-BLOCKED, FORWARDING = 0, 3
-"""States of a port of a bridge."""
 
 
 class Network:
-    """Namespaces by machine; `close` removes them. Machine names are short: they become those of interfaces."""
+    """Namespaces by machine; `close` removes them. A process has one network at a time. Machines' names become those of
+    interfaces: 2 to 15 letters and digits."""
 
     def __init__(self, machines: Sequence[str]) -> None:
         self._addresses = {machine: f"10.0.0.{number}" for number, machine in enumerate(machines, 1)}
         self._hub = f"{PREFIX}{os.getpid()}-hub"
         _remove_stale()
-        _ip("netns", "add", self._hub)
-        _ip("-n", self._hub, "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
-        _ip("-n", self._hub, "link", "set", "bridge", "up")
-        for machine in machines:
-            self._plug_in(machine)
+        try:
+            _ip("netns", "add", self._hub)
+            _ip("-n", self._hub, "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
+            _ip("-n", self._hub, "link", "set", "bridge", "up")
+            for machine in machines:
+                self._plug_in(machine)
+        except BaseException:
+            self.close()
+            raise
 
     def address(self, machine: str) -> str:
         """The machine's address."""
@@ -46,11 +49,11 @@ class Network:
 
     def cut(self, machine: str) -> None:
         """Drop whatever goes to the machine or comes from it."""
-        self._set_port(machine, BLOCKED)
+        _ip("-n", self._hub, "link", "set", machine, "nomaster")
 
     def heal(self, machine: str) -> None:
         """Take the machine in again."""
-        self._set_port(machine, FORWARDING)
+        _ip("-n", self._hub, "link", "set", machine, "master", "bridge")
 
     def lose_power(self, machine: str) -> None:
         """A new machine with the old one's addresses, whose processes have been killed: no connection of the old one
@@ -75,9 +78,8 @@ class Network:
 
     def close(self) -> None:
         """Remove the namespaces, and with them all interfaces."""
-        for machine in self._addresses:
-            _ip("netns", "del", self._name(machine))
-        _ip("netns", "del", self._hub)
+        for path in NAMESPACES.glob(f"{PREFIX}{os.getpid()}-*"):
+            _ip("netns", "del", path.name)
 
     def _name(self, machine: str) -> str:
         return f"{PREFIX}{os.getpid()}-{machine}"
@@ -92,9 +94,6 @@ class Network:
         _ip("-n", name, "link", "set", "lo", "up")
         _ip("-n", name, "link", "set", "eth0", "address", hardware, "up")
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
-
-    def _set_port(self, machine: str, state: int) -> None:
-        _ip("-n", self._hub, "link", "set", machine, "type", "bridge_slave", "state", str(state))
 
 
 class Loopback:
