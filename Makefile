@@ -15,7 +15,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test faults lint bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -26,6 +26,12 @@ demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=
 
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 	@$(PY) -m pytest $(ARGS)
+
+# A report of its own each time: the tables have the rows of one run.
+faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
+	@report=$$(mktemp) && \
+		$(PY) -m pytest tests/faults --faults=all --faults-report="$$report" $(ARGS) && \
+		$(PY) -m tests.faults.table "$$report"; status=$$?; rm -f "$$report"; exit $$status
 
 lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(PY) -m ruff check .

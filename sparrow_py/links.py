@@ -211,7 +211,11 @@ class Link:
         """
         receive, decode = self._ws.receive, self._decode
         while True:
-            frame = await receive()
+            try:
+                frame = await receive()
+            except (ConnectionError, aiohttp.ClientError) as error:  # A ping came, whose answer found the link gone.
+                self._lost(error)
+                return
             if frame.type is aiohttp.WSMsgType.BINARY:
                 batch = decode(frame.data)
                 if not batch:

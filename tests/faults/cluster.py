@@ -47,7 +47,7 @@ DISK = "2m"
 TOKEN = "a secret of the fault matrix, 32 bytes or more"
 
 SCHEDULER_FLAGS = ("--settling-s", "1", "--claim-timeout-s", "0.5", "--client-grace-s", "1")
-NODE_FLAGS = ("--slots", str(SLOTS), "--attach", guest.APP, "--blob-lease-s", "1", "--blob-retention-s", "1")
+NODE_FLAGS = ("--slots", str(SLOTS), "--blob-lease-s", "1", "--blob-retention-s", "1")
 
 
 class Client:
@@ -171,7 +171,7 @@ class Cluster:
         if name == CLIENT:
             self._start_client()
         elif name in GUESTS:
-            self._start_guest(name, NODES[-1] if elsewhere else GUESTS[name])
+            self._start_guest(name, NODES[1] if elsewhere else GUESTS[name])
         else:
             self._start_daemon(name, 0 if elsewhere else self._ports.get(name, 0))
 
@@ -188,6 +188,7 @@ class Cluster:
             module = "node_monitor"
             flags += [*NODE_FLAGS, "--scheduler", self.sources, "--node-id", name]
             flags += ["--socket-dir", str(self._sockets / name), "--blob-dir", str(self.disk(name))]
+            flags += ["--attach", guest.APP] if name in GUESTS.values() else []
         within = self.network.within(machine)
         log = self.directory / f"{name}.log"
         self.daemons[name] = Daemon(module, *flags, log=log, port=port, within=within, SPARROW_TOKEN=TOKEN)

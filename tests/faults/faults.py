@@ -154,7 +154,7 @@ class Inflicted:
         processes = [psutil.Process(pid) for pid in pids]
         limits = [process.rlimit(psutil.RLIMIT_NOFILE) for process in processes]
         for process, (_, hard) in zip(processes, limits, strict=True):
-            process.rlimit(psutil.RLIMIT_NOFILE, (process.num_fds(), hard))
+            process.rlimit(psutil.RLIMIT_NOFILE, (lowest_free_descriptor(process.pid), hard))
 
         def heal() -> None:
             for process, limit in zip(processes, limits, strict=True):
@@ -165,6 +165,12 @@ class Inflicted:
 
     def _light_bomb(self) -> None:
         self._scene.bomb.touch()
+
+
+def lowest_free_descriptor(pid: int) -> int:
+    """What the process would be given next: the kernel hands out the lowest that is free."""
+    taken = {int(path.name) for path in Path("/proc", str(pid), "fd").iterdir()}
+    return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
 def fill(path: Path) -> None:

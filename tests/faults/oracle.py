@@ -92,9 +92,19 @@ def allowed(row: Row, submission: Submission) -> set[str]:
     statuses = {FINISHED}
     if submission.max_attempts == 1:
         statuses |= {LOST}
-    if row.fault is Fault.OUT_OF_MEMORY:
+    if row.fault is Fault.OUT_OF_MEMORY or (row.target, row.fault) in _FAILS:
         statuses |= {FAILED}
+    if row.target is Target.ALL_SCHEDULERS and row.fault is Fault.SIGKILL:
+        statuses |= {LOST}  # Nobody is left to run them.
     return statuses
+
+
+_FAILS = {
+    (Target.NODE_MONITOR, Fault.DISK_FULL),
+    (Target.EXECUTOR, Fault.OUT_OF_FILES),
+    (Target.EXTERNAL_EXECUTOR, Fault.OUT_OF_FILES),
+}
+"""Where the result or the task itself finds no room: the task fails, and its error says so."""
 
 
 # ---- the cluster afterwards ------------------------------------------------------------------

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Shared
 from tests.faults.matrix import Row, all_rows, pairwise, why_not
 from tests.faults.play import Observation, play
+from tests.faults.shared import Shared
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
