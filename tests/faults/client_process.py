@@ -26,6 +26,10 @@ from sparrow_py.job import JobSpec
 from sparrow_py.session import Session
 from tests.faults.work import work
 
+PROBE_RATIO = 4.0
+"""So that every task has a reservation at every node: a row whose tasks are held up counts on all places being used.
+With the default a job of one task may have both of its reservations at one node, and wait there while others idle."""
+
 
 class Submission(msgspec.Struct, kw_only=True):
     """A job to submit: `tasks` calls of `work`. Its first task runs out of memory once the file `bomb` is there.
@@ -117,6 +121,7 @@ def spec(submission: Submission) -> JobSpec:
         app=submission.app,
         runtime=runtime,
         common=calls.encode_function(work),
+        probe_ratio=PROBE_RATIO,
         max_attempts=submission.max_attempts,
     )
 

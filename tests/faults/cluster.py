@@ -203,9 +203,9 @@ class Cluster:
 
     def _write_sources(self) -> None:
         """In one step: a file that is half written names fewer schedulers."""
-        lines = [f"{self.network.address(MACHINES[name])}:{self._ports[name]}\n" for name in self.daemons if name in SCHEDULERS]
+        names = [name for name in self.daemons if name in SCHEDULERS]
         new = self._sources.with_suffix(".new")
-        new.write_text("".join(lines))
+        new.write_text("".join(f"{self.network.address(MACHINES[name])}:{self._ports[name]}\n" for name in names))
         new.rename(self._sources)
 
     def _start_guest(self, name: str, node: str) -> None:
@@ -291,7 +291,8 @@ class Cluster:
         status, body = self.ask(name, "/metrics")
         if status != 200:
             return None
-        return next(s.value for family in text_string_to_metric_families(body) for s in family.samples if s.name == metric)
+        samples = [sample for family in text_string_to_metric_families(body) for sample in family.samples]
+        return next(sample.value for sample in samples if sample.name == metric)
 
     def jobs(self, scheduler: str) -> set[str] | None:
         """Ids of the jobs that a scheduler has; None if it does not answer."""

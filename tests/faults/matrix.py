@@ -63,7 +63,7 @@ MEANING: dict[Target | Fault | Moment, str] = {
     Fault.CUT: "its machine is cut off, silently, until its peers have given it up",
     Fault.HALF_OPEN: "its machine loses power and comes back: its peers' connections are open on their side alone",
     Fault.DISK_FULL: "no byte is left where it writes: a node's large data, a scheduler's audit log",
-    Fault.OUT_OF_FILES: "it may not open another file or socket (RLIMIT_NOFILE is lowered), for 2 s or until the jobs have ended",
+    Fault.OUT_OF_FILES: "it may open no file or socket (RLIMIT_NOFILE), for 2 s or until the jobs have ended",
     Fault.OUT_OF_MEMORY: "one of its tasks allocates more than it may (RLIMIT_AS)",
     Moment.IDLE: "nothing to do; the jobs come when the fault is there",
     Moment.QUEUED: "all slots run others' tasks, the jobs' tasks wait",

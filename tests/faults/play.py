@@ -62,7 +62,6 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
     cluster.repair()
     oracle.wait_until_clean(cluster)
     oracle.check_works(cluster, directory)
-    starts = Counter((submission.job, task) for submission, _ in scene.jobs.values() for task in scene.starts(submission))
     return Observation(
         target=row.target,
         fault=row.fault,
@@ -71,7 +70,7 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
         accounted_s=accounted_s,
         whole_s=whole_s,
         outcomes=dict(Counter(line.status for line in told) + Counter(_refused(scene))),
-        restarted=sum(count - 1 for count in starts.values()),
+        restarted=_restarted(scene),
         errors=sorted({line.error for line in told if line.error}),
     )
 
@@ -79,6 +78,11 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
 def _accounted_s(scene: Scene, since_s: float) -> float | None:
     jobs = [(submission, client) for submission, client in scene.jobs.values() if oracle.lives(client)]
     return max((client.told(submission.job)[-1].at_s - since_s for submission, client in jobs), default=None)
+
+
+def _restarted(scene: Scene) -> int:
+    starts = [(submission.job, task) for submission, _ in scene.jobs.values() for task in scene.starts(submission)]
+    return len(starts) - len(set(starts))
 
 
 def _refused(scene: Scene) -> dict[str, int]:

@@ -1,7 +1,8 @@
-"""Writes what rows showed into docs/reliability.md: `python -m tests.faults.table REPORT`. `make faults` does it all."""
+"""Writes what rows showed into docs/reliability.md: `python -m tests.faults.table REPORT`, as `make faults` does."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 import sys
@@ -38,7 +39,8 @@ def lines(rows: list[Observation]) -> Iterator[str]:
         yield ""
     yield "Seconds until the client had been told of every task, the median over the moments:"
     yield ""
-    yield from table("", [f"`{target}`" for target in Target], ([f"`{fault}`", *_medians(rows, fault)] for fault in Fault))
+    targets = [f"`{target}`" for target in Target]
+    yield from table("", targets, ([f"`{fault}`", *_medians(rows, fault)] for fault in Fault))
     yield ""
     yield "Left out:"
     yield ""
@@ -63,16 +65,15 @@ def table(first: str, others: list[str], rows: Iterable[list[str]]) -> Iterator[
 def left_out() -> list[str]:
     """Combinations that are left out, by their reasons."""
     moments: dict[tuple[Target, Fault, str], list[str]] = {}
-    for target in Target:
-        for fault in Fault:
-            for moment in Moment:
-                reason = why_not(target, fault, moment)
-                if reason:
-                    moments.setdefault((target, fault, reason), []).append(moment)
-    return [
-        f"`{target}`, `{fault}`{'' if len(when) == len(Moment) else ', ' + ', '.join(f'`{one}`' for one in when)}: {why}"
-        for (target, fault, why), when in moments.items()
-    ]
+    for target, fault, moment in itertools.product(Target, Fault, Moment):
+        reason = why_not(target, fault, moment)
+        if reason:
+            moments.setdefault((target, fault, reason), []).append(f"`{moment}`")
+    said = []
+    for (target, fault, reason), when in moments.items():
+        only = "" if len(when) == len(Moment) else f", {', '.join(when)}"
+        said.append(f"`{target}`, `{fault}`{only}: {reason}")
+    return said
 
 
 def _medians(rows: list[Observation], fault: Fault) -> list[str]:
