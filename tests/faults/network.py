@@ -1,8 +1,8 @@
 """Machines of a cluster on one host: a network namespace each, joined by a bridge in one of its own.
 
-Nothing is added to the host's own network: the test talks to a daemon from within the daemon's namespace, and so
-also while it is cut off. A machine is cut off by taking its cable from the bridge while both ends of the cable stay up: it
-and its peers keep their connections and hear nothing, as with a broken switch. There is no RST and no loss of carrier.
+Nothing is added to the host's own network: the test talks to a daemon from within the daemon's namespace, and so also
+while it is cut off. A machine is cut off by taking its cable from the bridge while both ends of the cable stay up: it
+and its peers keep their connections and hear nothing, as with a broken switch. There is no RST, no loss of carrier.
 """
 
 from __future__ import annotations

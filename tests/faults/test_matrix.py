@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.matrix import Row, all_rows, pairwise, why_not
+from tests.faults.matrix import Row, all_rows, pairwise
 from tests.faults.play import Observation, play
 from tests.faults.shared import Shared
 
@@ -34,11 +34,3 @@ def test_row(row: Row, shared: Shared, report: Callable[[Observation], None], tm
     except BaseException:
         shared.discard()
         raise
-
-
-def test_the_subset_has_every_pair_that_any_row_has() -> None:
-    rows = all_rows()
-    subset = pairwise(rows)
-    assert set().union(*(row.pairs for row in subset)) == set().union(*(row.pairs for row in rows))
-    assert len(subset) < len(rows) / 4
-    assert all(not why_not(row.target, row.fault, row.moment) for row in subset)
