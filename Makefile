@@ -30,7 +30,7 @@ test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
 	@report=$$(mktemp) && \
-		$(PY) -m pytest tests/faults --faults=all --faults-report="$$report" $(ARGS) && \
+		$(PY) -m pytest tests/faults/test_matrix.py --faults=all --faults-report="$$report" $(ARGS) && \
 		$(PY) -m tests.faults.table "$$report"; status=$$?; rm -f "$$report"; exit $$status
 
 lint: $(VENV)/.dev  ## style, formatting, types, import rules
