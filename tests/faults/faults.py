@@ -20,8 +20,8 @@ from tests.faults.network import Network
 from tests.support.daemons import gone
 from tests.support.waiting import wait_until
 
-SHORT_S = HEARTBEAT_S / 2
-"""A peer is missed after one and a half heartbeats."""
+SHORT_S = HEARTBEAT_S / 5
+"""Who is asked for a sign of life has half a heartbeat to answer."""
 LONG_S = 2 * HEARTBEAT_S
 """Of what nobody misses."""
 SHORTAGE_S = 4 * HEARTBEAT_S

@@ -130,8 +130,13 @@ class Row:
 
 
 def all_rows() -> list[Row]:
-    """All combinations that mean something."""
-    return [Row(*row) for row in itertools.product(Target, Fault, Moment) if not why_not(*row)]
+    """All combinations that mean something, in the order in which they are played.
+
+    What is hit changes from row to row: a link that does not stand for 5 s, several times in a row, is dialled again
+    more and more slowly.
+    """
+    rows = (Row(target, fault, moment) for fault, moment, target in itertools.product(Fault, Moment, Target))
+    return [row for row in rows if not why_not(row.target, row.fault, row.moment)]
 
 
 _COST = {Fault.RESTART_ELSEWHERE: 6.0, Fault.RESTART: 2.0, Fault.HALF_OPEN: 2.0, Fault.CUT: 2.0, Fault.STOP_LONG: 2.0}
