@@ -249,6 +249,10 @@ class Cluster:
         """The process ids of the python workers of a node."""
         return {child.pid for child in psutil.Process(self.pid(node)).children()} if self.alive(node) else set()
 
+    def processes(self) -> set[int]:
+        """The process ids of all that belongs to the cluster now."""
+        return {self.pid(name) for name in (*self.daemons, *self.guests, CLIENT)}.union(*map(self.workers, NODES))
+
     def stop(self, names: Iterable[str]) -> None:
         """SIGSTOP."""
         for name in names:

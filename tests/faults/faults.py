@@ -32,21 +32,18 @@ FILLER = "filler"
 class Inflicted:
     """A fault that was inflicted on a row's target.
 
-    names: the processes that were hit, as the cluster names them. worker: the Python worker that was hit, or 0.
-    dead: processes that must be gone in the end.
+    held: processes that are to stand still until the fault is healed. restarted: those that were started again.
     """
 
     def __init__(self, row: Row, cluster: Cluster, scene: Scene) -> None:
         self.row = row
-        self.dead: set[int] = set()
         self.held: list[str] = []
-        """Processes that are to stand still until the fault is healed."""
         self.restarted: list[str] = []
-        """Processes that were started again."""
         self._cluster = cluster
         self._scene = scene
-        self._worker = _choose_worker(cluster, scene) if row.target is Target.EXECUTOR else 0
         self._names = _choose(row, cluster, scene)
+        self._worker = _choose_worker(cluster, scene) if row.target is Target.EXECUTOR else 0
+        """The process id of the Python worker that is hit; the cluster has no names for those."""
         self._heal: Callable[[], None] = lambda: None
         _INFLICT[row.fault](self)
 
@@ -74,17 +71,13 @@ class Inflicted:
         if self.row.target is Target.CLIENT:
             metric = "sparrow_scheduler_clients"
             return all(cluster.metric(name, metric) == 0 for name in cluster.serving(SCHEDULERS))
-        left = len(SCHEDULERS) - len(self._names)
+        left = sum(cluster.alive(name) and name not in self._names for name in SCHEDULERS)
         nodes = [cluster.node(name) for name in cluster.serving(NODES)]
         return all(node is not None and len(node["schedulers"]) <= left for node in nodes)
 
     # ---- what is done ------------------------------------------------------------------------
 
     def _kill(self) -> None:
-        self.dead |= {self._worker} if self._worker else {self._cluster.pid(name) for name in self._names}
-        for name in self._names:
-            if name in NODES:
-                self.dead |= self._cluster.workers(name)
         if self._worker:
             psutil.Process(self._worker).kill()
         for name in self._names:
@@ -127,8 +120,9 @@ class Inflicted:
     def _half_open(self) -> None:
         for name in self._names:
             self._network.cut(MACHINES[name])
+        workers = set[int]().union(*(self._cluster.workers(name) for name in self._names if name in NODES))
         self._kill()
-        self._cluster.wait_until_gone(self.dead)
+        self._cluster.wait_until_gone(workers)
         for name in self._names:
             self._network.lose_power(MACHINES[name])
         self._heal = self._start
@@ -191,7 +185,7 @@ def _choose(row: Row, cluster: Cluster, scene: Scene) -> list[str]:
     if row.target is Target.EXTERNAL_EXECUTOR:
         return [next(iter(GUESTS))]
     if row.target is Target.ALL_SCHEDULERS:
-        return list(SCHEDULERS)
+        return [name for name in SCHEDULERS if cluster.alive(name)]
     if row.target is Target.EXECUTOR:
         return []
     if row.moment in (Moment.FINISHING, Moment.DRAINING):

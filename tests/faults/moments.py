@@ -169,10 +169,14 @@ def _draining(row: Row, cluster: Cluster, scene: Scene) -> None:
         scene.draining = cluster.schedulers_of(*scene.jobs)[:1]
     else:
         scene.draining = [NODES[0]]
+    idle = set(SCHEDULERS) - set(cluster.schedulers_of(*scene.jobs))
     for name in scene.draining:
         cluster.daemons[name].signal(signal.SIGTERM)
     for name in scene.draining:
-        cluster.wait_until_draining(name)
+        if name in idle:  # It has nothing to finish.
+            wait_until(lambda name=name: not cluster.alive(name), f"{name} to end")  # type: ignore[misc]
+        else:
+            cluster.wait_until_draining(name)
 
 
 _BRING: dict[Moment, Callable[[Row, Cluster, Scene], None]] = {

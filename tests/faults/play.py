@@ -42,6 +42,7 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
     """Play the row; `AssertionError` if something does not hold that must."""
     nobody_left = row.target is Target.ALL_SCHEDULERS and row.fault is Fault.SIGKILL
     cluster.with_submit_timeout(GIVE_UP_S if nobody_left else SUBMIT_TIMEOUT_S)
+    processes = cluster.processes()
     scene = bring(row, cluster, directory)
     inflicted_s = time.time()
     fault = Inflicted(row, cluster, scene)
@@ -55,12 +56,12 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
     oracle.wait_until_accounted(scene)
     accounted_s = _accounted_s(scene, inflicted_s)
     wait_until_drained(scene, fault, cluster)
-    cluster.wait_until_gone(fault.dead)
     oracle.wait_until_clean(cluster)
     whole_s = time.time() - inflicted_s
     told = oracle.check_outcomes(row, scene)
     cluster.repair()
     oracle.wait_until_clean(cluster)
+    cluster.wait_until_gone(processes - cluster.processes())
     oracle.check_works(cluster, directory)
     return Observation(
         target=row.target,
