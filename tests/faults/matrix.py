@@ -124,6 +124,12 @@ class Row:
         return self.fault is Fault.DISK_FULL
 
     @property
+    def leaves_no_scheduler(self) -> bool:
+        """Whether none comes back: schedulers that drain end when their clients have given them up."""
+        drained = self.moment is Moment.DRAINING and self.fault in (Fault.STOP_LONG, Fault.CUT)
+        return self.target is Target.ALL_SCHEDULERS and (self.fault is Fault.SIGKILL or drained)
+
+    @property
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The pairs that it has."""
         return frozenset(itertools.combinations((self.target, self.fault, self.moment), 2))

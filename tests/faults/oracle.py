@@ -96,8 +96,8 @@ def allowed(row: Row, submission: Submission) -> set[str]:
         statuses |= {FAILED}
     if row.fault is Fault.OUT_OF_FILES:
         statuses |= {RESULT_LOST}  # To fetch a large result takes a connection, at its node and at the client.
-    if row.target is Target.ALL_SCHEDULERS and row.fault is Fault.SIGKILL:
-        statuses |= {LOST}  # Nobody is left to run them.
+    if row.leaves_no_scheduler:
+        statuses |= {LOST}
     return statuses
 
 

@@ -11,7 +11,7 @@ import msgspec
 from tests.faults import oracle
 from tests.faults.cluster import CLIENT, PLACES, SUBMIT_TIMEOUT_S, Cluster
 from tests.faults.faults import Inflicted
-from tests.faults.matrix import Fault, Row, Target
+from tests.faults.matrix import Row
 from tests.faults.moments import Scene, bring
 from tests.support.waiting import wait_until
 
@@ -40,8 +40,7 @@ class Observation(msgspec.Struct, kw_only=True):
 
 def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
     """Play the row; `AssertionError` if something does not hold that must."""
-    nobody_left = row.target is Target.ALL_SCHEDULERS and row.fault is Fault.SIGKILL
-    cluster.with_submit_timeout(GIVE_UP_S if nobody_left else SUBMIT_TIMEOUT_S)
+    cluster.with_submit_timeout(GIVE_UP_S if row.leaves_no_scheduler else SUBMIT_TIMEOUT_S)
     processes = cluster.processes()
     scene = bring(row, cluster, directory)
     inflicted_s = time.time()
