@@ -16,7 +16,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint bench clean
+.PHONY: help demo test faults fuzz lint bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -27,6 +27,12 @@ demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=
 
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
 	@$(PY) -m pytest $(ARGS)
+
+# A report of its own each time: the tables have the rows of one run.
+faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
+	@report=$$(mktemp) && \
+		$(PY) -m pytest tests/faults/test_matrix.py --faults=all --faults-report="$$report" $(ARGS) && \
+		$(PY) -m tests.faults.table "$$report"; status=$$?; rm -f "$$report"; exit $$status
 
 fuzz: $(VENV)/.dev  ## try made-up input on parsers, links and HTTP (SECONDS=60 in all; a failure says its seed)
 	@$(PY) -m pytest tests/fuzz --fuzz-seconds $(SECONDS) --timeout 0 $(ARGS)

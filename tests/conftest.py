@@ -14,7 +14,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of tests/fuzz, which have to be known here."""
+    """Options of tests/faults and tests/fuzz, which have to be known here."""
+    parser.addoption(
+        "--faults",
+        choices=("pairwise", "all"),
+        default="pairwise",
+        help="rows of the fault matrix: those that have every pair, or all",
+    )
+    parser.addoption("--faults-report", metavar="FILE", help="add a line of JSON for each row of the fault matrix")
     parser.addoption("--fuzz-seconds", type=float, default=0.0, help="how long to fuzz in all; 0: one short round each")
     parser.addoption("--fuzz-seed", type=int, default=None, help="the seed of the first round, as a failure names it")
 

@@ -159,6 +159,18 @@ async def test_both_ends_know_why_a_link_was_closed(dial: Dial) -> None:
     assert link.closed_because == "mine"
 
 
+async def test_a_ping_that_cannot_be_answered_any_more_ends_the_link_as_a_lost_connection_does() -> None:
+    """A process that stood still finds a ping to read, and the connection that it came by closed."""
+
+    class Closing:
+        async def receive(self) -> aiohttp.WSMessage:
+            raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    link = links.Link(Closing(), "peer", m.FrameDecoder(m.ToClient))  # type: ignore[arg-type]
+    assert [batch async for batch in link.batches()] == []
+    assert link.closed_because == "connection lost: Cannot write to closing transport"
+
+
 async def test_an_address_that_refuses() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(LinkError, match=r"scheduler 127\.0\.0\.1:1 cannot be reached"):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,11 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 class Daemon:
-    """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block."""
+    """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block.
+
+    within: what its command line begins with, if it is to run in a namespace, say. python: another interpreter.
+    uid: the user to run as, and its only group; it takes root.
+    """
 
     def __init__(
         self,
@@ -32,13 +37,13 @@ class Daemon:
         *flags: str,
         log: Path,
         port: int = 0,
+        within: Sequence[str] = (),
         python: str = sys.executable,
         uid: int | None = None,
         **environment: str,
     ) -> None:
-        """`python`: another interpreter. `uid`: the user to run as, and its only group; it takes root."""
         self.log = log
-        command = [python, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
+        command = [*within, python, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 command,
@@ -75,6 +80,10 @@ class Daemon:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Close its standard input, and wait for its end."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with contextlib.suppress(OSError):
