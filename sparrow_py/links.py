@@ -36,7 +36,8 @@ _MESSAGES_PER_FRAME_MAX = 0xFFFF
 WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
-_LINK_LOST = (ConnectionError, aiohttp.ClientError, RuntimeError)
+_GONE = (ConnectionError, aiohttp.ClientError)
+_LINK_LOST = (*_GONE, RuntimeError)
 """What aiohttp raises when a message is written to a connection that is gone or going."""
 
 
@@ -211,7 +212,10 @@ class Link:
         """
         receive, decode = self._ws.receive, self._decode
         while True:
-            frame = await receive()
+            try:
+                frame = await receive()
+            except _GONE:  # A ping was heard, and there was nobody any more to answer it to.
+                return
             if frame.type is aiohttp.WSMsgType.BINARY:
                 batch = decode(frame.data)
                 if not batch:
@@ -274,7 +278,10 @@ async def accept(
         compress=False,
         timeout=CLOSE_TIMEOUT_S,
     )
-    await ws.prepare(request)
+    try:
+        await ws.prepare(request)
+    except _GONE:  # It hung up before it was answered: nobody is there to be told anything.
+        return ws
     try:
         hello = await _receive_one(ws, m.Hello)
         if hello.version != m.PROTOCOL_VERSION:
@@ -345,6 +352,8 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
             frame = await ws.receive()
     except TimeoutError:
         raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
+    except _GONE as error:
+        raise LinkError(f"closed before its first message: {error}") from None
     if frame.type is not aiohttp.WSMsgType.BINARY:
         raise LinkError("closed before its first message" if frame.type is not aiohttp.WSMsgType.TEXT else "text frame")
     batch = m.FrameDecoder(kind)(frame.data)

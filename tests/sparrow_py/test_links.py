@@ -180,3 +180,45 @@ async def test_what_nobody_waits_for_leaves_with_what_follows_it(
         batches.append(batch)
         break
     assert batches == [[m.JobAccepted("j"), follower]]
+
+
+async def test_a_ping_that_nobody_is_left_to_answer_ends_the_link(dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp answers it within `receive`, and raised what a bug of ours would be logged as."""
+
+    async def serve(link: links.Link) -> None:
+        await read_all(link, [])
+
+    async def receive() -> aiohttp.WSMessage:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    link = await dial(serve)
+    monkeypatch.setattr(link._ws, "receive", receive)
+    await read_all(link, [])
+
+
+async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A node monitor that is killed while it dials."""
+    handled = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        try:
+            accepted = await links.accept(
+                request, name="s", token="", decoders={}, heartbeat_s=10.0, frame_bytes_max=FRAME_BYTES_MAX,
+                backlog_bytes_max=1 << 20, admit=lambda hello: None,
+            )  # fmt: skip
+        finally:
+            handled.set()
+        assert isinstance(accepted, web.WebSocketResponse)
+        return accepted
+
+    app = web.Application()
+    app.add_routes([web.get(links.LINK_PATH, handle)])
+    async with TestServer(app) as server, aiohttp.ClientSession() as session, asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(LinkError, match="cannot be reached"):
+            await links.dial(
+                session, f"{server.host}:{server.port}", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0
+            )
+        await handled.wait()
+    assert not caplog.records
