@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
@@ -31,6 +32,11 @@ log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
 LISTEN_BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 100)
+GC_EVERY_S = 60.0
+"""All garbage is collected so often at most. Connections that have ended refer to themselves, so that only the
+collector frees them, which by these thresholds alone comes to them seldom: megabytes of them would gather."""
+GC_TIME_SHARE = 0.001
+"""Where there is much to look through, it is done so seldom that it takes no more than this share of the time."""
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/link"})
 """Answered without a token; a link checks the token of its Hello itself."""
 
@@ -189,9 +195,21 @@ async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    collecting = asyncio.ensure_future(collect_garbage())
     reason = await ended
     log.info("ending: %s", reason)
+    collecting.cancel()
     await daemon.stop()
+
+
+async def collect_garbage() -> None:
+    """Collect all garbage now and then, for ever."""
+    took_s = 0.0
+    while True:
+        await asyncio.sleep(max(GC_EVERY_S, took_s / GC_TIME_SHARE))
+        began_s = time.perf_counter()
+        gc.collect()
+        took_s = time.perf_counter() - began_s
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[str]) -> None:

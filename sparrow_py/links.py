@@ -280,8 +280,8 @@ async def accept(
     )
     try:
         await ws.prepare(request)
-    except _GONE:  # It hung up before it was answered: nobody is there to be told anything.
-        return ws
+    except _GONE:  # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
+        raise web.HTTPBadRequest from None
     try:
         hello = await _receive_one(ws, m.Hello)
         if hello.version != m.PROTOCOL_VERSION:
