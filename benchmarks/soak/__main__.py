@@ -27,6 +27,10 @@ from sparrow_py.client import new_event_loop
 VETERANS_FROM_MINUTES = 4.0
 """Shorter soaks judge no memory: what daemons may keep is not full before."""
 
+RETENTION_S = 15.0
+SHORT_RETENTION_S = 3.0
+"""Of large data in a soak that judges memory, and in a shorter one, which is to end soon."""
+
 
 @click.command(help=(__doc__ or "").replace("\n\n", "\n\n\b\n", 1))
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="For how long.")
@@ -43,7 +47,9 @@ def main(
     directory: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Exit with 1 if anything is violated."""
-    shape = Shape(schedulers, nodes, clients, heartbeat_s, veterans=minutes >= VETERANS_FROM_MINUTES)
+    judged = minutes >= VETERANS_FROM_MINUTES
+    retention_s = RETENTION_S if judged else SHORT_RETENTION_S
+    shape = Shape(schedulers, nodes, clients, heartbeat_s, retention_s, judged)
     records = directory or Path(tempfile.mkdtemp(prefix="soak-"))
     progress(f"soaking for {minutes:g} min with seed {seed}; records are in {records}")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ START_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 20.0
 EVERY = 6
 SLOTS = 2
-BLOB_RETENTION_S = 15.0
 BLOB_LEASE_S = 5.0
 WEIGHTS = ("ada=2", "grace=0.5")
 """Of the clients' users; the third has the weight 1."""
@@ -35,12 +35,14 @@ WEIGHTS = ("ada=2", "grace=0.5")
 
 @dataclass(frozen=True)
 class Shape:
-    """How many of what. veterans: whether some daemons are spared from dying, so that their memory can be judged."""
+    """How many of what. retention_s: of large data that nobody needs. veterans: whether some daemons are spared from
+    dying, so that their memory can be judged."""
 
     schedulers: int
     nodes: int
     clients: int
     heartbeat_s: float
+    retention_s: float
     veterans: bool
 
 
@@ -86,11 +88,11 @@ class Daemon:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    async def start(self, directory: Path) -> None:
-        """Start it, and wait until it works."""
+    async def start(self, directory: Path, tmp: Path) -> None:
+        """Start it with its log in `directory` and temporary files in `tmp`, and wait until it works."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
         path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
-        environment |= {"PYTHONPATH": path, "TMPDIR": str(directory / "tmp")}
+        environment |= {"PYTHONPATH": path, "TMPDIR": str(tmp)}
         own = ["--life", str(len(self.exit_codes))]
         if self.module != CLIENT:
             own = ["--port", str(self.port), "--exit-on-stdin-eof"]
@@ -136,7 +138,9 @@ class Cluster:
         self.shape = shape
         self.directory = directory
         self.network = Network()
-        for name in ("logs", "tmp", "addresses", "records"):
+        self.tmp = Path(tempfile.mkdtemp(prefix="soak-tmp-"))
+        """The daemons' temporary directory: with a short path, as those of sockets have to be."""
+        for name in ("logs", "addresses", "records"):
             (directory / name).mkdir(parents=True)
         heartbeat = ["--heartbeat-s", str(shape.heartbeat_s), "--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
         weights = [flag for weight in WEIGHTS for flag in ("--user-weight", weight)]
@@ -171,7 +175,7 @@ class Cluster:
     def _node_flags(self, number: int) -> list[str]:
         name = f"node-{number}"
         flags = ["--scheduler", f"file:{self._addresses(name)}", "--node-id", name, "--attr", f"name={name}"]
-        flags += ["--slots", str(SLOTS), "--blob-retention-s", str(BLOB_RETENTION_S)]
+        flags += ["--slots", str(SLOTS), "--blob-retention-s", str(self.shape.retention_s)]
         flags += ["--blob-lease-s", str(BLOB_LEASE_S), "--attr", f"runs={runs(number)}"]
         flags += ["--warm", "python" if runs(number) == "python" else "noop"]
         return [*flags, *(["--enable-command"] if runs(number) == "command" else [])]
@@ -187,16 +191,18 @@ class Cluster:
 
     async def start(self) -> None:
         """Start all but the clients, and wait until all are linked."""
-        await asyncio.gather(*(scheduler.start(self.directory) for scheduler in self.schedulers))
+        await asyncio.gather(*(scheduler.start(self.directory, self.tmp) for scheduler in self.schedulers))
         peers = [daemon.name for daemon in (*self.nodes, *self.clients)]
         for scheduler in self.schedulers:
             await self._wire(scheduler, peers)
         for first in range(0, len(self.nodes), STARTS_AT_ONCE):
-            await asyncio.gather(*(node.start(self.directory) for node in self.nodes[first : first + STARTS_AT_ONCE]))
+            await asyncio.gather(
+                *(node.start(self.directory, self.tmp) for node in self.nodes[first : first + STARTS_AT_ONCE])
+            )
 
     async def start_clients(self) -> None:
         """Start the load."""
-        await asyncio.gather(*(client.start(self.directory) for client in self.clients))
+        await asyncio.gather(*(client.start(self.directory, self.tmp) for client in self.clients))
 
     async def _wire(self, scheduler: Daemon, peers: Sequence[str]) -> None:
         """Lead peers to this scheduler, and tell them."""
@@ -211,7 +217,7 @@ class Cluster:
         """Start it again: a scheduler at the port that it had, or at another."""
         if daemon in self.schedulers:
             daemon.port = 0 if move else int(daemon.address.rpartition(":")[2])
-        await daemon.start(self.directory)
+        await daemon.start(self.directory, self.tmp)
         if move:
             await self._wire(daemon, [peer.name for peer in (*self.nodes, *self.clients)])
 

@@ -214,11 +214,8 @@ class Chaos:
             await asyncio.sleep(fault.lasts_s)
             await _change_state(daemon, "ready")
 
-    async def upgrade(self, *, veterans: bool) -> None:
-        """A rolling upgrade: each daemon in turn is drained by SIGTERM and started again; without those to be spared
-        unless `veterans`, which come first."""
-        chosen = [daemon for daemon in self._cluster.daemons if veterans or not daemon.veteran]
-        chosen.sort(key=lambda daemon: not daemon.veteran)
+    async def upgrade(self, chosen: Sequence[Daemon]) -> None:
+        """A rolling upgrade: each daemon in turn is drained by SIGTERM and started again."""
         some = asyncio.Semaphore(UPGRADES_AT_ONCE)
         self._log("a rolling upgrade begins", daemons=len(chosen))
         async with asyncio.TaskGroup() as under_way:

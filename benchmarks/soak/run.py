@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import aiohttp
 import psutil
 
 from benchmarks.soak import checks, functions
-from benchmarks.soak.cluster import BLOB_RETENTION_S, CLIENT, Cluster, Daemon, Shape, runs
+from benchmarks.soak.cluster import Cluster, Daemon, Shape, runs
 from benchmarks.soak.faults import Chaos
 from benchmarks.soak.jobs import MEDIUM_BYTES, UPLOAD_BYTES
 from benchmarks.soak.plan import draw
@@ -27,19 +28,22 @@ from node_monitor.blob_store import UPLOADS_AT_ONCE_MAX
 from node_monitor.memory import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
 from sparrow_py import AsyncClient, CallOptions, blobs
 from sparrow_py.errors import SparrowError
+from sparrow_py.job import BlobRef
 
 SAMPLE_S = 2.0
 FILL_TASKS = 2
 """Of a job that fills memories: as many as a job of the soak has at a node, about."""
 FILL_JOBS = 250
+FILL_UPLOADS = 5
+"""How often it is given as many uploads as it takes at a time."""
 FILL_ROUNDS = OUTCOMES_MAX // (FILL_TASKS * FILL_JOBS)
 FIRST_UPGRADE = 0.05
 SECOND_UPGRADE = 0.6
 """Shares of the time after which upgrades begin: the first of all, the second without veterans."""
 CLIENTS_END_TIMEOUT_S = 180.0
 """Jobs that were under way when the faults were over have so long to end."""
-QUIET_TIMEOUT_S = 60.0 + 2 * BLOB_RETENTION_S
-"""Then reservations, slots and large data have so long to be given back."""
+QUIET_TIMEOUT_S = 60.0
+"""Then reservations, slots and large data have so long to be given back, beside the retention time of the latter."""
 QUIET_POLL_S = 0.5
 ORPHANS_TIMEOUT_S = 15.0
 PR_SET_CHILD_SUBREAPER = 36
@@ -116,12 +120,17 @@ class Soak:
 
     async def _upgrades(self) -> None:
         await asyncio.sleep(FIRST_UPGRADE * self._seconds)
-        await self._chaos.upgrade(veterans=True)
-        if self._shape.veterans:
-            await asyncio.gather(*(self._fill(node) for node in self._cluster.nodes if node.veteran))
-            self._log("the memories of the veterans are full")
+        veterans = [daemon for daemon in self._cluster.daemons if daemon.veteran]
+        others = [daemon for daemon in self._cluster.daemons if not daemon.veteran]
+        await self._chaos.upgrade(veterans)
+        async with asyncio.TaskGroup() as under_way:
+            under_way.create_task(self._chaos.upgrade(others))
+            for node in self._cluster.nodes:
+                if node.veteran:
+                    under_way.create_task(self._fill(node))
+        if veterans:
             await asyncio.sleep(max(0.0, self._began_s + SECOND_UPGRADE * self._seconds - time.monotonic()))
-            await self._chaos.upgrade(veterans=False)
+            await self._chaos.upgrade(others)
 
     async def _fill(self, node: Daemon) -> None:
         """Have a node monitor remember as many outcomes as it ever will, and take as many uploads at a time."""
@@ -135,10 +144,15 @@ class Soak:
                 if runs(int(node.name.rpartition("-")[2])) == "python":
                     sizes = [(0, MEDIUM_BYTES)] * (LARGE_OUTCOME_BYTES_MAX // MEDIUM_BYTES + 1)
                     await client.submit_calls(functions.pattern, sizes, options=CallOptions(where=where)).report()
-        async with aiohttp.ClientSession() as session:
-            inputs = [functions.pattern(number, UPLOAD_BYTES) for number in range(UPLOADS_AT_ONCE_MAX)]
-            uploads = (blobs.upload(session, node.address, "", data, blobs.sha256_hex(data)) for data in inputs)
-            await asyncio.gather(*uploads, return_exceptions=True)
+        for first in range(0, FILL_UPLOADS * UPLOADS_AT_ONCE_MAX, UPLOADS_AT_ONCE_MAX):
+            inputs = [functions.pattern(first + number, UPLOAD_BYTES) for number in range(UPLOADS_AT_ONCE_MAX)]
+            async with aiohttp.ClientSession() as session:
+                pending = [blobs.upload(session, node.address, "", data, blobs.sha256_hex(data)) for data in inputs]
+                refs = await asyncio.gather(*pending, return_exceptions=True)
+                downloads = [blobs.download(session, ref, "") for ref in refs if isinstance(ref, BlobRef)]
+                await asyncio.gather(*downloads, return_exceptions=True)
+            self._log("uploads", on=node.name, taken=len(downloads))
+        self._log("its memory is full", on=node.name)
 
     async def _sample(self) -> None:
         with (self._directory / "samples.jsonl").open("w", buffering=1) as file:
@@ -162,11 +176,12 @@ class Soak:
         await asyncio.gather(*(self._end_client(client) for client in self._cluster.clients))
         self._log("the clients are done")
         left = ["it was not looked"]
-        deadline_s = time.monotonic() + QUIET_TIMEOUT_S
+        timeout_s = QUIET_TIMEOUT_S + 2 * self._shape.retention_s
+        deadline_s = time.monotonic() + timeout_s
         while left and time.monotonic() < deadline_s:
             await asyncio.sleep(QUIET_POLL_S)
             left = await self._left()
-        self._violations += [f"left after {QUIET_TIMEOUT_S:g} s: {what}" for what in left]
+        self._violations += [f"left after {timeout_s:g} s: {what}" for what in left]
         self._log("nothing is left" if not left else "something is left", what=left)
         return time.monotonic() - began_s
 
@@ -236,8 +251,8 @@ class Soak:
             self._violations.append(f"{name} was to live through the last half, and be looked at, and was not")
         for log in sorted((self._directory / "logs").iterdir()):
             self._violations += checks.tracebacks(log)
-        files = sorted(str(path) for path in (self._directory / "tmp").iterdir())
-        self._violations += [f"a file is left: {path}" for path in files]
+        self._violations += [f"a file is left: {path}" for path in sorted(self._cluster.tmp.iterdir())]
+        shutil.rmtree(self._cluster.tmp)
         kinds = {"schedulers": self._cluster.schedulers, "node monitors": self._cluster.nodes}
         kinds["clients"] = self._cluster.clients
         return Soaked(
@@ -265,6 +280,3 @@ def _living_children(strangers: set[int]) -> list[psutil.Process]:
             else:
                 living.append(child)
     return living
-
-
-__all__ = ["CLIENT", "Soak", "Soaked"]

@@ -216,7 +216,11 @@ def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    executor = PythonExecutor(ExecutorConnection.from_environment(APP, runtime=RUNTIME))
+    try:
+        connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
+    except OSError as error:  # The node monitor died meanwhile.
+        sys.exit(f"sparrow python executor: {error}")
+    executor = PythonExecutor(connection)
     gc.freeze()
     executor.serve()
 
