@@ -20,6 +20,7 @@ import pytest
 
 from sparrow_py import CallOptions, Client, Job, LocalCluster, Speculation, TaskStatus
 from sparrow_py.cluster import DaemonProcess
+from tests.support import tasks
 from tests.support.daemons import get_json, workers_of
 from tests.support.straggling import sleep_here, work_here
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -42,11 +43,15 @@ def starts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three node monitors, the first of which the tests make slow."""
+def cluster(tmp_path: Path, gate: Path) -> Iterator[LocalCluster]:
+    """Three node monitors, the first of which the tests make slow: not before all its workers have done a task."""
+    marks = [str(slot) for slot in range(NODES * SLOTS)]
     with LocalCluster(node_monitors=NODES, slots=SLOTS, log_dir=tmp_path / "logs") as cluster:
-        for process in cluster.node_processes:
-            wait_until(lambda pid=process.pid: len(workers_of(pid)) == SLOTS)  # type: ignore[misc]
+        with Client(cluster) as client:
+            job = client.submit_calls(tasks.hold, [(gate, mark) for mark in marks])
+            wait_until(lambda: tasks.started(gate, *marks), "every worker to work")
+            gate.touch()
+            assert job.results(TIMEOUT_S) == marks
         yield cluster
 
 
