@@ -34,6 +34,7 @@ SAMPLE_S = 2.0
 FILL_TASKS = 2
 """Of a job that fills memories: as many as a job of the soak has at a node, about."""
 FILL_JOBS = 250
+FILL_ATTEMPTS = 5
 FILL_UPLOADS = 5
 """How often it is given as many uploads as it takes at a time."""
 FILL_ROUNDS = OUTCOMES_MAX // (FILL_TASKS * FILL_JOBS)
@@ -134,16 +135,12 @@ class Soak:
 
     async def _fill(self, node: Daemon) -> None:
         """Have a node monitor remember as many outcomes as it ever will, and take as many uploads at a time."""
-        where = (f"name == {node.name}",)
-        addresses = [scheduler.address for scheduler in self._cluster.schedulers if scheduler.up]
-        async with AsyncClient(addresses, user="filler", heartbeat_s=self._shape.heartbeat_s) as client:
-            with contextlib.suppress(SparrowError):  # It shares the faults of all, and is judged by nobody.
-                for _ in range(FILL_ROUNDS):
-                    jobs = [noop_job(FILL_TASKS, where=where) for _ in range(FILL_JOBS)]
-                    await asyncio.gather(*(client.submit_job(job).report() for job in jobs))
-                if runs(int(node.name.rpartition("-")[2])) == "python":
-                    sizes = [(0, MEDIUM_BYTES)] * (LARGE_OUTCOME_BYTES_MAX // MEDIUM_BYTES + 1)
-                    await client.submit_calls(functions.pattern, sizes, options=CallOptions(where=where)).report()
+        for attempt in range(FILL_ATTEMPTS):
+            try:
+                await self._fill_outcomes(node)
+                break
+            except SparrowError as error:  # It shares the faults of all.
+                self._log("filling fails", on=node.name, why=str(error), attempt=attempt)
         for first in range(0, FILL_UPLOADS * UPLOADS_AT_ONCE_MAX, UPLOADS_AT_ONCE_MAX):
             inputs = [functions.pattern(first + number, UPLOAD_BYTES) for number in range(UPLOADS_AT_ONCE_MAX)]
             async with aiohttp.ClientSession() as session:
@@ -153,6 +150,18 @@ class Soak:
                 await asyncio.gather(*downloads, return_exceptions=True)
             self._log("uploads", on=node.name, taken=len(downloads))
         self._log("its memory is full", on=node.name)
+
+    async def _fill_outcomes(self, node: Daemon) -> None:
+        where = (f"name == {node.name}",)
+        addresses = [scheduler.address for scheduler in self._cluster.schedulers if scheduler.up]
+        async with AsyncClient(addresses, user="filler", heartbeat_s=self._shape.heartbeat_s) as client:
+            for _ in range(FILL_ROUNDS):
+                jobs = [noop_job(FILL_TASKS, where=where, wait_for_nodes_s=60) for _ in range(FILL_JOBS)]
+                await asyncio.gather(*(client.submit_job(job).report() for job in jobs))
+            if runs(int(node.name.rpartition("-")[2])) == "python":
+                sizes = [(0, MEDIUM_BYTES)] * (LARGE_OUTCOME_BYTES_MAX // MEDIUM_BYTES + 1)
+                options = CallOptions(where=where, wait_for_nodes_s=60)
+                await client.submit_calls(functions.pattern, sizes, options=options).report()
 
     async def _sample(self) -> None:
         with (self._directory / "samples.jsonl").open("w", buffering=1) as file:
