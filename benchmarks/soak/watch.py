@@ -19,9 +19,9 @@ from benchmarks.soak.cluster import Daemon
 
 GROWTH_MAX = 0.05
 """Of a resident set, over the last half."""
-DESCRIPTORS_MAX = 4
-"""More of them at the end than in the middle, both as a rule and at least: connections come and go, and are kept for a
-while for what may follow."""
+DESCRIPTORS_MAX = 16
+"""More of them at the end than in the middle, both as a rule and at least: connections over which large data went are
+kept for a while, so a client has ten more at one time than at another. One for each link that ended would be more."""
 WINDOW = 0.2
 """Share of the last half that is compared at each of its ends."""
 SAMPLES_MIN = 5

@@ -103,7 +103,7 @@ def test_tracebacks_in_logs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rss", "descriptors", "violations"),
-    [((100, 104), (20, 20), 0), ((100, 106), (20, 20), 1), ((100, 90), (20, 26), 1)],
+    [((100, 104), (20, 20), 0), ((100, 106), (20, 20), 1), ((100, 90), (20, 40), 1), ((100, 100), (20, 30), 0)],
 )
 def test_memory_that_is_not_flat(rss: tuple[int, int], descriptors: tuple[int, int], violations: int) -> None:
     watch = Watch()
