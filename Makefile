@@ -5,6 +5,7 @@ VENV   ?= .venv
 ARGS   ?=
 CHAOS  ?=
 SECONDS ?= 60
+MINUTES ?= 10
 
 # A trace of 12 seconds, with Sparrow and with random placement.
 DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
@@ -16,7 +17,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz lint bench clean
+.PHONY: help demo test faults fuzz soak lint bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -45,6 +46,9 @@ lint: $(VENV)/.dev  ## style, formatting, types, import rules
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)
+
+soak: $(VENV)/.dev  ## a cluster of real processes in which everything fails (MINUTES=10 ARGS='--seed 7')
+	@$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 clean:  ## remove the environment, caches and build products
 	@rm -rf $(VENV) build dist demo-report .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

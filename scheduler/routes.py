@@ -105,8 +105,8 @@ class _Api:
     async def job(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}`."""
         job_id = request.match_info["job"]
-        found: JobState | HttpJob | None = self._scheduler.core.jobs.get(job_id) or self._http_jobs.get(job_id)
-        job = self._own(request, found)
+        job: JobState | HttpJob | None = self._own(request, self._scheduler.core.jobs.get(job_id))
+        job = job or self._own(request, self._http_jobs.get(job_id))
         if job is None:
             raise self._absent(request, job_id, "runs here or is kept")
         return struct_response(views.detail(job))

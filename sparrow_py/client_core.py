@@ -30,6 +30,9 @@ KNOWN_OVERHEAD_BYTES = 32
 REF_BYTES = 256
 """What a reference to large data takes in a message, about; one with many addresses takes more."""
 INSTANCE_BITS = 48
+RETRY_GROWN_MAX_S = 5.0
+"""A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
+RETRY_DOUBLINGS_MAX = 16
 PENDING = 0
 """In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
 STATUSES = tuple(TaskStatus)
@@ -74,9 +77,9 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "results",
-        "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "taken", "told_to_cancel",
-        "unsettled", "unstarted",
+        "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "refusals",
+        "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "taken",
+        "told_to_cancel", "unsettled", "unstarted",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float, instance: int = 0) -> None:
@@ -107,6 +110,8 @@ class ClientJob:
         self.deadline_s = deadline_s
         """When to give up if no scheduler takes the job."""
         self.scheduler: str | None = None
+        self.refusals = 0
+        """How often it was refused for now since a scheduler had it last."""
         self.taken = False
         """Whether this scheduler has accepted it."""
         self.accepted = False
@@ -363,6 +368,7 @@ class ClientCore:
 
     def _accepted(self, job: ClientJob) -> None:
         job.taken = True
+        job.refusals = 0
         if not job.accepted:
             job.accepted = True
             job.sink.accepted()
@@ -496,8 +502,19 @@ class ClientCore:
         job.taken = job.streaming = False
         if refused_by in self._draining and self._choose(job) not in self._draining:
             self._assign_again(job, now_s)  # The submission crossed the word that it drains: another may take it.
-        else:
-            heapq.heappush(self._timers, (now_s + retry_s, job.id))
+            return
+        job.refusals += 1
+        heapq.heappush(self._timers, (min(now_s + self._wait_s(job, retry_s), job.deadline_s), job.id))
+
+    def _wait_s(self, job: ClientJob, retry_s: float) -> float:
+        """How long to wait until the job is offered again.
+
+        The scheduler says when there may be room for it, and says so to all that it refuses: if they all came back
+        then, they would be refused again and again, and to refuse them would be its work. So one that is refused
+        repeatedly waits twice as long each time, up to a limit, and not as long as the others.
+        """
+        grown_s = min(retry_s * 2.0 ** min(job.refusals - 1, RETRY_DOUBLINGS_MAX), RETRY_GROWN_MAX_S)
+        return max(retry_s, grown_s * self._rng.uniform(0.5, 1.0)) if job.refusals > 1 else retry_s
 
     def _refused(self, job: ClientJob, error: SparrowError) -> None:
         if job.accepted:  # By a scheduler that is no more.

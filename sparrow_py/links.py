@@ -329,7 +329,10 @@ async def accept(
         compress=False,
         timeout=CLOSE_TIMEOUT_S,
     )
-    await ws.prepare(request)
+    try:
+        await ws.prepare(request)
+    except _LINK_LOST:  # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
+        raise web.HTTPBadRequest from None
     try:
         hello = await _receive_one(ws, m.Hello)
         version = common_version(hello)

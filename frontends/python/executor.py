@@ -207,7 +207,11 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
 def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    executor = PythonExecutor(ExecutorConnection.from_environment(APP, runtime=RUNTIME), TaskLimits.from_environment())
+    try:
+        connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
+    except OSError as error:  # The node monitor died meanwhile.
+        sys.exit(f"sparrow python executor: {error}")
+    executor = PythonExecutor(connection, TaskLimits.from_environment())
     gc.freeze()
     executor.serve()
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from sparrow_py.executor_files import read, store
 from sparrow_py.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
     INLINE_BYTES_MAX,
+    SOCKET_VARIABLE,
     Common,
     Done,
     File,
@@ -26,6 +28,7 @@ from sparrow_py.executor_protocol import (
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 from tests.support import tasks
+from tests.support.daemons import clean_environment
 from tests.support.waiting import wait_until
 
 
@@ -239,3 +242,11 @@ def test_inputs_that_cannot_be_had_are_errors_of_the_call(monitor: Monitor) -> N
     assert errors[0].startswith("ValueError: input 0 is no Python value that can be had here: ")
     assert "/missing" in errors[1]
     assert errors[2].startswith("UnpicklingError: ")
+
+
+def test_a_worker_whose_node_monitor_has_died_meanwhile_says_so_in_a_line(tmp_path: Path) -> None:
+    environment = clean_environment(**{SOCKET_VARIABLE: str(tmp_path / "nobody.sock")})
+    command = [sys.executable, "-m", "frontends.python.executor"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "sparrow python executor: [Errno 2] No such file or directory\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparrow_py import messages as m
-from sparrow_py.client_core import ClientCore, ClientJob, chunks
+from sparrow_py.client_core import RETRY_GROWN_MAX_S, ClientCore, ClientJob, chunks
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
 from sparrow_py.job import JobSpec, TaskSpec, TaskStatus
 from tests.support.recorder import Recorder
@@ -48,9 +48,11 @@ class Told:
 class Rig:
     """A client core with schedulers `up`."""
 
-    def __init__(self, *schedulers: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, *schedulers: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, submit_timeout_s: float = 10.0
+    ) -> None:
         self.outbox = Recorder()
-        self.core = ClientCore(random.Random(0), self.outbox, submit_timeout_s=10.0)
+        self.core = ClientCore(random.Random(0), self.outbox, submit_timeout_s=submit_timeout_s)
         for scheduler in schedulers:
             self.core.scheduler_up(scheduler, frame_bytes_max, 0.0)
 
@@ -119,6 +121,42 @@ def test_a_refusal_with_retry_after_is_tried_again_then() -> None:
     assert rig.kinds() == [m.SubmitJob, m.AddTasks]
     rig.receive(m.JobAccepted("j"), now_s=3.1)
     assert told.calls == ["accepted"]
+
+
+def test_a_job_that_is_refused_again_and_again_waits_longer_each_time() -> None:
+    """Else all that were refused came back at the moment when there may be room for one of them."""
+    rig = Rig("s", submit_timeout_s=100.0)
+    rig.submit(2)
+    now_s, waits_s = 0.0, []
+    for _ in range(12):
+        rig.receive(m.JobRefused("j", "full", "", 0.1), now_s=now_s)
+        due_s = rig.core.next_deadline_s()
+        assert due_s is not None
+        waits_s.append(due_s - now_s)
+        now_s = due_s
+        rig.core.tick(now_s)
+    assert waits_s[0] == pytest.approx(0.1)
+    for number, wait_s in enumerate(waits_s):
+        grown_s = min(0.1 * 2**number, RETRY_GROWN_MAX_S)
+        assert max(0.1, grown_s / 2) <= wait_s + 1e-9 and wait_s <= grown_s + 1e-9
+    assert len({round(wait_s, 6) for wait_s in waits_s[-5:]}) == 5, "not all jobs come back at the same moment"
+    rig.receive(m.JobRefused("j", "full", "", 7.0), now_s=now_s)
+    assert rig.core.next_deadline_s() == pytest.approx(now_s + 7.0), "what the scheduler says is the least"
+    rig.core.tick(now_s + 7.0)
+    rig.receive(m.JobAccepted("j"), now_s=now_s + 7.0)
+    rig.core.check_invariants()
+
+
+def test_a_job_that_is_refused_again_and_again_is_offered_once_more_at_its_deadline() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    now_s = 0.0
+    while not told.error:
+        rig.receive(m.JobRefused("j", "full", "", 0.5), now_s=now_s)
+        if (due_s := rig.core.next_deadline_s()) is not None and not told.error:
+            now_s = due_s
+            rig.core.tick(now_s)
+    assert isinstance(told.error, Refused) and now_s == 10.0
 
 
 def test_a_refusal_is_final_when_trying_again_would_be_too_late() -> None:

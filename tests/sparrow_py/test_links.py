@@ -229,3 +229,28 @@ async def test_a_scheduler_that_chooses_a_version_that_was_not_offered() -> None
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         with pytest.raises(LinkError, match=r"chose protocol version 7; versions 1 to 2 are spoken here"):
             await links.dial(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)
+
+
+async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A node monitor that is killed while it dials."""
+    handled = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        asyncio.get_running_loop().call_later(0.0, handled.set)
+        await links.accept(
+            request, name="s", principal_of=lambda *_: ANYBODY, decoders={}, heartbeat_s=10.0,
+            frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
+        )  # fmt: skip
+        raise AssertionError("somebody who is gone was welcome")
+
+    app = web.Application()
+    app.add_routes([web.get(links.LINK_PATH, handle)])
+    async with TestServer(app) as server, aiohttp.ClientSession() as session, asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(LinkError, match="cannot be reached"):
+            await links.dial(
+                session, f"{server.host}:{server.port}", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0
+            )
+        await handled.wait()
+    assert not caplog.records

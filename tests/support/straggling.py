@@ -1,6 +1,7 @@
-"""Tasks that straggle once: functions that tests run as tasks. Imports little: every worker imports it."""
+"""Tasks that straggle: functions that tests run as tasks. Imports little: every worker imports it."""
 
 import os
+import time
 from pathlib import Path
 
 from tests.support.tasks import hold
@@ -25,3 +26,19 @@ def hold_every_start(gate: Path, marks: Path) -> None:
     """Leave a file with this process's id as name in the directory, and be held at the gate."""
     (marks / str(os.getpid())).touch()
     hold(gate)
+
+
+def work_here(starts: Path, task: int, cpu_s: float) -> int:
+    """Leave a file that names the task and this process, and use so much CPU time."""
+    (starts / f"{task}.{os.getpid()}").touch()
+    until_s = time.process_time() + cpu_s
+    while time.process_time() < until_s:
+        pass
+    return task
+
+
+def sleep_here(starts: Path, task: int, seconds: float, slower: float) -> int:
+    """As `work_here`, without using the CPU; so many times slower in a process that is nice: a slow node's."""
+    (starts / f"{task}.{os.getpid()}").touch()
+    time.sleep(seconds * (slower if os.nice(0) else 1.0))
+    return task

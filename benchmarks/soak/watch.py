@@ -1,0 +1,106 @@
+"""Memory and descriptors of the daemons, sampled while the soak runs, and whether those that lived on keep theirs.
+
+What is judged is the last half: the median of its first fifth against that of its last. Judged are veterans alone,
+as a process that was started anew has still to fill what it may (a node monitor remembers the last 10,000 outcomes,
+`node_monitor/memory.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psutil
+
+from benchmarks.soak.cluster import Daemon
+
+GROWTH_MAX = 0.05
+"""Of a resident set, over the last half."""
+DESCRIPTORS_MAX = 16
+"""More of them at the end than in the middle, both as a rule and at least: connections over which large data went are
+kept for a while, so a client has ten more at one time than at another. One for each link that ended would be more."""
+WINDOW = 0.2
+"""Share of the last half that is compared at each of its ends."""
+SAMPLES_MIN = 5
+"""In each window; with fewer nothing is judged."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A process at a moment."""
+
+    at_s: float
+    pid: int
+    rss_bytes: int
+    descriptors: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of a veteran's memory over the last half."""
+
+    name: str
+    before_bytes: float
+    after_bytes: float
+    descriptors_before: int
+    descriptors_after: int
+    least_descriptors_before: int
+    least_descriptors_after: int
+
+    @property
+    def growth(self) -> float:
+        """As a share of what it was."""
+        return self.after_bytes / self.before_bytes - 1
+
+    def violations(self) -> list[str]:
+        """What is not flat."""
+        found = []
+        if self.growth > GROWTH_MAX:
+            mb = f"from {self.before_bytes / 1e6:.1f} to {self.after_bytes / 1e6:.1f} MB"
+            found.append(f"{self.name}: resident set grew by {self.growth:.1%} over the last half, {mb}")
+        grown = self.descriptors_after - self.descriptors_before
+        if min(grown, self.least_descriptors_after - self.least_descriptors_before) > DESCRIPTORS_MAX:
+            counts = f"from {self.descriptors_before} to {self.descriptors_after}"
+            found.append(f"{self.name}: descriptors grew over the last half, {counts}")
+        return found
+
+
+class Watch:
+    """The samples of all daemons."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, list[Sample]] = defaultdict(list)
+
+    def look(self, daemons: Iterable[Daemon], at_s: float) -> None:
+        """One sample of each that is up."""
+        for daemon in daemons:
+            if daemon.up:
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                    process = psutil.Process(daemon.pid)
+                    sample = Sample(at_s, daemon.pid, process.memory_info().rss, process.num_fds())
+                    self.samples[daemon.name].append(sample)
+
+    def peak_mb(self, names: Iterable[str]) -> float:
+        """The largest resident set that one of these had."""
+        return max((sample.rss_bytes for name in names for sample in self.samples[name]), default=0) / 1e6
+
+    def kept(self, name: str, until_s: float) -> Kept | None:
+        """Of the last half of so many seconds; None if it was another process meanwhile, or was seldom looked at."""
+        half = [sample for sample in self.samples[name] if until_s / 2 <= sample.at_s <= until_s]
+        width_s = WINDOW * until_s / 2
+        first = [sample for sample in half if sample.at_s <= until_s / 2 + width_s]
+        last = [sample for sample in half if sample.at_s >= until_s - width_s]
+        if min(len(first), len(last)) < SAMPLES_MIN or len({sample.pid for sample in half}) > 1:
+            return None
+        return Kept(
+            name,
+            statistics.median(sample.rss_bytes for sample in first),
+            statistics.median(sample.rss_bytes for sample in last),
+            int(statistics.median(sample.descriptors for sample in first)),
+            int(statistics.median(sample.descriptors for sample in last)),
+            min(sample.descriptors for sample in first),
+            min(sample.descriptors for sample in last),
+        )

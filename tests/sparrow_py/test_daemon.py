@@ -1,0 +1,74 @@
+"""What a daemon's process does beside its work."""
+
+import asyncio
+import gc
+import platform
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import daemon
+from tests.support.daemons import clean_environment
+from tests.support.waiting import TIMEOUT_S
+
+
+class Ring:
+    """Refers to itself, as a connection that has ended does."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_what_refers_to_itself_is_collected_though_nothing_else_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "GC_EVERY_S", 0.0)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        ring = Ring()
+        gone = weakref.ref(ring)
+        gc.collect(0)  # It grows old.
+        gc.collect(1)
+        del ring
+        collecting = asyncio.ensure_future(daemon.collect_garbage())
+        async with asyncio.timeout(TIMEOUT_S):
+            while gone() is not None:
+                await asyncio.sleep(0)
+        collecting.cancel()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+COUNT_ARENAS = """
+import ctypes, sys, threading
+from sparrow_py.daemon import limit_malloc_arenas
+
+if sys.argv[1] == "limited":
+    limit_malloc_arenas()
+barrier = threading.Barrier(9)
+
+def allocate():
+    kept = [bytes(10_000 + number) for number in range(100)]
+    barrier.wait()  # All threads are there at the same time.
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+barrier.wait()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
+@pytest.mark.parametrize(("how", "one"), [("limited", True), ("as it is", False)])
+def test_threads_have_no_heaps_of_their_own(tmp_path: Path, how: str, one: bool) -> None:
+    told = tmp_path / "arenas.xml"
+    subprocess.run([sys.executable, "-c", COUNT_ARENAS, how, str(told)], env=clean_environment(), check=True)
+    assert (told.read_text().count("<heap nr=") == 1) is one

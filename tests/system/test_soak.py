@@ -1,0 +1,34 @@
+"""The soak in small: some seconds of it with a fixed seed, in which each kind of fault comes up once at least.
+
+`make soak MINUTES=10` is the real thing. What happens when depends on the machine; that nothing is lost does not.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak.plan import DECK
+
+SECONDS = 10
+SHAPE = ["--nodes", "8", "--schedulers", "3", "--clients", "3", "--heartbeat-s", "1.5", "--gap-s", "0.3"]
+
+
+@pytest.mark.timeout(300)
+def test_everything_fails_and_nothing_is_lost(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", str(SECONDS / 60), "--seed", "1", *SHAPE]
+    done = subprocess.run(
+        [*command, "--json", "--dir", str(tmp_path / "soak")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    details = json.loads(done.stdout)["details"]
+    assert details["violations"] == []
+    counts = details["counts"]
+    assert counts["lost"] == counts["duplicated"] == 0
+    assert counts["finished"] > 100 and counts["starts that tasks wrote down"] > 10
+    assert details["faults"].pop("upgrade") == 3 + 8, "each daemon was upgraded, under load"
+    assert set(details["faults"]) == set(DECK)
