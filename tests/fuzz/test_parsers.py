@@ -18,11 +18,13 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.addresses import check_source
+from sparrow_py.auth import SECRET_CHARS_MIN
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError
 from sparrow_py.http_guard import host_of, is_known
 from sparrow_py.job import TaskStatus
-from sparrow_py.options import parse, read_token
+from sparrow_py.options import parse
 from sparrow_py.printable import printable
+from sparrow_py.secret_files import read_tokens
 from tests.fuzz.conftest import Fuzzing
 
 EXAMPLES = 80
@@ -169,21 +171,23 @@ def test_options_in_toml(fuzzing: Fuzzing, tmp_path: Path) -> None:
 
 def test_tokens(fuzzing: Fuzzing, tmp_path: Path) -> None:
     file = tmp_path / "token"
+    file.touch(mode=0o600)
 
     def check(text: bytes) -> None:
         file.write_bytes(text)
         try:
-            token = read_token(str(file))
+            tokens = read_tokens(str(file), {})
         except InvalidOption as error:
-            assert (
-                text.decode("utf-8", "replace").strip()[:8] not in str(error)
-                or len(text) < 8
-                or str(file) in str(error)
-            )
+            words = text.decode("utf-8", "replace").split()
+            assert not any(word in str(error) for word in words if len(word) >= SECRET_CHARS_MIN)
             return
-        assert len(token.encode()) >= 32
+        assert len(tokens)
+        if tokens.shown:
+            assert len(tokens.shown) >= SECRET_CHARS_MIN
+            assert tokens.find(tokens.shown) is not None
 
-    fuzz(fuzzing, check, almost([b"t" * 32, b" " + b"t" * 64 + b"\n"]))
+    usual = b"# ours\ncluster " + b"c" * 32 + b"\nclient ada sha256:" + b"0f" * 32 + b"\nclient bob " + b"b" * 40
+    fuzz(fuzzing, check, almost([b"t" * 32, b" " + b"t" * 64 + b"\n", usual]))
 
 
 def test_hosts_and_addresses(fuzzing: Fuzzing) -> None:
