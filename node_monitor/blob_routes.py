@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -30,7 +31,13 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
         if not blobs.is_hash(hash):
             return _malformed(hash)
         if not store.has(hash):
-            return json_error(404, f"blob {hash} is not here, or not any more")
+            return _absent(hash)
+        try:
+            os.close(os.open(store.path(hash), os.O_RDONLY))  # aiohttp answers whatever keeps it from opening with 404.
+        except FileNotFoundError:
+            return _absent(hash)
+        except OSError as error:
+            return _not_now(f"blob {hash} cannot be read now: {error.strerror}")
         return _BlobResponse(store, hash)
 
     async def put(request: web.Request) -> web.StreamResponse:
@@ -75,6 +82,16 @@ def _stored(store: BlobStore, hash: str, status: int) -> web.Response:
     """The blob is here, for a while at least."""
     store.touch(hash)
     return json_response({"hash": hash, "size": store.table.size(hash)}, status)
+
+
+def _absent(hash: str) -> web.Response:
+    return json_error(404, f"blob {hash} is not here, or not any more")
+
+
+def _not_now(message: str) -> web.Response:
+    response = json_error(503, message)
+    response.headers["Retry-After"] = "1"
+    return response
 
 
 def _malformed(hash: str) -> web.Response:

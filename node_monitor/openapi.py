@@ -11,6 +11,7 @@ _BYTES = {"application/octet-stream": {"schema": {"type": "string", "contentMedi
 _HASH = path_parameter("hash", "The SHA-256 of the blob's bytes, in lower-case hexadecimal.", pattern="^[0-9a-f]{64}$")
 _MALFORMED = "The hash is none."
 _ABSENT = "It is not here, or not any more."
+_UNREADABLE = "It is here and cannot be read now: the node has run out of file descriptors, say."
 
 
 def node_monitor_document() -> dict[str, Any]:
@@ -60,14 +61,14 @@ def _get_blob() -> dict[str, Any]:
             "304": answer("It is as the request's header says."),
             "412": answer("It is not as the request's header demands."),
             "416": answer("It has no such range."),
-            **errors({400: _MALFORMED, 404: _ABSENT}),
+            **errors({400: _MALFORMED, 404: _ABSENT, 503: _UNREADABLE}),
         },
         parameters=[_HASH],
     )
 
 
 def _head_blob() -> dict[str, Any]:
-    absent = {"304": "It is as the request's header says.", "400": _MALFORMED, "404": _ABSENT}
+    absent = {"304": "It is as the request's header says.", "400": _MALFORMED, "404": _ABSENT, "503": _UNREADABLE}
     built = operation(
         "headBlob",
         "Whether a blob is here, and its size",

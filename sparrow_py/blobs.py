@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 import aiohttp
 import orjson
 from aiohttp.abc import AbstractStreamWriter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sparrow_py.addresses import check_address
 from sparrow_py.credentials import Access, tls_reason
@@ -29,6 +31,12 @@ INLINE_HASH_BYTES_MAX = 64 << 10
 """More than this is hashed in a thread, so that the event loop runs on."""
 ADDRESSES_TRIED_MAX = 16
 """A reference may name more places; so many are tried."""
+SHORTAGE_TIMEOUT_S = 10.0
+"""So long a blob is asked for again that could not be had for want of something that may be there again soon."""
+SHORTAGE_RETRY_MAX_S = 1.0
+"""The longest wait between two tries."""
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of opening a connection that say nothing about the other side."""
 ERROR_BYTES_MAX = 64 << 10
 """Read of an error's body."""
 HASH_ALLOWED = "64 lower-case hexadecimal digits (a SHA-256)"
@@ -38,6 +46,10 @@ _is_hash = re.compile("[0-9a-f]{64}").fullmatch
 
 class WrongBytes(LinkError):
     """What came is not the blob that was asked for or announced."""
+
+
+class Shortage(LinkError):
+    """Here or at the node something is used up for now: file descriptors, memory. The blob may well be there."""
 
 
 def sha256_hex(data: bytes | bytearray | memoryview) -> str:
@@ -98,15 +110,35 @@ async def upload(
 
 
 async def download(session: aiohttp.ClientSession, ref: BlobRef, access: Access) -> bytearray:
-    """The bytes of a blob, from the first of its addresses that has them whole; `ResultLost` if none has."""
-    reasons = []
+    """The bytes of a blob, from the first of its addresses that has them whole; `ResultLost` if none has.
+
+    A node that does not answer is given up at once, as what it had is gone; a shortage is waited out for a while.
+    """
+    try:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(Shortage),
+            wait=wait_random_exponential(multiplier=0.05, max=SHORTAGE_RETRY_MAX_S),
+            stop=stop_after_delay(SHORTAGE_TIMEOUT_S),
+            reraise=True,
+        ):
+            with attempt:
+                return await _download(session, ref, access)
+    except LinkError as error:
+        raise ResultLost(f"a result of {ref.size} bytes cannot be fetched: {error}") from None
+    raise AssertionError("it is tried until it is had, or not to be had")
+
+
+async def _download(session: aiohttp.ClientSession, ref: BlobRef, access: Access) -> bytearray:
+    """As `download`, once. `LinkError` with all reasons; `Shortage` if one of them was that."""
+    errors: list[LinkError] = []
     for address in ref.at[:ADDRESSES_TRIED_MAX]:
         try:
             async with get_blob(session, address, access, ref.hash, access.headers()) as response:
                 return await _read(response, ref)
         except LinkError as error:
-            reasons.append(str(error))
-    raise ResultLost(f"a result of {ref.size} bytes cannot be fetched: {all_reasons(reasons)}")
+            errors.append(error)
+    kind = Shortage if any(isinstance(error, Shortage) for error in errors) else LinkError
+    raise kind(all_reasons([str(error) for error in errors]))
 
 
 def all_reasons(reasons: Sequence[str]) -> str:
@@ -129,6 +161,8 @@ async def get_blob(
             timeout=_timeout(),
             allow_redirects=False,
         ) as response:
+            if response.status == 503:
+                raise Shortage(await _error_message(response))
             if response.status != 200:
                 raise LinkError(str(response.status))
             yield response
@@ -204,10 +238,14 @@ def _reasons(address: str, access: Access) -> Iterator[None]:
         raise LinkError(f"{where}: cannot be reached: no answer within {CONNECT_TIMEOUT_S:g} s") from None
     except aiohttp.ClientConnectorError as error:
         reason = tls_reason(error, access) or error.os_error.strerror or error
-        raise LinkError(f"{where}: cannot be reached: {reason}") from None
+        raise _kind(error.os_error)(f"{where}: cannot be reached: {reason}") from None
     except UnicodeError:
         raise LinkError(f"{where}: no host has such a name") from None
     except TimeoutError:
         raise LinkError(f"{where}: nothing came or went for {STALL_TIMEOUT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise LinkError(f"{where}: broke off: {tls_reason(error, access) or error}") from None
+        raise _kind(error)(f"{where}: broke off: {tls_reason(error, access) or error}") from None
+
+
+def _kind(error: Exception) -> type[LinkError]:
+    return Shortage if isinstance(error, OSError) and error.errno in SHORTAGES else LinkError

@@ -44,7 +44,7 @@ SUBMIT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 5.0
 DISK = "2m"
 """The file systems that are filled up: of each scheduler's audit log, and of the first node's large data."""
-TOKEN = "a secret of the fault matrix, 32 bytes or more"
+TOKEN = "a-secret-of-the-fault-matrix-of-32-characters-or-more"
 
 SCHEDULER_FLAGS = ("--settling-s", "1", "--claim-timeout-s", "0.5", "--client-grace-s", "1")
 NODE_FLAGS = ("--slots", str(SLOTS), "--blob-lease-s", "1", "--blob-retention-s", "1")

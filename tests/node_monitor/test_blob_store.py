@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,17 +49,18 @@ class SetClock(Clock):
         return self.now_s
 
 
-def guarded() -> Credentials:
+def guarded() -> DaemonOptions:
     """Those of a daemon that asks for the token."""
     options = DaemonOptions()
     options.tokens = check_secret("token", TOKEN)
-    return Credentials(options, dials=True)
+    return options
 
 
 class Node:
     """A store, served over HTTP as in a daemon."""
 
     def __init__(self, store: BlobStore, clock: SetClock) -> None:
+        self.options = guarded()
         self.store = store
         self.clock = clock
         self.got: list[str] = []
@@ -67,7 +69,7 @@ class Node:
 
     async def start(self) -> None:
         self.store.start()
-        app = make_app(self, guarded(), lambda: [])
+        app = make_app(self, Credentials(self.options, dials=True), lambda: [])
         add_blob_routes(app, self.store)
         app.middlewares.append(self._note())
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -460,6 +462,26 @@ async def test_what_is_not_here_is_404(node: Node, session: aiohttp.ClientSessio
     async with session.get(url(node), headers=AUTHORIZED) as response:
         assert response.status == 404
         assert await message_of(response) == f"blob {HASH} is not here, or not any more"
+
+
+async def test_what_cannot_be_opened_now_is_not_said_to_be_gone(
+    node: Node, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.keep(DATA)
+    open_file = os.open
+
+    def used_up(path: Any, *more: Any, **named: Any) -> int:
+        if path == node.store.path(HASH):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return open_file(path, *more, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", used_up)
+        async with session.get(url(node), headers=AUTHORIZED) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert await message_of(response) == f"blob {HASH} cannot be read now: Too many open files"
+    async with session.get(url(node), headers=AUTHORIZED) as response:
+        assert await response.read() == DATA
 
 
 async def test_what_somebody_deleted_is_404_and_may_come_again(node: Node, session: aiohttp.ClientSession) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -219,6 +222,51 @@ async def test_a_lost_result_has_all_reasons(serve: Serve, session: aiohttp.Clie
     assert reasons[1].startswith(f"{cut}: broke off: ")
     assert reasons[2] == f"{lies}: its SHA-256 is {blobs.sha256_hex(wrong)}, not {HASH}"
     assert reasons[3] == f"{short}: it is {len(DATA) - 1} bytes there, not {len(DATA)}"
+
+
+async def test_a_shortage_at_the_node_is_waited_out(serve: Serve, session: aiohttp.ClientSession) -> None:
+    statuses = iter([503, 503, 200])
+
+    async def give(_: web.Request) -> web.Response:
+        return web.Response(body=DATA, status=next(statuses))
+
+    assert await blobs.download(session, ref(await serve(answers(b"", 404)), await serve(give)), OPEN) == DATA
+
+
+async def test_a_shortage_here_is_waited_out(
+    serve: Serve, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = iter([errno.EMFILE, errno.EMFILE])
+    connect = aiohttp.TCPConnector._create_connection
+
+    async def create(self: aiohttp.TCPConnector, request: Any, *more: Any) -> Any:
+        if number := next(errors, 0):
+            raise aiohttp.ClientConnectorError(request.connection_key, OSError(number, os.strerror(number)))
+        return await connect(self, request, *more)
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", create)
+    assert await blobs.download(session, ref(await serve(answers(DATA))), OPEN) == DATA
+
+
+async def test_a_shortage_is_not_waited_out_for_ever(
+    serve: Serve, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "SHORTAGE_TIMEOUT_S", 0.2)
+    address = await serve(answers(b'{"error": {"message": "too many"}}', 503))
+    with pytest.raises(ResultLost, match=f"{address}: too many$"):
+        await blobs.download(session, ref(address), OPEN)
+
+
+async def test_who_does_not_answer_is_asked_once(serve: Serve, session: aiohttp.ClientSession) -> None:
+    asked = []
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return await hang_up(request)
+
+    with pytest.raises(ResultLost):
+        await blobs.download(session, ref(await serve(hang)), OPEN)
+    assert 1 <= len(asked) <= 2  # aiohttp itself tries a connection that was kept open again.
 
 
 async def test_a_redirect_is_not_followed(serve: Serve, session: aiohttp.ClientSession) -> None:
