@@ -88,8 +88,9 @@ class Claims:
         core = self._core
         for node in core.nodes.all():
             self._claim(job, node)
-        # Of a scheduler that has just started, node monitors that dial again may be on their way.
-        young_s = core.options.settling_s - (now_s - core.started_at_s)
+        # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
+        alone_until_s = core.alone_until_s if len(core.nodes) else now_s
+        young_s = core.options.settling_s - (now_s - alone_until_s)
         if young_s > 0:
             core.at_stage(now_s + young_s, job.stages[0], lambda one, at_s: self._answered(one.job, SETTLING, at_s))
         timeout_s = max(young_s, 0.0) + core.options.claim_timeout_s

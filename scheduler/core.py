@@ -108,7 +108,8 @@ class SchedulerCore:
         self.nodes = Nodes()
         self.jobs: dict[str, JobState] = {}
         self.draining = False
-        self.started_at_s = now_s
+        self.alone_until_s = now_s
+        """When the first node came of those that there are now, or the scheduler started."""
         self.admission = Admission(options.unplaced_tasks_max, options.held_bytes_max)
         self.adaptive = AdaptiveRatio(options.probe_ratio_max) if options.probe_ratio_max else None
         self.to_node = outbox.to_node
@@ -153,6 +154,8 @@ class SchedulerCore:
     def node_up(self, node_id: str, info: m.NodeInfo, now_s: float) -> None:
         """A node monitor has connected; its id must not be connected already."""
         node = Node(node_id, info)
+        if not len(self.nodes):
+            self.alone_until_s = now_s
         self.nodes.add(node)
         self.note(now_s, "", "node %s up, %d slots", node_id, info.slots)
         self.claims.node_up(node)

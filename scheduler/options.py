@@ -77,7 +77,9 @@ class SchedulerOptions(DaemonOptions):
         1.0, "Node monitors have so long to say what they have of a job that comes from another scheduler."
     )
     settling_s: float = option(
-        2.0, "So long after its start a scheduler waits for node monitors to dial before it believes a claim complete."
+        2.0,
+        "So long after its start, and after the first node monitor is back where all were gone, a scheduler waits for "
+        "the others to dial before it believes a claim complete.",
     )
     http_body_bytes_max: int = option(16 << 20, "Largest body of a job that comes over HTTP.")
     http_results_bytes_max: int = option(

@@ -45,9 +45,9 @@ class Rig:
             self.core.receive_from_node(node, message, now_s)
         self.core.check_invariants()
 
-    def bring(self, tasks: int = 1, known: m.Known | None = None, **fields: Any) -> None:
-        self.client(submission("j", tasks, **{"epoch": 1, **fields}))
-        self.client(*([known] if known else []), m.AddTasks("j", 0, [b"p"] * tasks))
+    def bring(self, tasks: int = 1, known: m.Known | None = None, now_s: float = 0.0, **fields: Any) -> None:
+        self.client(submission("j", tasks, **{"epoch": 1, **fields}), now_s=now_s)
+        self.client(*([known] if known else []), m.AddTasks("j", 0, [b"p"] * tasks), now_s=now_s)
 
     def tick(self, now_s: float) -> None:
         self.core.tick(now_s)
@@ -189,6 +189,41 @@ def test_a_scheduler_that_has_just_started_waits_for_nodes_to_dial() -> None:
     assert not rig.take(m.Reserve)
     rig.node("b", claimed((0, 7)), now_s=2.1)
     assert not rig.take(m.Reserve) and rig.core.counters.adopted == 1
+
+
+def test_a_scheduler_that_had_lost_all_nodes_waits_for_them_to_dial_again() -> None:
+    """It was stopped, or cut off: a client may be back with its job before the nodes are."""
+    rig = Rig("a", "b", settling_s=2.0, claim_timeout_s=1.0)
+    rig.core.node_down("a", 100.0)
+    rig.core.node_down("b", 100.0)
+    rig.core.node_up("a", INFO, 100.5)
+    rig.bring(now_s=101.0)
+    rig.node("a", claimed(), now_s=101.0)
+    rig.core.node_up("b", INFO, 102.0)
+    assert not rig.take(m.Reserve)
+    rig.tick(102.5)
+    rig.node("b", claimed((0, 7)), now_s=102.6)
+    assert not rig.take(m.Reserve) and rig.core.counters.adopted == 1
+
+
+def test_a_scheduler_without_any_node_waits_for_the_first_and_those_after_it() -> None:
+    rig = Rig("a", settling_s=2.0, claim_timeout_s=1.0)
+    rig.core.node_down("a", 100.0)
+    rig.bring(now_s=101.0)
+    rig.core.node_up("a", INFO, 102.0)
+    rig.tick(103.0)
+    rig.node("a", claimed((0, 7)), now_s=103.1)
+    assert rig.core.counters.adopted == 1
+
+
+def test_one_node_that_comes_back_among_others_is_not_waited_for() -> None:
+    rig = Rig("a", "b", settling_s=2.0)
+    rig.core.node_down("b", 100.0)
+    rig.core.node_up("b", INFO, 100.5)
+    rig.bring(now_s=101.0)
+    rig.node("a", claimed(), now_s=101.0)
+    rig.node("b", claimed(), now_s=101.0)
+    assert rig.take(m.Reserve)
 
 
 def test_a_late_node_fences_and_its_outcome_counts_but_what_it_runs_twice_is_stopped() -> None:
