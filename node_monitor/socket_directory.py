@@ -20,6 +20,8 @@ from sparrow_py.errors import InvalidOption
 from sparrow_py.executor_protocol import FILES_SUFFIX
 
 PREFIX = "sparrow-node-"
+RANDOM_CHARS = 8
+"""That `tempfile` puts at the end of a new directory's name."""
 LOCK_NAME = "lock"
 SOCKET_NAME = "executors.sock"
 SOCKET_PATH_BYTES_MAX = 107
@@ -48,7 +50,9 @@ class SocketDirectory:
                 raise InvalidOption("socket_dir", given, "a directory that no other node monitor uses")
             self._lock = lock
         else:
-            remove_stale_directories(tempfile.gettempdir())
+            temporary = tempfile.gettempdir()
+            _check_temporary(temporary)
+            remove_stale_directories(temporary)
             self.path = tempfile.mkdtemp(prefix=PREFIX)
             self._lock = _lock_new(self.path)
         self._clear()  # Of what an owner that died has left.
@@ -89,6 +93,14 @@ class SocketDirectory:
             files.unlink()
         else:
             shutil.rmtree(files, ignore_errors=True)
+
+
+def _check_temporary(path: str) -> None:
+    """`InvalidOption` if a socket in a new directory there would have too long a path."""
+    path_bytes_max = SOCKET_PATH_BYTES_MAX - len(f"/{PREFIX}{'x' * RANDOM_CHARS}/{SOCKET_NAME}")
+    if len(os.fsencode(path)) > path_bytes_max:
+        allowed = f"a directory whose path has at most {path_bytes_max} bytes; or name one for the socket by socket_dir"
+        raise InvalidOption("TMPDIR", path, allowed)
 
 
 def _check_given(path: str, account: Account | None) -> None:

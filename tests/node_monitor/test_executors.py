@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from node_monitor.apps import App, offered_apps
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.socket_directory import SocketDirectory, remove_stale_directories
+from node_monitor.socket_directory import SOCKET_PATH_BYTES_MAX, SocketDirectory, remove_stale_directories
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executor_files import read
@@ -390,6 +391,20 @@ def test_apps_that_cannot_be(options: dict[str, Any], field: str, reason: str) -
         offered_apps(NodeMonitorOptions(**options))
     assert caught.value.field == field
     assert reason in str(caught.value)
+
+
+def test_a_temporary_directory_just_short_enough_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = str(tmp_path / "t").ljust(SOCKET_PATH_BYTES_MAX - len("/sparrow-node-12345678/executors.sock"), "t")
+    Path(longest).mkdir()
+    Path(f"{longest}t").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", longest)
+    directory = SocketDirectory()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(directory.socket_path)
+    directory.close()
+    monkeypatch.setattr("tempfile.tempdir", f"{longest}t")
+    with pytest.raises(InvalidOption, match=r"TMPDIR.*socket_dir"):
+        SocketDirectory()
 
 
 def test_one_directory_is_not_for_several_node_monitors() -> None:
