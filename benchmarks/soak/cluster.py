@@ -92,7 +92,9 @@ class Daemon:
         """Start it with its log in `directory` and temporary files in `tmp`, and wait until it works."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
         path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
-        environment |= {"PYTHONPATH": path, "TMPDIR": str(tmp)}
+        # Daemons have one heap by themselves; in a client that is its program's business. With eight for each core, of
+        # whose threads each fetches a large result now and then, its resident set says little about what it holds.
+        environment |= {"PYTHONPATH": path, "TMPDIR": str(tmp), "MALLOC_ARENA_MAX": "1"}
         own = ["--life", str(len(self.exit_codes))]
         if self.module != CLIENT:
             own = ["--port", str(self.port), "--exit-on-stdin-eof"]
