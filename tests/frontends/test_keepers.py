@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from frontends.command.keeper import DESCRIPTORS
 from frontends.command.tasks import STRING_BYTES_MAX, CommandResult, CommandTask, decode_result, encode_task
 from sparrow_py.executor_files import read, store
 from sparrow_py.executor_protocol import Done, Kill, Returned, Revoke, Run
@@ -46,6 +47,12 @@ def fifo(tmp_path: Path) -> str:
     return path
 
 
+def answers(monitor: Monitor) -> None:
+    """Return when the executor does: it has begun."""
+    monitor.send(Revoke([]))
+    monitor.receive(Returned)
+
+
 def run(number: int, *argv: str) -> Run:
     return Run(number, 0, encode_task(CommandTask(list(argv))))
 
@@ -75,8 +82,7 @@ def descriptors_of(pid: int) -> list[str]:
 
 class TestReuse:
     def test_none_is_started_before_it_is_needed(self, monitor: Monitor) -> None:
-        monitor.send(Revoke([]))
-        monitor.receive(Returned)
+        answers(monitor)
         assert keepers_of(monitor) == []
 
     def test_one_serves_many_commands_and_keeps_nothing_of_them(self, monitor: Monitor) -> None:
@@ -123,7 +129,6 @@ class TestKill:
         code = """if True:
             import fcntl, os, struct, termios
             from frontends.command.keeper import receive_report, send_kill, send_run, start_keeper
-            from frontends.command.process import _file_in_memory
             from frontends.command.tasks import CommandTask, encode_task
             from sparrow_py.task_limits import NO_LIMITS
             from tests.support.waiting import wait_until
@@ -135,9 +140,11 @@ class TestKill:
             keeper.setblocking(True)
             theirs, ours = os.pipe()
             for number in (1, 2, 3):
-                script = _file_in_memory(encode_task(CommandTask(["sh", "-c", "read line; exit 5"])))
+                task = os.memfd_create("task")
+                os.write(task, encode_task(CommandTask(["sh", "-c", "read line; exit 5"])))
+                os.lseek(task, 0, os.SEEK_SET)
                 send_kill(keeper, number - 1)
-                send_run(keeper, number, [script.fileno(), theirs, 1, 2])
+                send_run(keeper, number, [task, theirs, 1, 2])
                 send_kill(keeper, number - 1)
                 wait_until(all_read)
                 if number == 3:
@@ -217,41 +224,45 @@ class TestDeath:
             wait_until(lambda process=process: gone(process.pid), f"{process} to end")
 
 
+def fail_until_there_are_descriptors(monitor: Monitor, pid: int) -> None:
+    """Let this process have more and more descriptors, until a command runs; each that is needed is missing once.
+
+    Nothing of the failures is left, and then it has all again.
+    """
+    before = descriptors_of(pid)
+    _, hard = enough = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    errors = []
+    for limit in range(3, hard):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
+        answer = done(monitor, "true")
+        if answer.status is TaskStatus.FINISHED:
+            break
+        errors.append(answer.error)
+        assert descriptors_of(pid) == before
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, enough)
+    assert len(errors) > DESCRIPTORS and set(errors) == {NO_DESCRIPTORS}
+    assert result(monitor, "echo", "on").stdout == b"on\n"
+
+
 class TestScarcity:
     @pytest.mark.parametrize("idle", [True, False])
     def test_an_executor_without_descriptors(self, monitor: Monitor, idle: bool) -> None:
-        """However many are left: each that is needed is missing once."""
+        """With a keeper, and without."""
         if idle:
             result(monitor, "true")
+        answers(monitor)
         pid = monitor.process.pid
         before = descriptors_of(pid)
-        enough = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        failures = 0
-        for spare in range(20):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(before) + spare, enough[1]))
-            answer = done(monitor, "true")
-            if answer.status is TaskStatus.FINISHED:
-                break
-            assert answer.error == NO_DESCRIPTORS
-            failures += 1
-            assert descriptors_of(pid)[:-1] == before or len(descriptors_of(pid)) <= len(before) + 1
-        assert failures >= 6, "files of task and stdin, two pipes"
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, enough)
-        assert result(monitor, "echo", "on").stdout == b"on\n"
-        assert len(descriptors_of(pid)) == len(before) + (not idle), "the socket to its keeper"
+        fail_until_there_are_descriptors(monitor, pid)
+        assert descriptors_of(pid) == (before if idle else sorted([*before, "socket"])), "that to its keeper"
 
     def test_a_keeper_without_descriptors(self, monitor: Monitor) -> None:
         result(monitor, "true")
         (keeper,) = keepers_of(monitor)
         before = descriptors_of(keeper.pid)
-        enough = keeper.rlimit(resource.RLIMIT_NOFILE)
-        for spare in range(6):  # It gets four descriptors, and to start a command takes two for a moment.
-            keeper.rlimit(resource.RLIMIT_NOFILE, (len(before) + spare, enough[1]))
-            assert done(monitor, "true").error == NO_DESCRIPTORS
-            assert descriptors_of(keeper.pid) == before
-        keeper.rlimit(resource.RLIMIT_NOFILE, enough)
-        assert result(monitor, "echo", "on").stdout == b"on\n"
+        fail_until_there_are_descriptors(monitor, keeper.pid)
         assert keepers_of(monitor) == [keeper]
+        assert descriptors_of(keeper.pid) == before
 
     def test_a_keeper_that_is_stopped_holds_up_its_own_command_and_no_other(
         self, two_places: Monitor, tmp_path: Path
