@@ -218,8 +218,8 @@ def main() -> int:
         path = os.environ.get(SOCKET_VARIABLE)
         if not path:
             raise LinkError(f"{SOCKET_VARIABLE} is not set; a node monitor sets it when it starts this")
-        if not hasattr(os, "pidfd_open"):
-            raise InvalidOption("enable_command", sys.platform, "on Linux 5.3 or newer only")
+        if not hasattr(os, "memfd_create"):
+            raise InvalidOption("enable_command", sys.platform, "on Linux only")
         asyncio.run(serve(path, places))
     except (SparrowError, OSError) as error:
         print(f"sparrow command executor: {error}", file=sys.stderr)

@@ -271,7 +271,7 @@ class TestScarcity:
         (keeper,) = keepers_of(two_places)
         keeper.suspend()
         argv = ["sh", "-c", "echo $#", *["x" * STRING_BYTES_MAX] * 7]
-        two_places.send(Run(1, 0, store(encode_task(CommandTask(argv)), str(tmp_path))), run(2, "true"), Kill([9]))
+        two_places.send(Run(1, 0, store(encode_task(CommandTask(argv)), str(tmp_path))), run(2, "true"))
         assert two_places.receive(Done).run == 2
         keeper.resume()
         answer = two_places.receive(Done)
