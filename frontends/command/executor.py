@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from frontends.command.keepers import Keepers
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
@@ -64,15 +65,14 @@ class CommandExecutor:
         writer: asyncio.StreamWriter,
         files_directory: str,
         stop: Callable[[], object],
-        orphans: Orphans | None = None,
+        orphans: Orphans,
     ) -> None:
         self._free = places
         self._writer = writer
         self._files_directory = files_directory
         self._stop = stop
-        self._orphans = orphans
         self._limits = TaskLimits.from_environment()
-        self._environment = clean_environment()
+        self._keepers = Keepers(clean_environment(), self._limits, orphans)
         self._queue: deque[Run] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._commands: dict[int, Command | None] = {}
@@ -123,11 +123,7 @@ class CommandExecutor:
 
     def close(self) -> None:
         """End all commands."""
-        commands = [command for command in self._commands.values() if command is not None]
-        for command in commands:
-            command.kill()
-        for command in commands:
-            command.close()
+        self._keepers.close()
         end_children()  # What is left of those whose keepers were killed.
 
     async def _run(self, run: Run) -> None:
@@ -153,11 +149,11 @@ class CommandExecutor:
         except (InvalidRequest, OSError) as error:
             return TaskStatus.FAILED, b"", str(error)
         try:
-            command = Command(task, self._environment, self._limits, self._orphans)
+            command = Command(task, self._keepers)
             self._commands[run.run] = command
             result = await command.wait()
         except OSError as error:
-            killed = run.run in self._killed  # Its keeper may not have been ready to be told so.
+            killed = run.run in self._killed  # Or its keeper was, too.
             return TaskStatus.FAILED, b"", KILLED if killed else start_error(error, task)
         killed = run.run in self._killed and result.exit_code == -signal.SIGKILL
         error_text = KILLED if killed else exit_error(result.exit_code, self._limits)
@@ -222,8 +218,8 @@ def main() -> int:
         path = os.environ.get(SOCKET_VARIABLE)
         if not path:
             raise LinkError(f"{SOCKET_VARIABLE} is not set; a node monitor sets it when it starts this")
-        if not hasattr(os, "pidfd_open"):
-            raise InvalidOption("enable_command", sys.platform, "on Linux 5.3 or newer only")
+        if not hasattr(os, "memfd_create"):
+            raise InvalidOption("enable_command", sys.platform, "on Linux only")
         asyncio.run(serve(path, places))
     except (SparrowError, OSError) as error:
         print(f"sparrow command executor: {error}", file=sys.stderr)

@@ -1,132 +1,237 @@
-"""A process that keeps one command: starts it, waits for its end, and leaves nothing of it behind.
+"""A process that keeps commands, one after the other: starts each, waits for its end, and leaves nothing of it behind.
 
-It is a copy of the executor, made by fork, and a subreaper: whatever the command starts stays below it, also what makes
-a session of its own and lets its parent end (a daemon). When the command has ended, when the executor says so (SIGTERM)
-or has itself ended, whatever it died of (the kernel sends the same), it kills all that is left below it.
+It is a copy of the executor, made by fork, and a subreaper: whatever a command starts stays below it, also what makes
+a session of its own and lets its parent end (a daemon). When the command has ended, or the executor says that it is to
+be killed, the keeper kills all that is left below it, and only then reports. So it does, and ends, when the executor
+has ended, whatever that died of: then its socket has, and the kernel sends SIGTERM.
 
-What it cannot end: what the command has had done elsewhere, by a service of the machine.
+What it cannot end: what a command has had done elsewhere, by a service of the machine.
+
+Runs have numbers, and a kill says which it means: one that comes late does not hit the next command.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import gc
 import os
+import select
 import signal
+import socket
 import struct
 import subprocess
 from collections.abc import Sequence
-from typing import NoReturn
+from io import FileIO
+from typing import NamedTuple, NoReturn
+
+import msgspec
 
 from frontends.command.tasks import CommandTask
 from sparrow_py.process_control import adopt_orphans, die_with_parent, end_children
 from sparrow_py.task_limits import TaskLimits
 
-HEAD = struct.Struct("=ii")
-"""Of a report: an errno, if the command could not be started, with the path at fault; else 0 and its exit code."""
+ORDER = struct.Struct("=?Q")
+"""Whether to run (with descriptors) or to kill, and the run's number."""
+REPORT = struct.Struct("=Qii")
+"""A run's number; an errno, if its command could not be started, with the path at fault; else 0 and its exit code."""
 REPORT_BYTES_MAX = 8192
-HIGH = 64
-"""Descriptors below it are the command's, from 0; none of the executor's are left open."""
-WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM)
+DESCRIPTORS = 4
+"""Of a run: a file of its task, to be read from where it stands; the command's stdin, stdout and stderr."""
+WAKE_UPS_BYTES = 512
+
+_task_decoder = msgspec.msgpack.Decoder(CommandTask)
 
 
-def start_keeper(
-    task: CommandTask, environment: dict[str, str], limits: TaskLimits, descriptors: Sequence[int], report: int
-) -> int:
-    """The process id of the keeper of a new command with these descriptors for its stdin, stdout and stderr.
+class Report(NamedTuple):
+    """How a run ended."""
 
-    `report` is where it writes how that ended; `OSError` if there can be no other process.
+    run: int
+    start_errno: int
+    exit_code: int
+    path: str
+
+    def exit_code_or_error(self) -> int:
+        """The command's exit code; `OSError` if it was not started."""
+        if self.start_errno:
+            raise OSError(self.start_errno, os.strerror(self.start_errno), self.path or None)
+        return self.exit_code
+
+
+def start_keeper(environment: dict[str, str], limits: TaskLimits) -> tuple[int, socket.socket]:
+    """The process id of a new keeper, and the socket to it, which does not block.
+
+    Its commands get this environment and these limits. `OSError` if there can be no other process or descriptor.
     """
     executor = os.getpid()
-    # Until it has a handler of its own the keeper has the executor's, which would do nothing there.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, contextlib.ExitStack() as in_vain:
+        in_vain.enter_context(ours)
+        ours.setblocking(False)
+        # Until it has a handler of its own the keeper has the executor's, which would do nothing there.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _live(theirs, environment, limits, executor, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        in_vain.pop_all()
+    return pid, ours
+
+
+def send_run(keeper: socket.socket, run: int, descriptors: Sequence[int]) -> None:
+    """Have it run a command with these `DESCRIPTORS`."""
+    socket.send_fds(keeper, [ORDER.pack(True, run)], descriptors)
+
+
+def send_kill(keeper: socket.socket, run: int) -> None:
+    """Have it kill that command, and all that it started, unless it has ended."""
+    keeper.send(ORDER.pack(False, run))
+
+
+def receive_report(keeper: socket.socket) -> Report | None:
+    """What it reports; None: it has ended."""
     try:
-        pid = os.fork()
-        if pid == 0:
-            _keep(task, environment, limits, [*descriptors, report], executor, mask)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return pid
+        data = keeper.recv(REPORT_BYTES_MAX)
+    except ConnectionResetError:  # It did not read what it was sent last.
+        return None
+    if not data:
+        return None
+    run, start_errno, exit_code = REPORT.unpack_from(data)
+    return Report(run, start_errno, exit_code, os.fsdecode(data[REPORT.size :]))
 
 
-def end_keeper(pid: int) -> None:
-    """Have the command killed, and all that it started. Only before the keeper was reaped."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-
-
-def read_report(report: bytes) -> int:
-    """The exit code of a command whose keeper has reported so; `OSError` if it was not started."""
-    number, exit_code = HEAD.unpack_from(report)
-    if number:
-        raise OSError(number, os.strerror(number), os.fsdecode(report[HEAD.size :]) or None)
-    return int(exit_code)
-
-
-def _keep(
-    task: CommandTask,
+def _live(
+    executor_socket: socket.socket,
     environment: dict[str, str],
     limits: TaskLimits,
-    descriptors: list[int],
     executor: int,
     mask: set[signal.Signals | int],
 ) -> NoReturn:
     """The keeper's life."""
     status = 1
-    told: list[int] = []
     try:
         gc.freeze()  # Its pages stay the executor's, too.
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        _leave_descriptors(executor_socket.fileno())
+        keeper = _Keeper(executor_socket, environment, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()  # A signal to the executor's process group is not for it.
-        report = _arrange(descriptors)
         adopt_orphans()
         die_with_parent(signal.SIGTERM, executor)
-        os.write(report, _run(task, environment, limits, told))
+        keeper.serve()
         status = 0
     finally:
         os._exit(status)
 
 
-def _arrange(descriptors: list[int]) -> int:
-    """Have these be 0, 1, 2, …, and close all others; returns the last, which the command does not get."""
-    for number, high in enumerate([fcntl.fcntl(descriptor, fcntl.F_DUPFD, HIGH) for descriptor in descriptors]):
-        os.dup2(high, number, inheritable=number < len(descriptors) - 1)
-    os.closerange(len(descriptors), os.sysconf("SC_OPEN_MAX"))
-    return len(descriptors) - 1
+def _leave_descriptors(kept: int) -> None:
+    """Close all of the executor's but this one; 0, 1 and 2 are /dev/null.
 
-
-def _run(task: CommandTask, environment: dict[str, str], limits: TaskLimits, told: list[int]) -> bytes:
-    """Run the command; the report of how it ended. Nothing of it is left then."""
-    try:
-        process = subprocess.Popen(
-            task.argv,
-            cwd=task.cwd or None,
-            env=environment | task.env,
-            start_new_session=True,
-            preexec_fn=limits.impose if any(limits) else None,  # noqa: PLW1509 - this process has no other threads
-        )
-    except OSError as error:
-        path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - HEAD.size]
-        return HEAD.pack(error.errno or 0, 0) + path
-    status = _end_of(process.pid, told)
-    end_children()
-    return HEAD.pack(0, -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status))
-
-
-def _end_of(pid: int, told: list[int]) -> int | None:
-    """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others.
-
-    `told`: SIGTERMs that have come before.
+    Above all those of its sockets to other keepers: to them the executor has ended when nobody has these.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)  # Not before: the command would inherit it.
-    while True:
-        with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == pid:
-                    return ended[1]
-        if signal.SIGTERM in told:
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    os.close(null)
+
+
+class _Run(NamedTuple):
+    number: int
+    descriptors: list[int]
+
+
+class _Keeper:
+    """In its process. SIGCHLD and SIGTERM wake it up by a pipe, so that none is missed between a look and a wait."""
+
+    def __init__(self, executor: socket.socket, environment: dict[str, str], limits: TaskLimits) -> None:
+        self._executor = executor
+        self._environment = environment
+        self._impose = limits.impose if any(limits) else None
+        self._killed = 0
+        self._over = False
+        """The executor has ended, or has this one end."""
+        self._wake_ups, wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_up, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
+        self._poll = select.poll()
+        self._poll.register(executor, select.POLLIN)
+        self._poll.register(self._wake_ups, select.POLLIN)
+
+    def serve(self) -> None:
+        """Run what comes, until it is over."""
+        while not self._over:
+            run = self._wait()
+            if run is not None:
+                report = self._report(run)
+                with contextlib.suppress(ConnectionError):
+                    self._executor.send(report)
+
+    def _end(self, *_: object) -> None:
+        self._over = True
+
+    def _wait(self) -> _Run | None:
+        """Wait until there may be something to do; the run to start, if that is it."""
+        ready = {descriptor for descriptor, _ in self._poll.poll()}
+        if self._wake_ups in ready:
+            os.read(self._wake_ups, WAKE_UPS_BYTES)
+        return self._receive() if self._executor.fileno() in ready else None
+
+    def _receive(self) -> _Run | None:
+        try:
+            order, descriptors, _, _ = socket.recv_fds(self._executor, ORDER.size, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            order = b""
+        if not order:
+            self._over = True
             return None
-        told = [signal.sigwait(WAITED_FOR)]
+        to_run, number = ORDER.unpack(order)
+        if to_run:
+            return _Run(number, descriptors)
+        self._killed = number
+        return None
+
+    def _report(self, run: _Run) -> bytes:
+        """Run this command; the report of how it ended. Nothing of it is left then."""
+        try:
+            process = self._start(run)
+        except OSError as error:
+            path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - REPORT.size]
+            return REPORT.pack(run.number, error.errno or errno.EIO, 0) + path
+        status = self._status_of(process.pid, run.number)
+        end_children()
+        process.returncode = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+        return REPORT.pack(run.number, 0, process.returncode)
+
+    def _start(self, run: _Run) -> subprocess.Popen[bytes]:
+        with contextlib.ExitStack() as files:
+            opened = [files.enter_context(FileIO(descriptor)) for descriptor in run.descriptors]
+            if len(opened) < DESCRIPTORS:  # The kernel drops those for which there is no room.
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            task_file, stdin, stdout, stderr = opened
+            task = _task_decoder.decode(task_file.readall())
+            return subprocess.Popen(
+                task.argv,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=task.cwd or None,
+                env=self._environment | task.env,
+                start_new_session=True,
+                preexec_fn=self._impose,  # noqa: PLW1509 - this process has no other threads
+            )
+
+    def _status_of(self, pid: int, run: int) -> int | None:
+        """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others."""
+        while True:
+            with contextlib.suppress(ChildProcessError):
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    if ended[0] == pid:
+                        return ended[1]
+            if self._over or self._killed == run:
+                return None
+            self._wait()

@@ -1,6 +1,6 @@
 """One running command: started without a shell, its output captured up to a limit, ended with all that it started.
 
-It runs below a keeper, a process that sees to its end. That the keeper has ended is awaited on a pidfd.
+It runs below a keeper, a process that sees to its end and reports it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import signal
 from io import FileIO
 
-from frontends.command.keeper import REPORT_BYTES_MAX, end_keeper, read_report, start_keeper
-from frontends.command.tasks import CommandResult, CommandTask
-from sparrow_py.orphans import Orphans
+import msgspec
+
+from frontends.command.keepers import Keepers
+from frontends.command.tasks import CommandResult, CommandTask, encode_task
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits
 
 STREAM_BYTES_MAX = 256 << 10
@@ -72,95 +73,55 @@ class Capture:
 class Command:
     """A command that runs from here on; `OSError` if there can be no process for it."""
 
-    def __init__(
-        self, task: CommandTask, environment: dict[str, str], limits: TaskLimits, orphans: Orphans | None
-    ) -> None:
-        self._orphans = orphans
-        self._ended = False
+    def __init__(self, task: CommandTask, keepers: Keepers) -> None:
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            stdin = theirs.enter_context(_input_file(task.stdin))
-            (stdout, into_stdout), (stderr, into_stderr), (report, into_report) = (_pipe() for _ in range(3))
-            for file in (into_stdout, into_stderr, into_report):
-                theirs.enter_context(file)
-            for file in (stdout, stderr, report):
-                ours.enter_context(file)
-            descriptors = [file.fileno() for file in (stdin, into_stdout, into_stderr)]
-            self._keeper = start_keeper(task, environment, limits, descriptors, into_report.fileno())
-            if orphans is not None:
-                orphans.started(self._keeper)
+            # A file, for a keeper that does not read must not keep the executor from going on.
+            order = theirs.enter_context(_file_in_memory(encode_task(msgspec.structs.replace(task, stdin=b""))))
+            stdin = theirs.enter_context(_file_in_memory(task.stdin) if task.stdin else FileIO(os.devnull))
+            self._stdout, into_stdout = _captured(ours, theirs)
+            self._stderr, into_stderr = _captured(ours, theirs)
+            self._run = keepers.start([file.fileno() for file in (order, stdin, into_stdout, into_stderr)])
             ours.pop_all()
-        self._report = report
-        try:
-            self._pidfd = os.pidfd_open(self._keeper)
-            self._stdout = Capture(stdout)
-            self._stderr = Capture(stderr)
-        except BaseException:
-            self.close()
-            raise
 
     def kill(self) -> None:
         """End it, and all that it started; `wait` returns."""
-        if not self._ended:  # From then on the number may be another's.
-            end_keeper(self._keeper)
-
-    def close(self) -> None:
-        """End it, and all that it started, and wait for that."""
-        self.kill()
-        self._reap()
+        self._run.kill()
 
     async def wait(self) -> CommandResult:
         """Its result, once it has ended and nothing of it is left; `OSError` if it could not be started."""
-        await _readable(self._pidfd)
-        self._reap()
+        report = await self._run.report
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self._stdout.ended.wait()
                 await self._stderr.ended.wait()
         self._stdout.close()
         self._stderr.close()
-        with self._report:
-            report = self._report.read(REPORT_BYTES_MAX)
-        if not report:
+        if report is None:
             raise OSError(errno.ECHILD, KEEPER_KILLED)
         truncated = self._stdout.truncated or self._stderr.truncated
-        return CommandResult(read_report(report), self._stdout.text(), self._stderr.text(), truncated)
-
-    def _reap(self) -> None:
-        if self._ended:
-            return
-        os.waitpid(self._keeper, 0)
-        self._ended = True
-        if self._orphans is not None:
-            self._orphans.ended(self._keeper)
+        return CommandResult(report.exit_code_or_error(), self._stdout.text(), self._stderr.text(), truncated)
 
 
-def _pipe() -> tuple[FileIO, FileIO]:
+def _captured(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[Capture, FileIO]:
+    """A capture, and the file that it takes what is written to; these stacks close them."""
     reading, writing = os.pipe()
-    return FileIO(reading), FileIO(writing, "w")
+    writer = theirs.enter_context(FileIO(writing, "w"))
+    reader = ours.enter_context(FileIO(reading))
+    return ours.enter_context(contextlib.closing(Capture(reader))), writer
 
 
-def _input_file(data: bytes) -> FileIO:
-    """A file in memory with this content: unlike a pipe it needs nobody to write it while the command runs."""
-    if not data:
-        return FileIO(os.devnull)
-    file = FileIO(os.memfd_create("stdin"), "r+")
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
-    file.seek(0)
-    return file
-
-
-async def _readable(descriptor: int) -> None:
-    """Wait until this descriptor is readable, and close it."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+def _file_in_memory(data: bytes) -> FileIO:
+    """A file with this content, to be read: unlike a pipe it needs nobody to write it meanwhile."""
+    file = FileIO(os.memfd_create("command"), "r+")
     try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def exit_error(exit_code: int, limits: TaskLimits = NO_LIMITS) -> str:

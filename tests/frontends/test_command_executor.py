@@ -359,16 +359,12 @@ class TestNothingIsLeftRunning:
             assert (answer.status, answer.error) == (TaskStatus.FAILED, KEEPER_KILLED)
             assert held.read() == b""
         assert result(monitor, "echo", "on").stdout == b"on\n"
+        wait_until(lambda: len(children_of(monitor)) == 1 and keeper not in children_of(monitor))
 
     def test_ctrl_c_is_not_for_the_executor(self, monitor: Monitor) -> None:
         monitor.process.send_signal(signal.SIGINT)
         answer = done(monitor, "sh", "-c", "kill -INT $$; echo deaf")
         assert answer.error == "killed by signal 2 (SIGINT)"
-
-    def test_no_zombies(self, monitor: Monitor) -> None:
-        for _ in range(3):
-            result(monitor, "true")
-        wait_until(lambda: children_of(monitor) == [])
 
 
 class TestJobs:

@@ -1,0 +1,136 @@
+"""The executor's keepers: each is used again and again, and there are as many as commands have run at once.
+
+They are forked when they are needed, and stay. A run holds its keeper until that has reported it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+
+from frontends.command.keeper import Report, receive_report, send_kill, send_run, start_keeper
+from sparrow_py.orphans import Orphans
+from sparrow_py.task_limits import TaskLimits
+
+
+class KeptRun:
+    """A command at its keeper."""
+
+    def __init__(self, keeper: _Keeper, number: int) -> None:
+        self.number = number
+        self.report: asyncio.Future[Report | None] = asyncio.get_running_loop().create_future()
+        """Its keeper's; nothing of the command is left then. None: the keeper was killed."""
+        self._keeper = keeper
+
+    def kill(self) -> None:
+        """End it, and all that it started; its keeper reports that."""
+        if not self.report.done():
+            self._keeper.kill(self.number)
+
+
+class Keepers:
+    """Keepers whose commands get this environment and these limits."""
+
+    def __init__(self, environment: dict[str, str], limits: TaskLimits, orphans: Orphans) -> None:
+        self._environment = environment
+        self._limits = limits
+        self._orphans = orphans
+        self._all: set[_Keeper] = set()
+        self._idle: list[_Keeper] = []
+
+    def start(self, descriptors: Sequence[int]) -> KeptRun:
+        """Start the command with these descriptors, as `keeper.send_run` wants them.
+
+        `OSError` if there can be no process for it.
+        """
+        while True:
+            new = not self._idle
+            keeper = self._another() if new else self._idle.pop()
+            try:
+                return keeper.start(descriptors)
+            except ConnectionError:  # It was killed.
+                self._reap(keeper)
+                if new:
+                    raise
+            except OSError:
+                self._idle.append(keeper)
+                raise
+
+    def close(self) -> None:
+        """End all, and what they keep, and wait for that."""
+        for keeper in self._all:
+            keeper.close()
+        for keeper in list(self._all):
+            self._reap(keeper)
+        self._idle.clear()
+
+    def _another(self) -> _Keeper:
+        keeper = _Keeper(*start_keeper(self._environment, self._limits), self)
+        self._all.add(keeper)
+        self._orphans.started(keeper.pid)
+        try:
+            keeper.listen()
+        except OSError:
+            self._reap(keeper)
+            raise
+        return keeper
+
+    def reported(self, keeper: _Keeper) -> None:
+        """Its command has ended; it can have another."""
+        self._idle.append(keeper)
+
+    def ended(self, keeper: _Keeper) -> None:
+        """It was killed, idle or not. What it kept is an orphan now."""
+        if keeper in self._idle:
+            self._idle.remove(keeper)
+        self._reap(keeper)
+
+    def _reap(self, keeper: _Keeper) -> None:
+        keeper.close()
+        os.waitpid(keeper.pid, 0)
+        self._all.discard(keeper)
+        self._orphans.ended(keeper.pid)
+
+
+class _Keeper:
+    """One of them, as the executor sees it."""
+
+    def __init__(self, pid: int, connection: socket.socket, keepers: Keepers) -> None:
+        self.pid = pid
+        self._connection = connection
+        self._keepers = keepers
+        self._runs = 0
+        self._run: KeptRun | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def listen(self) -> None:
+        self._loop.add_reader(self._connection, self._receive)
+
+    def start(self, descriptors: Sequence[int]) -> KeptRun:
+        self._runs += 1
+        send_run(self._connection, self._runs, descriptors)
+        self._run = KeptRun(self, self._runs)
+        return self._run
+
+    def kill(self, run: int) -> None:
+        with contextlib.suppress(OSError):  # It has ended; that is about to be seen.
+            send_kill(self._connection, run)
+
+    def close(self) -> None:
+        """Say no more to it, and hear no more of it: it ends."""
+        if self._connection.fileno() >= 0:
+            self._loop.remove_reader(self._connection)
+            self._connection.close()
+
+    def _receive(self) -> None:
+        report = receive_report(self._connection)
+        run, self._run = self._run, None
+        if report is None:
+            self._keepers.ended(self)
+        else:
+            self._keepers.reported(self)
+        if run is not None and not run.report.done():
+            run.report.set_result(report)
