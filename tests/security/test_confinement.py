@@ -26,7 +26,7 @@ from tests.support.unprivileged import NOBODY, PYTHONPATH, SOMEBODY, interpreter
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 __all__ = ["open_folder"]
-TOKEN = "a secret that is known to the daemons alone"
+TOKEN = "the-secret-of-a-cluster-of-32-characters-or-more"
 MEMORY_BYTES_MAX = 256 << 20
 CPU_S_MAX = 1
 OPEN_FILES_MAX = 64
