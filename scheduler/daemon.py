@@ -28,6 +28,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
+from sparrow_py.standstill import Standstill
 
 log = logging.getLogger("sparrow.scheduler")
 MESSAGES_PER_TURN_MAX = 1000
@@ -35,6 +36,9 @@ MESSAGES_PER_TURN_MAX = 1000
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
 WITHDRAWN = "its token was withdrawn"
+PATIENCE = 1.5
+"""Heartbeats that a peer waits for a sign of life at most."""
+_decode_sent = m.FrameDecoder(m.ToNode)
 
 
 class SchedulerDaemon:
@@ -61,6 +65,7 @@ class SchedulerDaemon:
         self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers, self._events)
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
         self._listener: daemon.Listener | None = None
+        self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -105,6 +110,7 @@ class SchedulerDaemon:
             except BaseException:
                 await self._listener.close()
                 raise
+        self._standstill.start()
         return {"address": self.address, "name": self.name}
 
     def why_not_ready(self) -> str:
@@ -122,6 +128,7 @@ class SchedulerDaemon:
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
+        self._standstill.stop()
         if self._listener is not None:
             await self._listener.refuse_connections()  # Else those whose links are closed dial again at once.
         jobs = len(self.core.jobs)
@@ -228,7 +235,7 @@ class SchedulerDaemon:
         before = self._nodes.pop(node_id, None)
         if before is not None:
             # The node dialled again before its old link was seen to be dead.
-            core.node_down(node_id, clock())
+            self._node_gone(node_id, before)
             before.close("the node monitor dialled again")
         self._nodes[node_id] = link
         core.node_up(node_id, hello.node, clock())
@@ -238,6 +245,9 @@ class SchedulerDaemon:
         try:
             async for batch in link.batches():
                 if self._nodes.get(node_id) is not link or link.closed_because:
+                    break
+                self._standstill.check()
+                if self._nodes.get(node_id) is not link:
                     break
                 now_s = clock()
                 for message in batch:
@@ -255,10 +265,33 @@ class SchedulerDaemon:
         finally:
             if self._nodes.get(node_id) is link:
                 del self._nodes[node_id]
-                core.node_down(node_id, clock())
+                self._node_gone(node_id, link)
                 self._timer.update()
             log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
             await link.aclose()
+
+    def _stood_still(self, seconds: float) -> None:
+        """All nodes have given this scheduler up, however their links look.
+
+        What they asked for before must not be answered: tasks would use up their attempts on one dead link after the
+        other.
+        """
+        nodes, self._nodes = self._nodes, {}
+        log.warning("stood still for %.1f s: %d node monitors have to dial again", seconds, len(nodes))
+        for node_id, link in nodes.items():
+            self._node_gone(node_id, link)
+            link.close("the scheduler stood still for longer than its peers wait")
+        self._timer.update()
+
+    def _node_gone(self, node_id: str, link: Link) -> None:
+        """Its link is gone. Of what was still to be sent the core is told that it did not start."""
+        now_s = self.clock()
+        for frame in link.unsent:
+            for message in _decode_sent(frame):
+                if type(message) is m.Launch:
+                    hand_back = m.HandBack(message.job, message.attempt, "the link broke before it was sent")
+                    self._events.receive_from_node(node_id, hand_back, now_s)
+        self._events.node_down(node_id, now_s)
 
     def _say_taken_over(self) -> None:
         """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""

@@ -89,6 +89,8 @@ class Link:
         """Who dialled, if it is the end that was dialled."""
         self.transport: asyncio.Transport | None = None
         """What is to be cut after the last frame, rather than wait for the other side to end TLS, too."""
+        self.unsent: list[bytearray] = []
+        """Frames that were to be sent when the connection was found to be lost: nothing of them has left."""
         self._ws = ws
         self._decode = decode
         self._backlog_bytes_max = backlog_bytes_max
@@ -169,7 +171,8 @@ class Link:
                 waits_for = step.send(None)
             except StopIteration:
                 self._written(frame)
-            except _LINK_LOST as error:
+            except _LINK_LOST as error:  # aiohttp looks before it writes.
+                self._frames.appendleft(frame)
                 self._lost(error)
                 return
             else:
@@ -197,6 +200,9 @@ class Link:
     def _lost(self, error: BaseException) -> None:
         self._closing = True
         self.closed_because = self.closed_because or f"connection lost: {error}"
+        if self._frame_messages:
+            self._close_frame()
+        self.unsent += self._frames
         self._frames.clear()
         self._low.set()
 

@@ -537,7 +537,7 @@ class FrameDecoder:
     def __init__(self, messages: Any) -> None:
         self._decode = msgspec.msgpack.Decoder(list[messages]).decode
 
-    def __call__(self, frame: bytes) -> list[Any]:
+    def __call__(self, frame: bytes | bytearray) -> list[Any]:
         """The frame's messages; `LinkError` if it is not a frame of such messages."""
         try:
             return self._decode(frame)

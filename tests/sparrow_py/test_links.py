@@ -231,6 +231,32 @@ async def test_a_scheduler_that_chooses_a_version_that_was_not_offered() -> None
             await links.dial(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)
 
 
+async def test_what_was_to_be_sent_when_the_connection_was_lost_is_known(dial: Dial) -> None:
+    async def serve(link: links.Link) -> None:
+        link.send(m.Placed("j", 0))
+        link.flush()
+        await read_all(link, [])
+
+    link = await dial(serve)
+    batches: list[list[Any]] = []
+    reading = asyncio.ensure_future(read_all(link, batches))
+    async with asyncio.timeout(TIMEOUT_S):
+        while not batches:
+            await asyncio.sleep(0.001)
+    assert link._ws._response.connection is not None  # type: ignore[union-attr]
+    transport = link._ws._response.connection.transport  # type: ignore[union-attr]
+    link.send(m.CancelJob("sent"))
+    link.flush()
+    assert link.unsent == []
+    transport.abort()
+    link.send(m.CancelJob("a"))
+    link.flush()
+    link.send(m.CancelJob("dropped"))
+    await reading
+    decode = m.FrameDecoder(m.FromClient)
+    assert [message for frame in link.unsent for message in decode(frame)] == [m.CancelJob("a")]
+
+
 async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     """A node monitor that is killed while it dials."""
     handled = asyncio.Event()
