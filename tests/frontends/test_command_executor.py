@@ -54,14 +54,6 @@ def monitor(tmp_path: Path) -> Iterator[Monitor]:
         yield monitor
 
 
-@pytest.fixture
-def fifo(tmp_path: Path) -> str:
-    """A named pipe: to open it waits for the other side, to read its end waits for the last writer to die."""
-    path = str(tmp_path / "fifo")
-    os.mkfifo(path)
-    return path
-
-
 def run(number: int, *argv: str, **fields: Any) -> Run:
     return Run(number, 0, encode_task(CommandTask(list(argv), **fields)))
 

@@ -39,14 +39,6 @@ def two_places(tmp_path: Path) -> Iterator[Monitor]:
         yield monitor
 
 
-@pytest.fixture
-def fifo(tmp_path: Path) -> str:
-    """A named pipe: to open it waits for the other side."""
-    path = str(tmp_path / "fifo")
-    os.mkfifo(path)
-    return path
-
-
 def answers(monitor: Monitor) -> None:
     """Return when the executor does: it has begun."""
     monitor.send(Revoke([]))
