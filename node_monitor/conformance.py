@@ -25,7 +25,7 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
-from node_monitor.executors import executor_environment
+from node_monitor.executors import base_environment, executor_environment
 from node_monitor.result_files import ResultFiles
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError, shown
@@ -90,11 +90,11 @@ class Executor:
         self._connection.settimeout(settings.timeout_s)
 
     def _start(self, path: str) -> subprocess.Popen[bytes]:
-        environment = executor_environment(path, EXECUTOR_ID, self._settings.places, self._directory)
+        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._directory)
         try:
             return subprocess.Popen(
                 self._settings.command,
-                env=environment,
+                env=base_environment() | own,
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # As at a node monitor, what it prints is for the log.
                 start_new_session=True,

@@ -23,12 +23,22 @@ class AppPlan:
     app: its name. runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
+    forks: whether a process more costs next to nothing, in time and memory, as it is forked.
     """
 
     app: str
     runtime: str = ""
     one_process: bool = False
     supervised: bool = True
+    forks: bool = False
+
+    @property
+    def one_user(self) -> bool:
+        """Whether each executor runs one user's tasks only, from its first on. It has one place, then.
+
+        One that several users share, or that was attached, is its operator's to answer for.
+        """
+        return self.supervised and not self.one_process
 
 
 class ExecutorState:
