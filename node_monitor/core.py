@@ -36,8 +36,8 @@ DURATION_WEIGHT = 0.2
 RESTART_DELAY_S = 0.1
 """First wait before an executor that did no task is restarted; doubles up to the maximum."""
 RESTART_DELAY_MAX_S = 30.0
-
-
+IDLE_WORKERS_PER_SLOT = 2
+"""Executors that are kept for their users while they have nothing to do, for each slot: by default."""
 SERVICE_MAX_S = MAX_DURATION_S
 """Longest service time believed of an executor."""
 DEMAND_MAX = 1e18
@@ -119,9 +119,10 @@ class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
-        "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held", "_history",
-        "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_memory", "_next_ask",
-        "_next_number", "_next_run", "_prefetching", "_pushed", "_report_idle", "_resources", "_start_executor",
+        "_ask_order", "_asks", "_blobs", "_crowded", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
+        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
+        "_memory", "_next_ask", "_next_number", "_next_run", "_passed_over", "_prefetching", "_pushed", "_report_idle",
+        "_resources", "_start_executor",
         "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
         "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
@@ -162,6 +163,11 @@ class NodeMonitorCore:
         self._kill_executor = outbox.kill_executor
         self._fetch = outbox.fetch
         self._blobs = blobs
+        self._kept_max = options.idle_workers_max or IDLE_WORKERS_PER_SLOT * slots
+        self._crowded: AppState | None = None
+        """An app that may keep more executors than it may for their users."""
+        self._passed_over = False
+        """Whether some app is `short` of executors."""
         self._memory = Memory(1 / options.count)
         self._resources = dict(self.free)
         self._user_max = options.reservations_per_user_max
@@ -277,15 +283,28 @@ class NodeMonitorCore:
         self._note(now_s, "an executor of app %s did not start: %s", app_name, reason)
         app = self.apps[app_name]
         app.starting -= 1
+        if app.kept_count and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
+            self._end_executor(app.unused_longest(), now_s)
         self._restart_later(app, now_s)
 
     def executor_leaving(self, executor_id: str, now_s: float) -> None:
         """An executor is about to be gone: it gets no task. What it still says counts; then `executor_down` follows."""
-        executor = self._executors[executor_id]
+        self._retire(self._executors[executor_id], now_s)
+
+    def _retire(self, executor: ExecutorState, now_s: float) -> None:
+        """Give it nothing more; what it was given and waits for its inputs has not started."""
+        if executor.leaving:
+            return
         executor.app.retire(executor)
-        self._note(now_s, "executor %s is leaving", executor_id)
+        self._note(now_s, "executor %s is leaving", executor.id)
         for held in [held for held in executor.running.values() if held.missing]:
-            self._hand_back_waiting(held, f"executor {executor_id} is leaving", now_s)
+            self._hand_back_waiting(held, f"executor {executor.id} is leaving", now_s)
+
+    def _end_executor(self, executor: ExecutorState, now_s: float) -> None:
+        """Have it ended. From now on it is given nothing, however long its end takes."""
+        self._retire(executor, now_s)
+        executor.ended_here = True
+        self._kill_executor(executor.id)
 
     def executor_down(self, executor_id: str, reason: str, now_s: float, failure: str = "") -> None:
         """An executor died: its slots come back, its tasks are reported lost (guarantee 4).
@@ -299,7 +318,7 @@ class NodeMonitorCore:
         app.went(executor)
         app.prefetched -= executor.ahead
         runs = list(executor.running.values())
-        culprit = next((held for held in runs if not (held.missing or held.stop or failure)), None)
+        culprit = next((held for held in runs if not (held.missing or executor.ended_here or failure)), None)
         for held in runs:
             self._died_with_executor(held, reason, failure if len(runs) == 1 else "", now_s)
         if culprit is not None:
@@ -312,7 +331,7 @@ class NodeMonitorCore:
                 self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
         if not app.plan.supervised:
             return
-        if executor.did_tasks or executor.running:
+        if executor.did_tasks or executor.running or executor.ended_here:
             self._restart_soon(app)  # What ended it may well have been a task.
         else:
             self._restart_later(app, now_s)
@@ -408,11 +427,14 @@ class NodeMonitorCore:
         app = executor.app
         if executor.places == 1 and executor.running:
             # It has work; give it more in time if there is any, so that it need not wait for us.
-            ready = app.ready and not executor.leaving and not executor.waiting
-            if ready and len(executor.running) * 2 <= self._depth(app.ready[0]):
-                self._feed(executor, now_s)
+            if app.ready and not executor.leaving and not executor.waiting:
+                held = app.next_ready(executor)
+                if held is not None and len(executor.running) * 2 <= self._depth(held):
+                    self._feed(executor, now_s)
             return
-        self.free_slots += app.free_places(executor)
+        self.free_slots += app.free_places(executor, now_s)
+        if app.kept_count > self._kept_max:
+            self._crowded = app
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -550,9 +572,9 @@ class NodeMonitorCore:
     def _fill(self, now_s: float) -> None:
         """Use the slots that are free."""
         for app in self.apps.values():
-            while app.ready and self.free_slots > 0 and app.idle:
+            while app.ready and self.free_slots > 0 and (held := app.next_ready()) is not None:
                 self.free_slots -= 1
-                self._feed(app.take_place(), now_s)
+                self._feed(self._take_place(app, held.charge.ticket.user), now_s)
         asks: dict[tuple[str, int], Ask] = {}
         queue = self.queue
         serves = queue.size > 0 and self.free_slots > 0 and self._some_app_serves()
@@ -564,14 +586,17 @@ class NodeMonitorCore:
             if charge.ticket.demand:
                 self._take_resources(charge)
             if self._pushed and (pushed := self._pushed.take(charge.ticket.key)) is not None:
-                app = self.apps[charge.ticket.app]
                 self._start_pushed(charge, pushed, now_s)
             else:
-                app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
-                app.asking += 1
-            serves = self.free_slots > 0 and (len(app.idle) > app.asking or self._some_app_serves())
+                ask = self._add_to_ask(asks, charge, now_s, prefetched=False)
+                ask.executors.append(ask.app.ask_for(charge.ticket.user))
+            serves = self.free_slots > 0 and self._some_app_serves()
         if asks:
             self._send_asks(asks)
+        if self._passed_over:
+            self._start_for_those_passed_over()
+        if self._crowded is not None:
+            self._end_unused(self._crowded, now_s)
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:
             self._say_idle()
 
@@ -592,13 +617,16 @@ class NodeMonitorCore:
     def _some_app_serves(self) -> bool:
         """Whether an executor has a free place: else the queue need not be looked through."""
         for app in self.apps.values():  # noqa: SIM110 - asked with every event, where a generator costs four times that
-            if len(app.idle) > app.asking:
+            if app.free or app.kept:
                 return True
         return False
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
         app = self.apps[ticket.app]
-        if len(app.idle) <= app.asking:
+        if not app.free and ticket.user not in app.kept:
+            if app.plan.one_user:
+                app.short.add(ticket.user)
+                self._passed_over = True
             return False
         demand = ticket.demand
         return not demand or all(
@@ -687,7 +715,8 @@ class NodeMonitorCore:
         if ask.prefetched:
             ask.app.prefetched -= count
         else:
-            ask.app.asking -= count
+            for _ in range(count):
+                ask.app.release(ask.executors.pop())
             self.free_slots += count
 
     def _no_task(self, scheduler: str, message: m.NoTask, now_s: float) -> None:
@@ -763,11 +792,16 @@ class NodeMonitorCore:
             return
         held = self._hold(scheduler, message, charge)
         if not ask.prefetched:
-            app.asking -= 1
-            if app.idle:
-                self._give(app.take_place(), held, now_s)
+            executor = ask.executors.pop(0)  # The warmest.
+            if not executor.leaving:
+                self._occupy(executor, charge.ticket.user)
+                self._give(executor, held, now_s)
                 return
-            self.free_slots += 1  # Its executor died meanwhile: it is as if it had been prefetched.
+            app.release(executor)
+            if app.serves(charge.ticket.user):
+                self._give(self._take_place(app, charge.ticket.user), held, now_s)
+                return
+            self.free_slots += 1  # It is as if it had been prefetched.
             app.prefetched += 1
         app.ready.append(held)  # It stays counted as prefetched until it is its turn at an executor.
         if not app.executors:
@@ -793,7 +827,22 @@ class NodeMonitorCore:
             self.queue.refund(charge)
             self.free_slots += 1
             return
-        self._give(self.apps[ticket.app].take_place(), self._hold(scheduler, task, charge), now_s)
+        executor = self._take_place(self.apps[ticket.app], ticket.user)
+        self._give(executor, self._hold(scheduler, task, charge), now_s)
+
+    def _take_place(self, app: AppState, user: str) -> ExecutorState:
+        """Occupy a free place that a task of this user may have; there must be one."""
+        executor = app.ask_for(user)
+        self._occupy(executor, user)
+        return executor
+
+    def _occupy(self, executor: ExecutorState, user: str) -> None:
+        """A place that was spoken for is to run a task of this user."""
+        app = executor.app
+        fresh = app.fresh
+        app.occupy(executor, user)
+        if app.fresh != fresh:
+            self._restart_soon(app)  # So that the next user need not wait for a start.
 
     def _hand_back_pushed(self, pushed: Iterable[tuple[Key, m.Launch]], reason: str) -> None:
         for key, task in pushed:
@@ -845,14 +894,15 @@ class NodeMonitorCore:
     def _feed(self, executor: ExecutorState, now_s: float) -> None:
         """Give an executor what it should have of what is ready: one task, or a few short ones."""
         app = executor.app
-        share = -(-len(app.ready) // len(app.executors)) if executor.places == 1 else 1
-        for _ in range(share):
-            held = app.ready.popleft()
+        share = -(-len(app.ready) // min(self.slots, len(app.executors))) if executor.places == 1 else 1
+        for given in range(share):
+            held = app.next_ready(executor)
+            if held is None or (given and (len(executor.running) >= self._depth(held) or executor.waiting)):
+                break
+            app.ready.remove(held)
             self._give(executor, held, now_s)
             if not executor.ahead:
                 app.prefetched -= 1
-            if not app.ready or held.missing or len(executor.running) >= self._depth(app.ready[0]):
-                break
 
     def _give(self, executor: ExecutorState, held: Held, now_s: float) -> None:
         """The attempt has its place: run it there, once its inputs are here."""
@@ -962,14 +1012,14 @@ class NodeMonitorCore:
         held.stop = (status, reason)
         self._note(now_s, "run %d of executor %s is stopped: %s", held.run, executor.id, reason)
         if executor.places == 1 and not executor.app.plan.one_process:
-            self._kill_executor(executor.id)
+            self._end_executor(executor, now_s)
             return
         self._to_executor(executor.id, x.Kill([held.run]))
-        self._at(now_s + KILL_GRACE_S, lambda _: self._kill_if_here(held))
+        self._at(now_s + KILL_GRACE_S, lambda now_s: self._kill_if_here(held, now_s))
 
-    def _kill_if_here(self, held: Held) -> None:
+    def _kill_if_here(self, held: Held, now_s: float) -> None:
         if self._held.get(held.key) is held and held.executor is not None:
-            self._kill_executor(held.executor.id)
+            self._end_executor(held.executor, now_s)
 
     def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
         held = self._held.get((scheduler, message.job, message.attempt))
@@ -1161,11 +1211,24 @@ class NodeMonitorCore:
     def _want_executors(self, app: AppState) -> None:
         """Start as many processes as the app lacks."""
         app.wanted = True
-        processes, places = (1, self.slots) if app.plan.one_process else (self.slots, 1)
-        missing = processes - len(app.executors) - app.starting - app.waiting
-        for _ in range(missing if app.plan.supervised else 0):
+        places = self.slots if app.plan.one_process else 1
+        for _ in range(app.missing(self.slots)):
             app.starting += 1
             self._start_executor(app.plan.app, places)
+
+    def _start_for_those_passed_over(self) -> None:
+        """Users had their turn, and no executor that they may have."""
+        self._passed_over = False
+        for app in self.apps.values():
+            if app.short:
+                self._restart_soon(app)
+                app.short.clear()
+
+    def _end_unused(self, app: AppState, now_s: float) -> None:
+        """End the executors that are more than may be kept for their users."""
+        self._crowded = None
+        while app.kept_count > self._kept_max:
+            self._end_executor(app.unused_longest(), now_s)
 
     def _restart_soon(self, app: AppState) -> None:
         if not self.draining:
@@ -1234,6 +1297,10 @@ class NodeMonitorCore:
         for hash_, fetching in self._fetching.items():
             if not fetching or any(hash_ not in held.missing for held in fetching):
                 return f"{hash_} is fetched for attempts that do not wait for it"
+        asked = sum(executor.asked_places for executor in executors)
+        spoken_for = [executor for ask in self._asks.values() for executor in ask.executors]
+        if asked != sum(self._executors.get(executor.id) is executor for executor in spoken_for):
+            return f"{asked} places are spoken for, and asks have {len(spoken_for)}"
         busy = sum(executor.busy_places for executor in executors)
         asking = sum(len(ask.charges) for ask in self._asks.values() if not ask.prefetched)
         if self.free_slots + busy + asking != self.slots:
@@ -1246,16 +1313,14 @@ class NodeMonitorCore:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self.apps.values():
             asks = [ask for ask in self._asks.values() if ask.app is app]
-            waiting = sum(len(ask.charges) for ask in asks if not ask.prefetched)
+            if any(len(ask.executors) != (0 if ask.prefetched else len(ask.charges)) for ask in asks):
+                return f"app {app.plan.app}: asks have other executors than charges"
             ahead = sum(len(ask.charges) for ask in asks if ask.prefetched) + len(app.ready)
             ahead += sum(executor.ahead for executor in app.executors.values())
-            usable = [executor for executor in app.executors.values() if not executor.leaving]
-            idle = sum(executor.places - executor.busy_places for executor in usable)
-            if (app.asking, app.prefetched, len(app.idle)) != (waiting, ahead, idle):
-                return (
-                    f"app {app.plan.app}: asking, prefetched, idle are {(waiting, ahead, idle)}, "
-                    f"counted as {(app.asking, app.prefetched, len(app.idle))}"
-                )
+            if app.prefetched != ahead:
+                return f"app {app.plan.app}: {ahead} are prefetched, counted as {app.prefetched}"
+            if problem := app.problem():
+                return f"app {app.plan.app}: {problem}"
         held = sum(len(executor.running) for executor in executors) + sum(len(app.ready) for app in self.apps.values())
         if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
             return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"

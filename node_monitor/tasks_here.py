@@ -108,7 +108,7 @@ class Held:
 class Ask:
     """A getTask that has not been answered wholly."""
 
-    __slots__ = ("app", "charges", "deadline_s", "id", "prefetched", "scheduler")
+    __slots__ = ("app", "charges", "deadline_s", "executors", "id", "prefetched", "scheduler")
 
     def __init__(self, ask_id: int, app: AppState, scheduler: str, deadline_s: float, prefetched: bool) -> None:
         self.id = ask_id
@@ -118,3 +118,5 @@ class Ask:
         self.prefetched = prefetched
         """Whether it asks ahead of free slots, and so holds none."""
         self.charges: list[Charge] = []
+        self.executors: list[ExecutorState] = []
+        """Those whose places are spoken for: one for each charge, unless it asks ahead of slots."""
