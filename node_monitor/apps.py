@@ -81,7 +81,7 @@ def _external_apps(options: NodeMonitorOptions) -> Iterator[tuple[str, str, App]
     for name in options.attach:
         if not APP_NAME.fullmatch(name):
             raise InvalidOption("attach", name, f"the name of an app, which matches {APP_NAME.pattern}")
-        yield "attach", name, App(AppPlan(name, supervised=False))
+        yield "attach", name, App(AppPlan(name, supervised=False, awaited=True))
 
 
 def _split(option: str, text: str, line: str) -> tuple[str, ...]:

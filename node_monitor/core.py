@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from node_monitor.attributes import check_attributes, with_attributes
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
 from node_monitor.memory import Memory
@@ -121,8 +123,8 @@ class NodeMonitorCore:
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
         "_ask_order", "_asks", "_blobs", "_crowded", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
         "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
-        "_memory", "_next_ask", "_next_number", "_next_run", "_passed_over", "_prefetching", "_pushed", "_report_idle",
-        "_resources", "_start_executor",
+        "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_passed_over", "_prefetching", "_pushed",
+        "_report_idle", "_resources", "_start_executor",
         "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
         "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
@@ -152,9 +154,12 @@ class NodeMonitorCore:
         """Connected schedulers, and the largest result in bytes that each takes."""
         self._launched: dict[str, int] = {}
         """Scheduler to the number of the attempt that it launched here last: they count up."""
-        runtimes = {plan.app: plan.runtime for plan in plans}
-        self.node = node or m.NodeInfo(slots, dict(self.free), options.attributes, runtimes)
+        offered = {plan.app: plan.runtime for plan in plans if not plan.awaited}
+        told = node or m.NodeInfo(slots, dict(self.free), options.attributes, {})
+        self.node = msgspec.structs.replace(told, apps=offered)
         """What schedulers are told of the node when they are greeted."""
+        self._offers = self.node
+        """The same with the apps for which executors have come by themselves."""
         self.info = self.node
         """The same with what its executors say of it."""
         self._to_scheduler = outbox.to_scheduler
@@ -256,6 +261,10 @@ class NodeMonitorCore:
         self._executors[executor_id] = executor
         app.came(executor)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
+        if app_name not in self._offers.apps:
+            apps = {**self._offers.apps, app_name: app.plan.runtime}
+            self._offers = msgspec.structs.replace(self._offers, apps=apps)
+            self._tell_of_node(now_s)
 
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""
@@ -263,20 +272,20 @@ class NodeMonitorCore:
         executor = self._executors[executor_id]
         before, executor.attributes = executor.attributes, message.attributes
         try:
-            self._tell_attributes(now_s)
+            self._tell_of_node(now_s)
         except LinkError:  # Too many together: it is cut off, and others are not for it.
             executor.attributes = before
             raise
 
-    def _tell_attributes(self, now_s: float) -> None:
-        """Have schedulers know what the executors say of the node now."""
-        info = with_attributes(self.node, (executor.attributes for executor in self._executors.values()))
+    def _tell_of_node(self, now_s: float) -> None:
+        """Have schedulers know what the node is by its executors now."""
+        info = with_attributes(self._offers, (executor.attributes for executor in self._executors.values()))
         if info == self.info:
             return
         self.info = info
         for scheduler in self.schedulers:
             self._to_scheduler(scheduler, m.NodeChanged(info))
-        self._note(now_s, "attributes are now %s", info.attributes)
+        self._note(now_s, "apps are now %s, attributes %s", ", ".join(info.apps), info.attributes)
 
     def executor_failed(self, app_name: str, reason: str, now_s: float) -> None:
         """A process that was started for the app ended before its hello."""
@@ -325,7 +334,7 @@ class NodeMonitorCore:
             self._suspect(app, culprit.job, now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
         if executor.attributes:
-            self._tell_attributes(now_s)
+            self._tell_of_node(now_s)
         if not app.executors:
             while app.ready:
                 self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")

@@ -88,13 +88,12 @@ class NodeMonitor:
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
         blobs = NodeBlobs(node_id, store, self._clock)
-        runtimes = {name: app.plan.runtime for name, app in apps.items()}
-        info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
+        info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
         self._dialling = Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
+            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
             m.FrameDecoder(m.ToNode),
             self,
             session,

@@ -23,6 +23,7 @@ class AppPlan:
     app: its name. runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
+    awaited: whether schedulers hear of the app only once an executor has come, as nobody here starts one.
     forks: whether a process more costs next to nothing, in time and memory, as it is forked.
     """
 
@@ -31,6 +32,7 @@ class AppPlan:
     one_process: bool = False
     supervised: bool = True
     forks: bool = False
+    awaited: bool = False
 
     @property
     def one_user(self) -> bool:

@@ -365,7 +365,7 @@ def test_apps_of_the_operator() -> None:
     apps = offered_apps(options)
     assert apps["words"] == App(AppPlan("words"), ("python3", "my executor.py", "--fast"))
     assert apps["r.pool"] == App(AppPlan("r.pool", one_process=True), ("Rscript", "a=b.R"))
-    assert apps["guest"] == App(AppPlan("guest", supervised=False))
+    assert apps["guest"] == App(AppPlan("guest", supervised=False, awaited=True))
 
 
 @pytest.mark.parametrize(

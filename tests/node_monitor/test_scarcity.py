@@ -103,5 +103,5 @@ def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(
             wait_until(lambda: why in monitor.log.read_text())
             assert once.submit(tasks.square, 4).result(TIMEOUT_S) == 16, "the link stands, and there is another worker"
             resource.prlimit(pid, resource.RLIMIT_NOFILE, enough)
-            wait_until(lambda: len(workers_of(pid)) == 2, "another worker")
+            wait_until(lambda: len(workers_of(pid)) >= 2, "another worker")
             assert http(monitor.address, "/readyz")[0] == 200

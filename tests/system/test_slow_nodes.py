@@ -82,6 +82,11 @@ def started_by(starts: Path) -> dict[int, set[int]]:
     return found
 
 
+def used(node: DaemonProcess, starts: Path) -> set[int]:
+    """The node's workers that have started a task."""
+    return workers_of(node.pid) & set().union(*started_by(starts).values())
+
+
 def count_outcomes(job: Job) -> Counter[int]:
     """How often each task's end is told."""
     told: Counter[int] = Counter()
@@ -119,8 +124,8 @@ def test_a_machine_that_stands_still_for_less_than_the_heartbeats_patience(clust
     with Client(cluster, options=OPTIONS) as client:
         job = client.submit_calls(sleep_here, [(starts, task, 0.3, 1.0) for task in range(TASKS)])
         told = count_outcomes(job)
-        victims = workers_of(slow.pid)
-        wait_until(lambda: victims <= set().union(*started_by(starts).values()), "tasks on the node")
+        wait_until(lambda: len(used(slow, starts)) == SLOTS, "tasks on the node")
+        victims = used(slow, starts)
         with stopped(slow):
             check_each_told_once(job, told)
             assert cluster.nodes_connected(cluster.addresses[0]) == NODES, "it was not taken for dead"
@@ -146,7 +151,8 @@ def test_a_node_whose_tasks_take_ten_times_as_long(cluster: LocalCluster, starts
     by = started_by(starts)
     beaten = [task for task, pids in by.items() if pids & slow]
     assert beaten and all(len(by[task]) == 2 for task in beaten)
-    assert not slow & workers_of(cluster.node_processes[0].pid), "the losers' workers were ended and replaced"
+    ended = {pid for task in beaten for pid in by[task] & slow}
+    assert not ended & workers_of(cluster.node_processes[0].pid), "the losers' workers were ended"
 
 
 @contextlib.contextmanager
