@@ -51,7 +51,7 @@ def figures_of(name: str, report: dict[str, Any]) -> Figures:
                 f"{column} {value}".strip() for column, value in row.items() if column not in compared | {"target ms"}
             )
             for column in sorted(compared):
-                figures[name, f"{title.split(',')[0]}: {label}", column] = float(row[column])
+                figures[name, f"{title.split(', ')[0]}: {label}", column] = float(row[column])
     return figures
 
 
