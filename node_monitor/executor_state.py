@@ -80,30 +80,26 @@ class ExecutorState:
         self.attributes: dict[str, str] = {}
         """What it says of its node."""
 
-    @property
-    def waiting(self) -> bool:
-        """Whether it has been given up to a run whose inputs are on their way."""
-        return any(held.missing for held in self.running.values())
+    def worked_s(self, now_s: float) -> float:
+        """How long it has worked for its first run, which with one place is the only one that it works for."""
+        first = next(iter(self.running.values()), None)
+        return 0.0 if first is None else first.worked_s(now_s)
 
-    @property
-    def ahead(self) -> int:
-        """Runs given to it that wait for an earlier one to end; they count as prefetched."""
-        return max(0, len(self.running) - self.places)
-
-    def end(self, run: int) -> Held | None:
-        """The run is over; if another waited for it, that one starts."""
-        held = self.running.pop(run, None)
-        if held is not None and len(self.running) >= self.places:
-            self.app.prefetched -= 1
-        return held
+    def end(self, run: int, now_s: float) -> None:
+        """The run is over; if another waited for it, that one begins."""
+        held = self.running.pop(run)
+        if held.ahead is not None:
+            held.is_not_ahead()
+        elif self.places == 1 and self.running:
+            next(iter(self.running.values())).begins(now_s)
 
 
 class AppState:
     """An app and its executors."""
 
     __slots__ = (
-        "executors", "failures", "free", "fresh", "kept", "kept_count", "plan", "prefetch_max", "prefetched", "ready",
-        "short", "starting", "suspicion", "waiting", "wanted",
+        "executors", "failures", "free", "fresh", "kept", "kept_count", "plan", "short", "starting", "suspicion",
+        "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan) -> None:
@@ -119,11 +115,6 @@ class AppState:
         """Executors that are for one user and have none yet, but for those that are leaving."""
         self.short: set[str] = set()
         """Users who were passed over since executors were last wanted, as none was free for them."""
-        self.ready: deque[Held] = deque()
-        self.prefetched = 0
-        """Tasks asked for ahead of a slot, those that are ready, and those given to executors ahead of time."""
-        self.prefetch_max = 0
-        """The largest prefetch among recent tickets: whether to think about prefetching at all."""
         self.wanted = False
         self.starting = 0
         """Processes started that have not said hello."""
@@ -226,14 +217,6 @@ class AppState:
             for _ in range(freed):
                 self._free(executor)
         return freed
-
-    def next_ready(self, executor: ExecutorState | None = None) -> Held | None:
-        """The first ready task that this executor, or one that is free, may run."""
-        for held in self.ready:
-            user = held.charge.ticket.user
-            if self.serves(user) if executor is None else executor.user in (None, user):
-                return held
-        return None
 
     def unused_longest(self) -> ExecutorState:
         """The executor that its user has not used for longest; there must be one in `kept`."""

@@ -90,7 +90,7 @@ class Faults:
 
     def _stop_machine(self, fault: Fault, target: str) -> None:
         process = self._cluster.processes[target]
-        self._stand_still(fault, target, [process.pid, *(child.pid for child in process.children(recursive=True))])
+        self._stand_still(fault, target, [process.pid, *(child.pid for child in process.children())])
 
     def _stand_still(self, fault: Fault, target: str, pids: list[int]) -> None:
         self.happened.append(happened(fault.kind, target))
@@ -105,7 +105,7 @@ class Faults:
 
     def _worker(self, fault: Fault, target: str) -> None:
         """One of the processes that the node monitor has started."""
-        workers = self._cluster.processes[target].children(recursive=True)
+        workers = self._cluster.processes[target].children()
         if not workers:
             self.skipped += 1
             return

@@ -60,7 +60,7 @@ class Rig:
     def answer(self) -> list[tuple[str, str, int]]:
         """All asks get tasks: (executor, user, run) of each that started."""
         for _, ask in self.outbox.take(m.GetTasks):
-            user = next(iter(self.core._asks[ask.ask].charges)).ticket.user
+            user = self.core._asks[ask.ask].ticket.user
             for _ in range(ask.count):
                 self._numbers += 1
                 self.core.receive("s", m.Launch(ask.ask, user, 0, 0, self._numbers, user.encode()), self.now_s)
