@@ -326,7 +326,8 @@ class NodeMonitorCore:
         """
         executor = self._executors.pop(executor_id)
         app = executor.app
-        self.counters.executor_deaths += 1
+        if executor.running or not executor.ended_here:
+            self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
         runs = list(executor.running.values())

@@ -206,7 +206,6 @@ def test_a_daemon_that_a_call_makes_is_ended_with_its_worker(tmp_path: Path, how
         monitor = cluster.node_processes[0]
         client.submit(hostile.daemonise, others)
         wait_until(others.exists)
-        before = workers_of(monitor.pid)
         options: dict[str, Any] = {"task_timeout_s": 2.0} if how == "time-out" else {}
         future = client.with_options(max_attempts=1, **options).submit(hostile.daemonise, mine)
         wait_until(mine.exists)
@@ -214,7 +213,7 @@ def test_a_daemon_that_a_call_makes_is_ended_with_its_worker(tmp_path: Path, how
             client.cancel(future, running=True)
         elif how == "executor is killed":
             parents = {psutil.Process(int(mark.read_text())).ppid() for mark in (mine, others)}
-            assert parents == before, "orphans are their workers' children"
+            assert len(parents) == 2 and parents <= workers_of(monitor.pid), "orphans are their workers' children"
             os.kill(psutil.Process(int(mine.read_text())).ppid(), signal.SIGKILL)
         with pytest.raises((TaskCancelled, CancelledError, TaskFailed, TaskLost)):
             future.result(TIMEOUT_S)
