@@ -245,9 +245,9 @@ class _Draw:
         self._slots = slots
 
     def jobs(self) -> Iterator[Job]:
-        """One to four for each round, of kinds that the number of the round moves through."""
+        """Some for each round, of kinds that the number of the round moves through."""
         kinds = list(KINDS)
-        for count in range(self._rng.randint(1, 4)):
+        for count in range(self._rng.randint(2, 5)):
             # The first job's kinds take turns over the rounds, so that a short run meets most of them.
             kind = kinds[self._first % len(kinds)] if not count else self._rng.choice(kinds)
             job = KINDS[kind](self)
@@ -438,7 +438,7 @@ def _draw_faults(rng: random.Random, schedulers: int, nodes: int, users: list[st
     The first scheduler and the first two nodes, one of each zone, always come back.
     """
     out_until_s: dict[str, float] = {}
-    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(rng.randint(1, 8))]
+    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(rng.randint(2, 8))]
     close = [second if rng.random() < 0.7 else first + 0.01 for first, second in pairwise(moments)]
     for at_s in sorted([moments[0], *close]):
         kind = rng.choices(list(DECK), list(DECK.values()))[0]
