@@ -10,9 +10,12 @@ import random
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
+GENERATOR = 1
+"""To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
 ZONES = ("a", "b")
@@ -205,6 +208,14 @@ def zone_of(name: str) -> str:
 
 SCENES = (*[Scene.FAULTS] * 3, Scene.CALM, *[Scene.FAULTS] * 2, Scene.SHARES, *[Scene.FAULTS] * 2, Scene.NEWCOMER)
 """Of ten rounds."""
+
+
+def summary(round_: Plan) -> dict[str, Any]:
+    """What is told of a plan where the whole of it would be too long."""
+    said: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(round_))
+    for job in said["jobs"]:
+        job["tasks"] = [len(stage["tasks"]) for stage in job.pop("stages")]
+    return said
 
 
 def placement_of(number: int) -> str:

@@ -373,9 +373,10 @@ def test_what_a_program_that_is_killed_leaves(tmp_path: Path) -> None:
 # ---- the journal -----------------------------------------------------------------------------
 
 
-def played(number: int, violations: list[str]) -> Played:
-    return Played(seed=1, number=number, placement="sparrow", scene="calm", lasted_s=1.0, violations=violations,
-                  counts={"tasks": 3}, faults={}, plan=plan.draw(1, number))  # fmt: skip
+def played(number: int, violations: list[str], generator: int = plan.GENERATOR) -> Played:
+    said = plan.summary(plan.draw(1, number))
+    return Played(generator=generator, seed=1, number=number, placement="sparrow", scene="calm", lasted_s=1.0,
+                  violations=violations, counts={"tasks": 3}, faults={}, plan=said)  # fmt: skip
 
 
 def test_a_journal_is_gone_on_with(tmp_path: Path) -> None:
@@ -388,7 +389,8 @@ def test_a_journal_is_gone_on_with(tmp_path: Path) -> None:
     second = Journal(path)
     assert second.played == {key(one): one for one in (played(0, []), played(1, ["starts are limited: j"]))}
     second.add(played(2, []))
-    assert len(Journal(path).played) == 3, "the line that was not finished is gone"
+    second.add(played(3, [], generator=0))
+    assert len(Journal(path).played) == 3, "without the line that was not finished, and the one of another generator"
     assert not Journal(None).played
 
 
