@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import time
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.chaos import clocks, evidence, oracle, plan, shares, told, work
+from benchmarks.chaos import evidence, oracle, plan, shares, told, work
 from benchmarks.chaos.evidence import Evidence, Happened, Program, Run
 from benchmarks.chaos.journal import Journal, key
 from benchmarks.chaos.plan import Job, Kind, Plan, Scene, Stage, Task, Way
 from benchmarks.chaos.player import Played
-from benchmarks.chaos.processes import Process
 from benchmarks.chaos.told import Event, Told
+from tests.support.daemons import clean_environment
 
 S = 1_000_000_000
 ROOT = Path(__file__).parents[2]
@@ -397,28 +397,49 @@ def test_a_journal_is_gone_on_with(tmp_path: Path) -> None:
 # ---- processes and clocks --------------------------------------------------------------------
 
 
+FORKS = """
+import os, signal, sys, time
+from pathlib import Path
+from benchmarks.chaos import clocks
+from benchmarks.chaos.processes import Process
+
+def announce():
+    print(f'{{"now_s": {time.time()}, "cwd": "{Path.cwd()}", "variables": {len(os.environ)}}}', flush=True)
+    signal.pause()
+
+directory = Path(sys.argv[1])
+clock = directory / "clock"
+clocks.new(clock)
+clocks.jump(clock, 3600.0)
+clocks.jump(clock, 60.0)
+process = Process(announce, log=directory / "log", cwd=directory, environment={clocks.VARIABLE: str(clock)})
+said = process.announcement()
+assert 3600 < said["now_s"] - time.time() < 3720, said
+assert said["cwd"] == str(directory) and said["variables"] == 1, said
+assert process.runs
+process.kill()
+assert not process.runs and process.code == -signal.SIGKILL
+failing = Process(lambda: 1 / 0, log=directory / "log", cwd=directory, environment={})
+try:
+    failing.announcement()
+except RuntimeError as error:
+    assert "ZeroDivisionError" in str(error)
+    while failing.runs:
+        time.sleep(0.001)
+    print(failing.code)
+"""
+"""Who forks has one thread, as this process may not."""
+
+
 def test_processes_that_are_forked(tmp_path: Path) -> None:
-    clock = tmp_path / "clock"
-    clocks.new(clock)
-    clocks.jump(clock, 3600.0)
-    clocks.jump(clock, 60.0)
-    environment = {clocks.VARIABLE: str(clock)}
-
-    def announce() -> int:
-        # Its own clock, directory and environment.
-        print(f'{{"now_s": {time.time()}, "cwd": "{Path.cwd()}", "variables": {len(os.environ)}}}', flush=True)
-        signal.pause()
-        return 0
-
-    process = Process(announce, log=tmp_path / "log", cwd=tmp_path, environment=environment)
-    said = process.announcement()
-    assert 3600 < said["now_s"] - time.time() < 3720 and said["cwd"] == str(tmp_path) and said["variables"] == 1
-    assert process.runs
-    process.kill()
-    assert not process.runs and process.code == -signal.SIGKILL
-    failing = Process(lambda: 1 / 0, log=tmp_path / "log", cwd=tmp_path, environment={})
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        failing.announcement()
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKS, str(tmp_path)],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == "1\n"
 
 
 def test_there_is_one_wall_clock() -> None:
