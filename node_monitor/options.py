@@ -67,6 +67,15 @@ class NodeMonitorOptions(DaemonOptions):
     attach: tuple[str, ...] = option(
         (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
     )
+    attribute_apps: tuple[str, ...] = option(
+        ("sql",), "Apps whose executors may give this node attributes; those of others may not.", many=True
+    )
+    sql_data: tuple[str, ...] = option(
+        (),
+        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. None: "
+        "any, for whoever loads them, or none where tokens or TLS are asked for.",
+        many=True,
+    )
     run_as: str = option(
         "",
         "User, by name or number, as whom executors and all tasks run; default: the daemon's own. Another takes root.",
