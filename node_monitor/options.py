@@ -76,6 +76,12 @@ class NodeMonitorOptions(DaemonOptions):
         "any, for whoever loads them, or none where tokens or TLS are asked for.",
         many=True,
     )
+    executor_env: tuple[str, ...] = option(
+        (),
+        "Variables of this process's environment that executors get besides the usual few, by name, with * for any "
+        "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
+        many=True,
+    )
     run_as: str = option(
         "",
         "User, by name or number, as whom executors and all tasks run; default: the daemon's own. Another takes root.",
@@ -142,6 +148,11 @@ class NodeMonitorOptions(DaemonOptions):
     def names(self) -> list[str]:
         """The names that this daemon is known by: what it tells others, too."""
         return [*super().names(), self.advertise] if self.advertise else super().names()
+
+    @property
+    def executor_env_patterns(self) -> tuple[str, ...] | None:
+        """What executors get of the environment besides what is usual; None: all."""
+        return self.executor_env if self.executor_env or self.run_as or self.guarded else None
 
     @property
     def warm_apps(self) -> tuple[str, ...]:
