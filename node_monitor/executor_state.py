@@ -23,12 +23,14 @@ class AppPlan:
     app: its name. runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
+    gives_attributes: whether its executors may give the node attributes.
     """
 
     app: str
     runtime: str = ""
     one_process: bool = False
     supervised: bool = True
+    gives_attributes: bool = False
 
 
 class ExecutorState:
