@@ -25,7 +25,8 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
-from node_monitor.executors import base_environment, executor_environment
+from node_monitor.environment import passed_on
+from node_monitor.executors import executor_environment
 from node_monitor.result_files import ResultFiles
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError, shown
@@ -94,7 +95,7 @@ class Executor:
         try:
             return subprocess.Popen(
                 self._settings.command,
-                env=base_environment() | own,
+                env={**passed_on(os.environ, None), **own},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # As at a node monitor, what it prints is for the log.
                 start_new_session=True,

@@ -272,8 +272,13 @@ class NodeMonitorCore:
 
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""
-        check_attributes(executor_id, message.attributes)
         executor = self._executors[executor_id]
+        if not executor.app.plan.gives_attributes:
+            app = executor.app.plan.app
+            raise LinkError(
+                f"executors of app {app!r} may give this node no attributes; attribute_apps names those that may"
+            )
+        check_attributes(executor_id, message.attributes)
         before, executor.attributes = executor.attributes, message.attributes
         try:
             self._tell_of_node(now_s)
@@ -1104,7 +1109,7 @@ class NodeMonitorCore:
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
         local = payload if type(payload) is bytes else self._local(payload)
-        self._to_executor(executor.id, x.Run(held.run, number, local, inputs))
+        self._to_executor(executor.id, x.Run(held.run, number, local, inputs, held.job.owner[0]))
         held.payload = b""
         held.given_at_s = now_s
         if held.ahead is None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
 from node_monitor.confinement import Confinement
 from node_monitor.core import NodeMonitorCore
+from node_monitor.environment import passed_on
 from node_monitor.executors import ExecutorPool
 from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
@@ -90,7 +92,8 @@ class NodeMonitor:
         blobs = NodeBlobs(node_id, store, self._clock)
         info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
+        environment = passed_on(os.environ, options.executor_env_patterns)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),

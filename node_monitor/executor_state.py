@@ -25,6 +25,7 @@ class AppPlan:
     supervised: whether the node monitor starts the processes itself.
     awaited: whether schedulers hear of the app only once an executor has come, as nobody here starts one.
     forks: whether a process more costs next to nothing, in time and memory, as it is forked.
+    gives_attributes: whether its executors may give the node attributes.
     """
 
     app: str
@@ -33,6 +34,7 @@ class AppPlan:
     supervised: bool = True
     forks: bool = False
     awaited: bool = False
+    gives_attributes: bool = False
 
     @property
     def one_user(self) -> bool:

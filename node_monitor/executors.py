@@ -11,13 +11,14 @@ import secrets
 import signal
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from node_monitor.apps import App
 from node_monitor.builtin import BUILTIN_APPS
 from node_monitor.confinement import Confinement
+from node_monitor.environment import passed_on
 from node_monitor.processes import ExecutorProcess, Processes, exit_reason
 from node_monitor.result_files import ResultFiles
 from node_monitor.socket_directory import SocketDirectory
@@ -62,13 +63,8 @@ class Events(Protocol):
         """
 
 
-def base_environment() -> dict[str, str]:
-    """What all executors are started with: our environment less what is the daemon's business, secrets above all."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
-
-
 def executor_environment(socket_path: str, executor_id: str, places: int, files: str) -> dict[str, str]:
-    """What one executor finds in its environment besides."""
+    """What one executor finds in its environment besides what is passed on of our own."""
     return {
         x.SOCKET_VARIABLE: socket_path,
         x.ID_VARIABLE: executor_id,
@@ -82,7 +78,7 @@ class ExecutorPool:
 
     `files_directory` is where their large results are put, by default a directory that ends with the
     pool. `socket_dir` is the directory of the socket, by default a new one. `orphans` are this process's,
-    if it has no children but executors.
+    if it has no children but executors. `environment` is passed on to executors, by default all but what is ours.
     """
 
     def __init__(
@@ -93,12 +89,14 @@ class ExecutorPool:
         socket_dir: str = "",
         confinement: Confinement | None = None,
         orphans: Orphans | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._apps = apps
         self._events = events
         self.confinement = confinement or Confinement()
         self._orphans = orphans
         self._processes = Processes(self.confinement, orphans)
+        self._environment = passed_on(os.environ, None) if environment is None else environment
         self._files_directory = files_directory
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
@@ -179,7 +177,7 @@ class ExecutorPool:
         launched = self._launched[executor] = self._due_hello(_Launched(executor, app))
         try:
             self._files_of[executor] = self._files.make(executor)
-            base = base_environment() | self.confinement.environment()
+            base = {**self._environment, **self.confinement.environment()}
             own = executor_environment(self.socket_path, launched.hello_id, places, self._files_of[executor])
             launched.process = await self._processes.start(app, executor, base, own)
         except OSError as error:

@@ -73,6 +73,21 @@ class NodeMonitorOptions(DaemonOptions):
     attach: tuple[str, ...] = option(
         (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
     )
+    attribute_apps: tuple[str, ...] = option(
+        ("sql",), "Apps whose executors may give this node attributes; those of others may not.", many=True
+    )
+    sql_data: tuple[str, ...] = option(
+        (),
+        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. None: "
+        "any, for whoever loads them, or none where tokens or TLS are asked for.",
+        many=True,
+    )
+    executor_env: tuple[str, ...] = option(
+        (),
+        "Variables of this process's environment that executors get besides the usual few, by name, with * for any "
+        "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
+        many=True,
+    )
     run_as: str = option(
         "",
         "User, by name or number, as whom executors and all tasks run; default: the daemon's own. Another takes root.",
@@ -149,6 +164,11 @@ class NodeMonitorOptions(DaemonOptions):
     def names(self) -> list[str]:
         """The names that this daemon is known by: what it tells others, too."""
         return [*super().names(), self.advertise] if self.advertise else super().names()
+
+    @property
+    def executor_env_patterns(self) -> tuple[str, ...] | None:
+        """What executors get of the environment besides what is usual; None: all."""
+        return self.executor_env if self.executor_env or self.run_as or self.guarded else None
 
     @property
     def warm_apps(self) -> tuple[str, ...]:

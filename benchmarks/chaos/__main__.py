@@ -1,6 +1,6 @@
 """`python -m benchmarks.chaos --rounds 200 --seed 1`: rounds of random jobs against random kills and stops.
 
-Each round is a cluster of real processes of its own: 1 to 3 schedulers, 2 to 5 node monitors, 1 to 3 users with 1 to 4
+Each round is a cluster of real processes of its own: 1 to 3 schedulers, 2 to 5 node monitors, 1 to 3 users with 2 to 5
 jobs of all kinds, and up to 8 faults at random moments: daemons, executors and users' programs are killed, stopped and
 drained, and wall clocks jump. Three rounds of ten are quiet: one without faults, one for shares, one for newcomers.
 Then it is judged by what the README promises (oracle.py, shares.py). It ends with 1 if anything is violated; the
@@ -13,14 +13,14 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks.chaos.journal import Journal
+from benchmarks.chaos.journal import Journal, Key
 from benchmarks.chaos.plan import PLACEMENTS, placement_of
 from benchmarks.chaos.player import Played, play
 from benchmarks.report import Report, Row, progress
@@ -61,13 +61,16 @@ def main(
     sys.exit(bool(report.value))
 
 
-def _play_all(keys: Iterable[tuple[int, int, str]], journal: Journal, at_once: int, keep: Path | None) -> None:
+def _play_all(keys: Sequence[Key], journal: Journal, at_once: int, keep: Path | None) -> None:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(at_once, context, max_tasks_per_child=ROUNDS_PER_PROCESS) as pool:
-        for done in as_completed([pool.submit(play, *key, keep) for key in keys]):
-            played = done.result()
-            journal.add(played)
-            _tell(played)
+    size = at_once * ROUNDS_PER_PROCESS
+    for first in range(0, len(keys), size):
+        # Not by `max_tasks_per_child`, with which a pool of Python 3.11 stands still when it should replace a process.
+        with ProcessPoolExecutor(at_once, context) as pool:
+            for done in as_completed([pool.submit(play, *key, keep) for key in keys[first : first + size]]):
+                played = done.result()
+                journal.add(played)
+                _tell(played)
 
 
 def _tell(played: Played) -> None:

@@ -22,11 +22,11 @@ from typing import Any
 from benchmarks.chaos import work
 from benchmarks.chaos.plan import HEARTBEAT_S, Job, Plan, Task, Way
 from benchmarks.chaos.told import Event, Writer
+from benchmarks.interruption import interrupt
 from frontends.command.tasks import command_job, decode_result
 from frontends.synthetic.tasks import sleep_job
-from sparrow_py import CallOptions, CallStage, Client, JobSpec, ResultOf, Speculation, calls, client_core
+from sparrow_py import CallOptions, CallStage, Client, JobSpec, ResultOf, Speculation, calls
 from sparrow_py import client as client_module
-from sparrow_py import messages as m
 from sparrow_py.errors import ResultLost, SparrowError, TaskLost
 from sparrow_py.job import BlobRef
 
@@ -108,7 +108,7 @@ class User:
             spec = self._spec(job, directory)
             if job.dies_after is not None and not self._life:
                 spec = replace(spec, job_id=f"interrupted-{os.getpid()}")
-                die_in(spec.job_id, job.dies_after)
+                interrupt(spec.job_id, job.dies_after, signal.SIGKILL)
             submitted = self._client.submit_job(spec, speculate=SPECULATION if job.speculate else None)
             self._watch(job, name, submitted.futures)
             self._start(partial(self._accept, name, submitted))
@@ -281,16 +281,3 @@ def _mark(job: Job, value: Any) -> Any:
     if isinstance(value, BlobRef):  # Of a stage that others come after.
         return ""
     return decode_result(value).stdout.decode().strip() if job.way is Way.COMMAND else work.mark(value)
-
-
-def die_in(job_id: str, after: int) -> None:
-    """Have this process die when it has sent so many messages with tasks of the job."""
-    chunks = client_core.chunks
-
-    def dying(job: str, *arguments: Any) -> Iterator[m.AddTasks]:
-        for count, chunk in enumerate(chunks(job, *arguments)):
-            if job == job_id and count == after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield chunk
-
-    client_core.chunks = dying  # type: ignore[assignment]

@@ -74,15 +74,15 @@ class Faults:
         self.happened.append(happened(fault.kind, target, detail=f"{fault.by_s:+g} s"))
 
     def _kill(self, fault: Fault, target: str) -> None:
+        self.happened.append(happened(fault.kind, target))  # First: what comes of it may be seen at once.
         self._cluster.processes[target].kill()
-        self.happened.append(happened(fault.kind, target))
         if fault.back:
             self._then(fault, target, partial(self._cluster.launch, target))
 
     def _drain(self, fault: Fault, target: str) -> None:
+        self.happened.append(happened(fault.kind, target))
         self._cluster.processes[target].signal(signal.SIGTERM)
         self._draining.add(target)
-        self.happened.append(happened(fault.kind, target))
 
     def _stop(self, fault: Fault, target: str) -> None:
         """The process alone; its executors go on."""
@@ -114,8 +114,8 @@ class Faults:
         if fault.kind is Kind.STOP_WORKER:
             self._stand_still(fault, target, [worker.pid])
         else:
-            _signal(worker.pid, signal.SIGKILL)
             self.happened.append(happened(fault.kind, target, detail=detail))
+            _signal(worker.pid, signal.SIGKILL)
 
 
 def _command_of(process: psutil.Process) -> str:

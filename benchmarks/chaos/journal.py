@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.chaos.plan import GENERATOR
 from benchmarks.chaos.player import Played
 
 Key = tuple[int, int, str]
@@ -34,7 +35,7 @@ def key(played: Played) -> Key:
 
 
 def _read(path: Path) -> Iterator[Played]:
-    """Its lines, without one that was not finished."""
+    """Its lines, without one that was not finished, and those of plans that are drawn in another way by now."""
     if not path.exists():
         return
     text = path.read_bytes()
@@ -42,4 +43,6 @@ def _read(path: Path) -> Iterator[Played]:
     if whole != text:
         path.write_bytes(whole)
     for line in whole.splitlines():
-        yield msgspec.json.decode(line, type=Played)
+        played = msgspec.json.decode(line, type=Played)
+        if played.generator == GENERATOR:
+            yield played

@@ -10,9 +10,12 @@ import random
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
+GENERATOR = 1
+"""To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
 ZONES = ("a", "b")
@@ -207,6 +210,14 @@ SCENES = (*[Scene.FAULTS] * 3, Scene.CALM, *[Scene.FAULTS] * 2, Scene.SHARES, *[
 """Of ten rounds."""
 
 
+def summary(round_: Plan) -> dict[str, Any]:
+    """What is told of a plan where the whole of it would be too long."""
+    said: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(round_))
+    for job in said["jobs"]:
+        job["tasks"] = [len(stage["tasks"]) for stage in job.pop("stages")]
+    return said
+
+
 def placement_of(number: int) -> str:
     """The placement of a round where all take turns, in every scene."""
     return PLACEMENTS[(number + number // len(SCENES)) % len(PLACEMENTS)]
@@ -245,9 +256,9 @@ class _Draw:
         self._slots = slots
 
     def jobs(self) -> Iterator[Job]:
-        """One to four for each round, of kinds that the number of the round moves through."""
+        """Some for each round, of kinds that the number of the round moves through."""
         kinds = list(KINDS)
-        for count in range(self._rng.randint(1, 4)):
+        for count in range(self._rng.randint(2, 5)):
             # The first job's kinds take turns over the rounds, so that a short run meets most of them.
             kind = kinds[self._first % len(kinds)] if not count else self._rng.choice(kinds)
             job = KINDS[kind](self)
@@ -438,7 +449,7 @@ def _draw_faults(rng: random.Random, schedulers: int, nodes: int, users: list[st
     The first scheduler and the first two nodes, one of each zone, always come back.
     """
     out_until_s: dict[str, float] = {}
-    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(rng.randint(1, 8))]
+    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(rng.randint(2, 8))]
     close = [second if rng.random() < 0.7 else first + 0.01 for first, second in pairwise(moments)]
     for at_s in sorted([moments[0], *close]):
         kind = rng.choices(list(DECK), list(DECK.values()))[0]

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -18,7 +19,7 @@ from benchmarks.chaos import evidence, oracle, shares
 from benchmarks.chaos.cluster import Cluster
 from benchmarks.chaos.evidence import Evidence
 from benchmarks.chaos.faults import Faults
-from benchmarks.chaos.plan import Kind, Plan, draw
+from benchmarks.chaos.plan import GENERATOR, Kind, Plan, draw, summary
 from benchmarks.leftovers import living_children
 from benchmarks.soak import checks
 from benchmarks.soak.watch import DESCRIPTORS_MAX
@@ -34,8 +35,9 @@ REPLAY = "python -m benchmarks.chaos --seed {seed} --round {number} --placement 
 
 
 class Played(msgspec.Struct, kw_only=True):
-    """A line of the journal. kept: the round's directory, if anything was violated. key: what names the round."""
+    """A line of the journal. kept: the round's directory, if anything was violated. generator: what drew the plan."""
 
+    generator: int
     seed: int
     number: int
     placement: str
@@ -44,7 +46,7 @@ class Played(msgspec.Struct, kw_only=True):
     violations: list[str]
     counts: dict[str, int]
     faults: dict[str, int]
-    plan: Plan
+    plan: dict[str, Any]
     replay: str = ""
     kept: str = ""
 
@@ -59,6 +61,7 @@ def play(seed: int, number: int, placement: str, kept_in: Path | None) -> Played
     found = player.run()
     violations = [*oracle.judge(found), *shares.judge(found)]
     played = Played(
+        generator=GENERATOR,
         seed=seed,
         number=number,
         placement=plan.placement,
@@ -67,7 +70,7 @@ def play(seed: int, number: int, placement: str, kept_in: Path | None) -> Played
         violations=violations,
         counts=oracle.counts(found) | {"faults that met nobody": player.faults.skipped},
         faults=Counter(one.kind.value for one in found.faults()),
-        plan=plan,
+        plan=summary(plan),
         replay=REPLAY.format(seed=seed, number=number, placement=plan.placement),
     )
     if violations:
@@ -81,7 +84,7 @@ def _keep(directory: Path, played: Played, found: Evidence, kept_in: Path | None
     name = f"chaos-{played.seed}-{played.number}-{played.placement}-{os.getpid()}-{time.monotonic_ns() % 10**6}"
     kept = (kept_in or Path(tempfile.gettempdir())) / name
     kept.parent.mkdir(parents=True, exist_ok=True)
-    (directory / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(played.plan)))
+    (directory / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.plan)))
     (directory / "violations").write_text("".join(f"{line}\n" for line in played.violations))
     (directory / "story").write_text("".join(f"{line}\n" for line in oracle.story(found)))
     shutil.copytree(directory, kept, ignore=shutil.ignore_patterns("tmp"), symlinks=True)
