@@ -123,12 +123,12 @@ class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
-        "_ahead", "_ask_order", "_asks", "_blobs", "_crowded", "_ended_for", "_executors", "_fetch", "_fetching",
-        "_held", "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor",
-        "_launched", "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_passed_over",
-        "_ready", "_report_idle", "_resources", "_start_executor",
-        "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
-        "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
+        "_ahead", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
+        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
+        "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_ready", "_report_idle",
+        "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried", "_uneven", "_user_max",
+        "apps", "counters", "free", "free_slots", "info", "leaving", "node", "options", "queue", "schedulers", "slots",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -171,10 +171,8 @@ class NodeMonitorCore:
         self._fetch = outbox.fetch
         self._blobs = blobs
         self._kept_max = options.idle_workers_max or IDLE_WORKERS_PER_SLOT * slots
-        self._crowded: AppState | None = None
-        """An app that may keep more executors than it may for their users."""
-        self._passed_over = False
-        """Whether some app is `short` of executors."""
+        self._uneven = False
+        """Whether some app may be `short` of executors, or keep more for their users than it may."""
         self._memory = Memory(1 / options.count)
         self._resources = dict(self.free)
         self._user_max = options.reservations_per_user_max
@@ -469,7 +467,7 @@ class NodeMonitorCore:
         app = executor.app
         self.free_slots += app.free_places(executor, now_s)
         if app.kept_count > self._kept_max:
-            self._crowded = app
+            self._uneven = True
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -523,6 +521,11 @@ class NodeMonitorCore:
         self._note(now_s, "the node is %s", state)
         for scheduler in sorted(self.schedulers):
             self._to_scheduler(scheduler, m.NodeState(state, f"the node is {state}"))
+
+    @property
+    def asking(self) -> int:
+        """Slots that wait for the answer to a getTask."""
+        return self.slots - self.free_slots - sum(executor.busy_places for executor in self._executors.values())
 
     @property
     def idle(self) -> bool:
@@ -639,19 +642,18 @@ class NodeMonitorCore:
             self.free_slots -= 1
             if charge.ticket.demand:
                 self._take_resources(charge)
+            app = self.apps[charge.ticket.app]
             task = self._ready.take(charge.ticket.key) if self._ready else None
             if task is not None:
                 self._start_ready(charge, task, now_s)
             else:
-                ask = self._add_to_ask(asks, charge, now_s)
-                ask.executors.append(ask.app.ask_for(charge.ticket.user))
-            serves = self.free_slots > 0 and self._some_app_serves()
+                charge.executor = app.take_place(charge.ticket.user)
+                self._add_to_ask(asks, charge, now_s)
+            serves = self.free_slots > 0 and (bool(app.free) or self._some_app_serves())
         for ask in asks.values():
             self._send_ask(ask, len(ask.charges))
-        if self._passed_over:
-            self._start_for_those_passed_over()
-        if self._crowded is not None:
-            self._end_unused(self._crowded, now_s)
+        if self._uneven:
+            self._even_out(now_s)
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:
             self._say_idle()
 
@@ -684,7 +686,7 @@ class NodeMonitorCore:
         if not app.free and ticket.user not in app.kept:
             if app.plan.one_user:
                 app.short.add(ticket.user)
-                self._passed_over = True
+                self._uneven = True
             return False
         return self._fits(ticket)
 
@@ -754,8 +756,9 @@ class NodeMonitorCore:
             ticket.ahead.less(count)
         else:
             for _ in range(count):
-                self._give_up(ask.charges.pop())
-                ask.app.release(ask.executors.pop())
+                charge = ask.charges.pop()
+                ask.app.release(charge.executor)
+                self._give_up(charge)
             self.free_slots += count
         if not ask.left:
             del self._asks[ask.id]
@@ -836,17 +839,18 @@ class NodeMonitorCore:
 
     def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A slot asked for a task, which has come."""
-        app, charge = ask.app, ask.charges.pop()
-        executor, user = ask.executors.pop(0), charge.ticket.user  # The warmest.
+        app, charge = ask.app, ask.charges.pop(0)  # That with the warmest executor.
+        executor, user = charge.executor, charge.ticket.user
         if not ask.charges:
             del self._asks[ask.id]
         if executor.leaving and app.serves(user):
-            app.release(executor)
-            executor = app.ask_for(user)
+            executor = app.take_place(user)
         if executor.leaving:
             self._say_handed_back(ask.scheduler, task, f"the {app.plan.app} executor that was to run it is gone")
         elif (held := self._hold(ask.scheduler, task, charge)) is not None:
-            self._occupy(executor, user)
+            executor.busy_places += 1
+            if executor.fresh:
+                self._assign(executor, user)
             self._give(executor, held, now_s)
             return
         app.release(executor)
@@ -877,7 +881,10 @@ class NodeMonitorCore:
             self._give_up(charge)
             self.free_slots += 1
             return
-        executor = self._take_place(self.apps[ticket.app], ticket.user)
+        executor = self.apps[ticket.app].take_place(ticket.user)
+        executor.busy_places += 1
+        if executor.fresh:
+            self._assign(executor, ticket.user)
         self._give(executor, held, now_s)
         if ticket.prefetch and executor.places == 1 and not held.missing:
             share = self._share(executor.app, self._ready.count(ticket.key) + 1)
@@ -887,19 +894,10 @@ class NodeMonitorCore:
         """How many of so many ready tasks one executor may have: there are others to run some at the same time."""
         return -(-ready // min(self.slots, len(app.executors)))
 
-    def _take_place(self, app: AppState, user: str) -> ExecutorState:
-        """Occupy a free place that a task of this user may have; there must be one."""
-        executor = app.ask_for(user)
-        self._occupy(executor, user)
-        return executor
-
-    def _occupy(self, executor: ExecutorState, user: str) -> None:
-        """A place that was spoken for is to run a task of this user."""
-        app = executor.app
-        fresh = app.fresh
-        app.occupy(executor, user)
-        if app.fresh != fresh:
-            self._restart_soon(app)  # So that the next user need not wait for a start.
+    def _assign(self, executor: ExecutorState, user: str) -> None:
+        """A fresh executor is this user's for good, and another takes its place: the next user need not wait."""
+        executor.app.assign(executor, user)
+        self._restart_soon(executor.app)
 
     def _hand_back_ready_of(self, app: AppState, reason: str) -> None:
         """Hand back all of an app's tasks that wait here."""
@@ -1339,19 +1337,15 @@ class NodeMonitorCore:
             app.starting += 1
             self._start_executor(app.plan.app, places)
 
-    def _start_for_those_passed_over(self) -> None:
-        """Users had their turn, and no executor that they may have."""
-        self._passed_over = False
+    def _even_out(self, now_s: float) -> None:
+        """Start executors for users who had their turn and found none, and end those that are more than may be kept."""
+        self._uneven = False
         for app in self.apps.values():
             if app.short:
                 self._restart_soon(app)
                 app.short.clear()
-
-    def _end_unused(self, app: AppState, now_s: float) -> None:
-        """End the executors that are more than may be kept for their users."""
-        self._crowded = None
-        while app.kept_count > self._kept_max:
-            self._end_executor(app.unused_longest(), now_s)
+            while app.kept_count > self._kept_max:
+                self._end_executor(app.unused_longest(), now_s)
 
     def _restart_soon(self, app: AppState) -> None:
         if not self.draining:
@@ -1418,10 +1412,6 @@ class NodeMonitorCore:
         for hash_, fetching in self._fetching.items():
             if not fetching or any(hash_ not in held.missing for held in fetching):
                 return f"{hash_} is fetched for attempts that do not wait for it"
-        asked = sum(executor.asked_places for executor in executors)
-        spoken_for = [executor for ask in self._asks.values() for executor in ask.executors]
-        if asked != sum(self._executors.get(executor.id) is executor for executor in spoken_for):
-            return f"{asked} places are spoken for, and asks have {len(spoken_for)}"
         busy = sum(executor.busy_places for executor in executors)
         asking = sum(len(ask.charges) for ask in self._asks.values())
         if self.free_slots + busy + asking != self.slots:
@@ -1433,10 +1423,8 @@ class NodeMonitorCore:
             if executor.busy_places != runs or executor.busy_places > executor.places:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self.apps.values():
-            asking = sum(len(ask.charges) for ask in self._asks.values() if ask.app is app)
-            if asking != sum(len(ask.executors) for ask in self._asks.values() if ask.app is app):
-                return f"app {app.plan.app}: asks have other executors than charges"
-            if problem := app.problem():
+            asks = [ask for ask in self._asks.values() if ask.app is app]
+            if problem := app.problem(sum(not one.executor.leaving for ask in asks for one in ask.charges)):
                 return f"app {app.plan.app}: {problem}"
         problem = self._problem_ahead()
         if problem:

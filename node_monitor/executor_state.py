@@ -48,13 +48,13 @@ class AppPlan:
 class ExecutorState:
     """An executor that said hello. A place runs one task at a time.
 
-    A place is free, or spoken for by an ask, or busy. An executor that is for one user (`AppPlan.one_user`) is *fresh*
+    A place is free, or taken by an ask, or busy. An executor that is for one user (`AppPlan.one_user`) is *fresh*
     until it is given its first task, and that task's user's ever after. One that is *leaving* gets nothing more: what
     ends it has been decided, or has happened, and `executor_down` follows.
     """
 
     __slots__ = (
-        "app", "asked_places", "attributes", "busy_places", "commons", "did_tasks", "ended_here", "free_since_s", "id",
+        "app", "attributes", "busy_places", "commons", "did_tasks", "ended_here", "free_since_s", "fresh", "id",
         "leaving", "places", "revoked", "running", "user",
     )  # fmt: skip
 
@@ -62,10 +62,10 @@ class ExecutorState:
         self.id = executor_id
         self.app = app
         self.places = places
+        self.fresh = app.plan.one_user
+        """Whether it is to be one user's and is nobody's yet."""
         self.user: str | None = None
         """Whose it is; nobody's while it is fresh, and where users share executors."""
-        self.asked_places = 0
-        """Places that are spoken for by an ask."""
         self.busy_places = 0
         self.free_since_s = 0.0
         """When a task of it ended last."""
@@ -131,11 +131,6 @@ class AppState:
         """Whether its executors do not start: what is reserved here would wait in vain."""
         return self.failures >= BROKEN_FAILURES and not self.executors
 
-    @property
-    def asking(self) -> int:
-        """Places that are spoken for."""
-        return sum(executor.asked_places for executor in self.executors.values())
-
     def missing(self, slots: int) -> int:
         """How many processes to start, beside those that are being started.
 
@@ -159,7 +154,7 @@ class AppState:
         """An executor said hello."""
         self.executors[executor.id] = executor
         self.free += [executor] * executor.places
-        self.fresh += self.plan.one_user
+        self.fresh += executor.fresh
         self.starting = max(0, self.starting - 1)
 
     def retire(self, executor: ExecutorState) -> None:
@@ -168,7 +163,7 @@ class AppState:
             return
         executor.leaving = True
         if executor.user is None:
-            self.fresh -= self.plan.one_user
+            self.fresh -= executor.fresh
             self.free = [other for other in self.free if other is not executor]
         elif executor in self.kept.get(executor.user, ()):
             self._take_out(executor)
@@ -182,42 +177,43 @@ class AppState:
         """Whether a place is free that a task of this user may have."""
         return bool(self.free) or user in self.kept
 
-    def ask_for(self, user: str) -> ExecutorState:
-        """Speak for a free place that a task of this user may have; there must be one."""
-        kept = self.kept.get(user)
+    def take_place(self, user: str) -> ExecutorState:
+        """Take a free place that a task of this user may have, to be used or released; there must be one."""
+        kept = self.kept.get(user) if self.kept else None
         if kept is None:
-            executor = self.free.pop()
-        else:
-            executor = kept.pop()
-            self.kept_count -= 1
-            if not kept:
-                del self.kept[user]
-        executor.asked_places += 1
+            return self.free.pop()
+        executor = kept.pop()
+        self.kept_count -= 1
+        if not kept:
+            del self.kept[user]
         return executor
 
-    def occupy(self, executor: ExecutorState, user: str) -> None:
-        """A place that was spoken for is to run a task of this user."""
-        executor.asked_places -= 1
-        executor.busy_places += 1
-        if executor.user is None and self.plan.one_user:
-            executor.user = user
-            self.fresh -= 1
-
     def release(self, executor: ExecutorState) -> None:
-        """A place that was spoken for is free again."""
-        executor.asked_places -= 1
+        """A place that was taken is free again."""
         if not executor.leaving:
             self._free(executor)
+
+    def assign(self, executor: ExecutorState, user: str) -> None:
+        """A fresh executor is this user's from now on."""
+        executor.fresh = False
+        executor.user = user
+        self.fresh -= 1
 
     def free_places(self, executor: ExecutorState, now_s: float) -> int:
         """Free the executor's places that run nothing any more; returns how many slots that frees."""
         needed = len(executor.running) if executor.places > 1 else bool(executor.running)
         freed = executor.busy_places - needed
         executor.busy_places = needed
-        if not executor.leaving:
+        if executor.leaving:
+            return freed
+        if executor.user is None:
+            if freed == 1:
+                self.free.append(executor)
+            else:
+                self.free += [executor] * freed
+        elif freed:
             executor.free_since_s = now_s
-            for _ in range(freed):
-                self._free(executor)
+            self._free(executor)
         return freed
 
     def unused_longest(self) -> ExecutorState:
@@ -244,14 +240,14 @@ class AppState:
         if not kept:
             del self.kept[executor.user]
 
-    def problem(self) -> str | None:
-        """What of this does not hold, if anything."""
+    def problem(self, taken: int) -> str | None:
+        """What of this does not hold, if anything. `taken`: places that asks have of executors that are usable."""
         usable = [executor for executor in self.executors.values() if not executor.leaving]
-        free = sum(one.places - one.busy_places - one.asked_places for one in usable)
+        free = sum(one.places - one.busy_places for one in usable) - taken
         counted = sum(len(kept) for kept in self.kept.values())
         if (self.kept_count, len(self.free)) != (counted, free - counted):
             return f"{len(self.free)} places free and {self.kept_count} kept; kept are {counted}, and in all {free}"
-        fresh = sum(one.user is None for one in usable) if self.plan.one_user else 0
+        fresh = sum(one.fresh for one in usable)
         if self.fresh != fresh:
             return f"{self.fresh} fresh executors; there are {fresh}"
         for user, kept in self.kept.items():

@@ -133,7 +133,7 @@ class Ask:
     charges: of the slots that wait for its answer. ahead: for so many tasks ahead of slots. It is one or the other.
     """
 
-    __slots__ = ("ahead", "app", "charges", "deadline_s", "executors", "id", "ticket")
+    __slots__ = ("ahead", "app", "charges", "deadline_s", "id", "ticket")
 
     def __init__(self, ask_id: int, app: AppState, ticket: QueuedTicket, deadline_s: float) -> None:
         self.id = ask_id
@@ -141,8 +141,6 @@ class Ask:
         self.ticket = ticket
         self.deadline_s = deadline_s
         self.charges: list[Charge] = []
-        self.executors: list[ExecutorState] = []
-        """Those whose places are spoken for, one for each charge."""
         self.ahead = 0
 
     @property
