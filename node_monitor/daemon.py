@@ -227,12 +227,15 @@ class NodeMonitor:
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
-        now_s, done = self._clock(), self.core.done
+        now_s = self._clock()
+        done = [message for message in messages if type(message) is x.Done]
         try:
-            for message in messages:
+            if done:
+                self.core.done_together(executor, done, now_s)
+            for message in messages if len(done) < len(messages) else ():
                 if type(message) is x.Done:
-                    done(executor, message, now_s)
-                elif type(message) is x.Returned:
+                    continue
+                if type(message) is x.Returned:
                     self.core.returned(executor, message, now_s)
                 elif type(message) is x.Attributes:
                     self.core.executor_says(executor, message, now_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from node_monitor.queues import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.addresses import check_source
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
@@ -42,6 +43,11 @@ class NodeMonitorOptions(DaemonOptions):
     queue: str = option(
         "fair",
         "fair: weighted fair queueing between users. priority: strict priorities, fair within one. fifo: by arrival.",
+    )
+    charge_s_max: float = option(
+        CHARGE_S_MAX,
+        "Most seconds of slot time that a task is charged to its user when it starts, whatever its job states; once it "
+        "has ended its real time counts.",
     )
     get_task_timeout_s: float = option(
         1.0, "A getTask that is not answered in this time releases its slot. Well above the round trip."
@@ -126,6 +132,10 @@ class NodeMonitorOptions(DaemonOptions):
         require(1 <= self.count <= COUNT_MAX, "count", self.count, f"a whole number from 1 to {COUNT_MAX}")
         require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))
         require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
+        require(
+            0 < self.charge_s_max <= MAX_DURATION_S,
+            "charge_s_max", self.charge_s_max, f"a number of seconds above 0, up to {MAX_DURATION_S:g}",
+        )  # fmt: skip
         require(
             self.reservations_per_user_max >= 1,
             "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
