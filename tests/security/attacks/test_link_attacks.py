@@ -154,11 +154,12 @@ async def test_who_says_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_who_falls_silent_has_said_no_goodbye() -> None:
     """A client that does not answer pings, as one that is cut off, has its time of grace to come back."""
-    async with here(heartbeat_s=0.2, client_grace_s=1000.0) as daemon:
+    async with here(heartbeat_s=0.4, client_grace_s=1000.0) as daemon:
         with connected(daemon.address) as raw:
-            await asyncio.to_thread(raw.hello, CLIENT)
+            assert (await asyncio.to_thread(raw.upgrade)).status == 101
             job = m.SubmitJob("j", 0, "", [m.Stage("noop", 1, b"", "", 1.0, 0, None)], 1, False, None, False)
-            raw.send(ws_frame(BINARY, batch(job, m.AddTasks("j", 0, [b""]))))
+            # At once: however slow this process is, all is there before the first ping is due.
+            raw.send(ws_frame(BINARY, batch(CLIENT)) + ws_frame(BINARY, batch(job, m.AddTasks("j", 0, [b""]))))
             await until(lambda: bool(daemon.core.jobs))
             await until(lambda: not daemon.core.jobs["j"].client)
             assert daemon.core.jobs["j"].unplaced == 1
