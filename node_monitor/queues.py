@@ -63,8 +63,8 @@ where P_j(s) is at most l_j for each of j's outstanding at s, so that it and the
 waits for one task that runs. Proof. It starts at T = V, with P = 0 and no charge. Of the other one T >= V; and where
 that is an equality and P = 0, it has a charge outstanding, or there is a free slot. QED
 
-(C) A newcomer beside n backlogged users. Before it is served, those get at most (c + c m + n) max(l_k w_k) slot-seconds by
-charges made after it came, m being the number of those behind V, at most min(c, n). Proof. V stands still till
+(C) A newcomer beside n backlogged users. Before it is served, those get at most (c + c m + n) max(l_k w_k) slot-seconds
+of tasks charged after it came, m being the number of those behind V, at most min(c, n). Proof. V stands still till
 then, as a user with T_k > V comes after the newcomer. One with T_k = V is served once at most: then it has a charge
 outstanding, which the newcomer has not. One with T_k < V had a charge outstanding when V was last raised, by (1), and
 is behind by no more than those charges' estimates: in all at most c of them, c max(l_k w_k). It is served until it has

@@ -527,6 +527,7 @@ def test_heaps_shrink_with_the_users() -> None:
 
 ALTERNATING = -1.0
 """In place of a statement: each ticket of the user states another, 0 and 1e9 in turn."""
+STATEMENTS = (None, 0.0, 0.1, 3.0, 1e9, ALTERNATING)
 
 
 @st.composite
@@ -540,9 +541,7 @@ def workloads(draw: st.DrawFn) -> dict[str, object]:
         # Durations of a user's tasks: its own scale times 1 to 10.
         "scales": draw(st.lists(st.sampled_from((0.01, 0.03, 0.1)), min_size=users, max_size=users)),
         # Stated: nothing, something near the truth, or wrong by a lot, or now too little and then too much.
-        "stated": draw(
-            st.lists(st.sampled_from((None, 0.0, 0.1, 3.0, 1e9, ALTERNATING)), min_size=users, max_size=users)
-        ),
+        "stated": draw(st.lists(st.sampled_from(STATEMENTS), min_size=users, max_size=users)),
         "no_ops": draw(st.sampled_from((0.0, 0.1, 0.7))),
         "idle": draw(st.booleans()),  # users come and go
         "unable": draw(st.booleans()),  # the last user may run only some of the time
@@ -599,7 +598,7 @@ def simulate(
     return node, node.watches
 
 
-@settings(QUEUES, max_examples=150)
+@settings(QUEUES, max_examples=80)
 @given(workloads())
 def test_while_two_users_stay_backlogged_their_services_differ_by_no_more_than_the_bound(
     workload: dict[str, object],
@@ -634,41 +633,34 @@ def test_the_bound_is_not_idle() -> None:
     assert watch.worst > watch.bound(node)
 
 
-@pytest.mark.parametrize("stated_s", [None, 0.0, 0.5, 1e9])
+@pytest.mark.parametrize("stated_s", [None, 1e9])
 def test_in_the_long_run_shares_are_exact_whatever_durations_do(stated_s: float | None) -> None:
-    """One user's tasks take 1 ms or a second, by chance: it is neither better nor worse off by more than the bound."""
+    """One user's tasks take 2 ms or 200 ms, by chance: it is neither better nor worse off by more than the bound."""
     rng = random.Random(2)
-    node = VirtualNode(make_queue("fair", 4), 4, lambda t: rng.choice((0.001, 1.0)) if t.user == "a" else 0.05)
+    node = VirtualNode(make_queue("fair", 4), 4, lambda t: rng.choice((0.002, 0.2)) if t.user == "a" else 0.1)
     node.add("a", 10_000_000, expected_duration_s=stated_s)
     node.add("b", 10_000_000)
-    node.run(4000.0)
-    assert node.served["a"] == pytest.approx(8000.0, rel=0.001)
+    node.run(1000.0)
+    assert node.served["a"] == pytest.approx(2000.0, rel=0.001)
 
 
 @settings(QUEUES, max_examples=60)
-@given(
-    st.sampled_from((None, 0.0, 0.01, 1e9)),
-    st.sampled_from((0.001, 0.01, 0.1)),
-    st.integers(1, 8),
-    st.integers(0, 9999),
-)
+@given(st.sampled_from(STATEMENTS[:-1]), st.sampled_from((0.001, 0.01, 0.1)), st.integers(1, 8), st.integers(0, 9999))
 def test_a_newcomer_beside_one_user_gets_the_next_slot(
     stated_s: float | None, task_s: float, slots: int, seed: int
 ) -> None:
     rng = random.Random(seed)
     node = VirtualNode(make_queue("fair", slots), slots, lambda t: task_s * 10 ** rng.random())
     node.add("b", 1_000_000, expected_duration_s=stated_s)
-    node.at(5.0, lambda: node.add("a", 1, expected_duration_s=1e9))
-    node.run(5.0)
+    node.at(1.0, lambda: node.add("a", 1, expected_duration_s=1e9))
+    node.run(1.0)
     before = len(node.started)
-    node.run(5.0 + 10 * task_s)
+    node.run(1.0 + 10 * task_s)
     assert node.started[before][1].user == "a"
 
 
 @settings(QUEUES, max_examples=60)
-@given(
-    st.lists(st.sampled_from((None, 0.0, 0.1, 1e9)), min_size=1, max_size=6), st.integers(1, 8), st.integers(0, 9999)
-)
+@given(st.lists(st.sampled_from(STATEMENTS[:-1]), min_size=1, max_size=6), st.integers(1, 8), st.integers(0, 9999))
 def test_a_newcomer_beside_several_users_waits_for_a_bounded_service(
     stated: list[float | None], slots: int, seed: int
 ) -> None:
@@ -676,10 +668,10 @@ def test_a_newcomer_beside_several_users_waits_for_a_bounded_service(
     node = VirtualNode(make_queue("fair", slots), slots, lambda t: 0.01 * 10 ** rng.random())
     for number, stated_s in enumerate(stated):
         node.add(f"u{number}", 1_000_000, expected_duration_s=stated_s)
-    node.at(3.0, lambda: node.add("new", 1))
-    node.run(3.0)
+    node.at(1.0, lambda: node.add("new", 1))
+    node.run(1.0)
     before = len(node.started)
-    node.run(60.0)
+    node.run(3.5)
     users = [ticket.user for _, ticket in node.started[before:]]
     behind = min(slots, len(stated))
     assert users.index("new") * 0.01 <= (slots + slots * behind + len(stated)) * 0.1
