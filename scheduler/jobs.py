@@ -11,6 +11,7 @@ import heapq
 import itertools
 import math
 
+from scheduler.footprint import job_bytes, known_bytes
 from scheduler.locality import Locality
 from scheduler.nodes import Kind, Node
 from sparrow_py.job import TaskStatus
@@ -217,8 +218,8 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running",
-        "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain", "instance", "known",
-        "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
+        "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes", "id", "in_vain",
+        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
         "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "unstarted", "user",
         "wait_for_nodes_s",
     )  # fmt: skip
@@ -270,6 +271,8 @@ class JobState:
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[Node, Report]] = {}
         """The latest failures among them (`retry_failed`)."""
+        self.fixed_bytes = job_bytes(message)
+        """What of its bytes is held until it ends; see `footprint`."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))
@@ -342,7 +345,12 @@ class JobState:
         """Bytes that the job makes this scheduler hold, by a count from scratch."""
         commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
         payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
-        return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        payloads += sum(map(known_bytes, self.known.values()))
+        return (
+            self.fixed_bytes
+            + payloads
+            + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        )
 
 
 def _finite(seconds: float | None) -> float | None:
