@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from sparrow_py import http_guard, links
 from sparrow_py import messages as m
 from sparrow_py.auth import ANYBODY
+from sparrow_py.daemon import holder_of
 from sparrow_py.errors import LinkError
 from tests.support.waiting import TIMEOUT_S
 
@@ -46,7 +47,7 @@ async def dial() -> AsyncIterator[Dial]:
                 return ws
 
             app = web.Application()
-            http_guard.protect(app, names=None, public_paths=())
+            http_guard.protect(app, names=None, public_paths=(), holder_of=holder_of)
             app.add_routes([web.get(links.LINK_PATH, handle)])
             server = TestServer(app)
             await server.start_server()
