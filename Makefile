@@ -17,7 +17,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz soak lint bench clean
+.PHONY: help demo test faults fuzz soak lint lock bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -43,6 +43,14 @@ lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+
+# With the hashes of all files of each version, and without the places where these are to be had.
+LOCK := $(VENV)/bin/pip-compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options --strip-extras --allow-unsafe
+
+lock: $(VENV)/.dev  ## pin what deployments install, with hashes, in requirements/ (ARGS=--upgrade for the newest)
+	@$(LOCK) $(ARGS) --output-file requirements/daemons.txt pyproject.toml
+	@$(LOCK) $(ARGS) --extra sql --output-file requirements/sql.txt pyproject.toml
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)

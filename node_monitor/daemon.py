@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
 from node_monitor.confinement import Confinement
 from node_monitor.core import NodeMonitorCore
+from node_monitor.environment import passed_on
 from node_monitor.executors import ExecutorPool
 from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
@@ -91,7 +93,8 @@ class NodeMonitor:
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
         info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
+        environment = passed_on(os.environ, options.executor_env_patterns)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
@@ -224,12 +227,15 @@ class NodeMonitor:
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
-        now_s, done = self._clock(), self.core.done
+        now_s = self._clock()
+        done = [message for message in messages if type(message) is x.Done]
         try:
-            for message in messages:
+            if done:
+                self.core.done_together(executor, done, now_s)
+            for message in messages if len(done) < len(messages) else ():
                 if type(message) is x.Done:
-                    done(executor, message, now_s)
-                elif type(message) is x.Returned:
+                    continue
+                if type(message) is x.Returned:
                     self.core.returned(executor, message, now_s)
                 elif type(message) is x.Attributes:
                     self.core.executor_says(executor, message, now_s)

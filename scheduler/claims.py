@@ -69,7 +69,7 @@ class Claims:
             known = job.known.pop(stage.first + task, None)
             if known is None:
                 continue
-            core.admission.holds(job.user, -known_bytes(known))  # What is kept of it counts from here on.
+            core.holds(job, -known_bytes(known))  # What is kept of it counts from here on.
             if stage.states[task] != UNPLACED:
                 continue
             self._withdraw(stage, task)

@@ -28,8 +28,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
-from sparrow_py.seats import NoSeat, Seats
-from sparrow_py.seldom import Seldom
+from sparrow_py.shares import Shares
 from sparrow_py.standstill import Standstill
 
 log = logging.getLogger("sparrow.scheduler")
@@ -65,7 +64,6 @@ class SchedulerDaemon:
         self._files = open_files.budget()
         self._client_seats = _client_seats(options.clients_max, self._files)
         """Taken by links; a client in this process opens no file."""
-        self._node_refusals = Seldom()
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
         self.http_jobs = HttpJobs(
@@ -216,21 +214,15 @@ class SchedulerDaemon:
         return ws
 
     def _principal_of(self, request: web.Request, token: str) -> Principal:
-        try:
-            return self.credentials.principal(token, daemon.peer_certificate(request))
-        except AccessDenied as error:
-            log.warning("a link from %s was refused: %s", request.remote, error)
-            raise
+        return self.credentials.principal(token, daemon.peer_certificate(request))
 
     def _admit(self, hello: m.Hello, principal: Principal) -> None:
         check_name("name", hello.name)
         hello.user = check_link(principal, hello.role, hello.user, stated=hello.user_stated)
         if hello.role == "client":
             check_name("user", hello.user, empty=False)
-            try:
-                self._client_seats.check(hello.user)
-            except NoSeat as error:
-                raise LinkError(str(error)) from None
+            if why_not := self._client_seats.why_not(hello.user):
+                raise LinkError(why_not)
             return
         check_name("node id", hello.name, empty=False)
         if hello.node is None:
@@ -246,8 +238,6 @@ class SchedulerDaemon:
         why_not = f"nodes_max = {self.options.nodes_max} node monitors are connected"
         if by_files < self.options.nodes_max:
             why_not = f"{len(self._nodes)} node monitors are connected, and {self._files.files} files may be open"
-        if times := self._node_refusals.happened(self.clock()):
-            log.warning("%d times a node monitor was refused: %s", times, why_not)
         raise LinkError(why_not)
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
@@ -398,12 +388,12 @@ class SchedulerDaemon:
         return LocalLink(self.address, received)
 
 
-def _client_seats(clients_max: int, files: open_files.Budget) -> Seats:
+def _client_seats(clients_max: int, files: open_files.Budget) -> Shares:
     """For the links of clients: as many as the option says, or as there are files for."""
     if files.clients >= clients_max:
-        return Seats("clients_max", clients_max, "clients are connected")
+        return Shares("clients_max", clients_max, "clients are connected")
     log.warning(
         "%d files may be open: %d clients may be connected, not clients_max = %d, and %d HTTP connections",
         files.files, files.clients, clients_max, files.connections,
     )  # fmt: skip
-    return Seats(f"clients_max for {files.files} open files", files.clients, "clients are connected")
+    return Shares(f"clients_max for {files.files} open files", files.clients, "clients are connected")

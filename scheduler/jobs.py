@@ -217,9 +217,10 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running",
-        "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes", "id", "in_vain",
-        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
+        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
+        "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain",
+        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed",
+        "results",
         "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "unstarted", "user",
         "wait_for_nodes_s",
     )  # fmt: skip
@@ -271,8 +272,10 @@ class JobState:
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[Node, Report]] = {}
         """The latest failures among them (`retry_failed`)."""
+        self.held_bytes = 0
+        """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
         self.fixed_bytes = job_bytes(message)
-        """What of its bytes is held until it ends; see `footprint`."""
+        """The part of them that is held until it ends; see `footprint`."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))
@@ -341,8 +344,8 @@ class JobState:
         """Whether every task is settled."""
         return all(stage.over for stage in self.stages)
 
-    def held_bytes(self) -> int:
-        """Bytes that the job makes this scheduler hold, by a count from scratch."""
+    def counted_bytes(self) -> int:
+        """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
         commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
         payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
         payloads += sum(map(known_bytes, self.known.values()))

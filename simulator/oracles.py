@@ -70,7 +70,10 @@ def _quiet(link: Link) -> bool:
 
 def _compare(link: Link, node: NodeHost) -> None:
     name, core = link.scheduler.name, link.scheduler.core
-    queued = sum(ticket.count for ticket in node.core.queue.tickets() if ticket.key[0] == name)
+    ready = [(key, task) for key, task in node.core._ready.all() if key[0] == name]
+    tickets = [ticket for ticket in node.core.queue.tickets() if ticket.key[0] == name]
+    # Those for which it was asked ahead of a slot are queued at the node, and spent for the scheduler.
+    queued = sum(ticket.count - ticket.asked for ticket in tickets) - sum(1 for _, task in ready if task.ask)
     believed = core.live_reservations(node.name)
     # Without cancellation a scheduler forgets reservations that wait at a node; that asks for them one day, in vain.
     # Nor does it keep books of those that it makes for tasks that it pushes.
@@ -78,7 +81,7 @@ def _compare(link: Link, node: NodeHost) -> None:
     if not agrees and not link.duplicated:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
-    held |= {(task.job, task.attempt) for key, task in node.core._pushed.all() if key[0] == name}
+    held |= {(task.job, task.attempt) for _, task in ready}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
         raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])
@@ -132,8 +135,9 @@ def _check_node_empty(world: World, node: NodeHost) -> None:
     for name, amount in world.resources.items():
         if abs(core.free[name] - amount) > 1e-9:
             raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
+    _nothing_left(node.name, ready=list(core._ready.all()), ahead=list(core._ahead.all()))
     for app in core.apps.values():
-        _nothing_left(node.name, asking=app.asking, prefetched=app.prefetched, ready=app.ready)
+        _nothing_left(node.name, asking=app.asking)
     for known in core._executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():

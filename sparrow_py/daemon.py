@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 
 from sparrow_py import auth, http_guard, open_files
 from sparrow_py.auth import ANYBODY, Principal
-from sparrow_py.credentials import Credentials
+from sparrow_py.credentials import Credentials, refusals
 from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption
 from sparrow_py.options import BEYOND_LOOPBACK, DaemonOptions
 from sparrow_py.printable import LogFormatter
@@ -37,6 +37,8 @@ from sparrow_py.process_control import hide_from_others
 log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
 LISTEN_BACKLOG = 4096
+TLS_HANDSHAKE_TIMEOUT_S = 5.0
+"""A connection whose TLS handshake is not over by then is closed: no other bound sees it before."""
 GC_THRESHOLDS = (50_000, 20, 100)
 GC_EVERY_S = 60.0
 """All garbage is collected so often at most. Connections that have ended refer to themselves, so that only the
@@ -125,7 +127,9 @@ def _authentication(credentials: Credentials) -> Any:
             if _shows_blob_key(request, secret, credentials):
                 return await handler(request)
             header = "the header Authorization: Bearer TOKEN is missing or wrong"
-            return json_error(401, header if credentials.tokens else str(error))
+            why_not = header if credentials.tokens else str(error)
+            refusals.warning("a request from %s was refused: %s", request.remote, why_not)
+            return json_error(401, why_not)
         request[PRINCIPAL] = principal
         return await handler(request)
 
@@ -166,6 +170,21 @@ def json_error(status: int, message: str) -> web.Response:
     return json_response({"error": {"message": message}}, status)
 
 
+class _Site(web.SockSite):
+    """A socket that is listened on, where TLS has its time."""
+
+    async def start(self) -> None:
+        await web.BaseSite.start(self)
+        assert self._runner.server is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            self._runner.server,
+            sock=self._sock,
+            ssl=self._ssl_context,
+            backlog=self._backlog,
+            ssl_handshake_timeout=None if self._ssl_context is None else TLS_HANDSHAKE_TIMEOUT_S,
+        )
+
+
 class Listener:
     """Serves an application on the sockets of a daemon, with the certificate of the day."""
 
@@ -196,7 +215,7 @@ class Listener:
         for listening in self._sockets:
             # A copy: a site closes its socket, and connections that wait to be accepted are to find another there.
             context = self._credentials.server_context
-            await web.SockSite(self._runner, listening.dup(), ssl_context=context, backlog=LISTEN_BACKLOG).start()
+            await _Site(self._runner, listening.dup(), ssl_context=context, backlog=LISTEN_BACKLOG).start()
 
     async def renew(self) -> None:
         """Accept new connections with the certificate and the authorities that the files have now; others go on."""

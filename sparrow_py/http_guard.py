@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from http import HTTPStatus
@@ -45,6 +46,8 @@ HANDSHAKES_MAX = 1024
 """Links whose Hello has not been accepted; one more closes that which has waited longest."""
 IDLE_TIMEOUT_S = 75.0
 """A connection is closed that has not brought its first or next request, or not read its answer, in so long."""
+BRACKETED = re.compile(r"\[(?P<address>[0-9a-f:.]*:[0-9a-f:.]*(%[^\]]*)?)\](:[0-9]*)?")
+"""A Host with an address of IPv6, and nothing behind it but a port."""
 OWN_FETCHES = frozenset({"none", "same-origin"})
 """`Sec-Fetch-Site` of what a person typed in, and of what a browser fetches with it."""
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -69,10 +72,11 @@ def web_page(request: web.BaseRequest) -> str:
 
 
 def host_of(header: str) -> str:
-    """The name or address of `host` or `host:port`, as a Host header has it."""
+    """The name or address of `host` or `host:port`, as a Host header has it; what is neither is returned as it is."""
     host = header.strip().lower()
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        bracketed = BRACKETED.fullmatch(host)
+        return bracketed["address"] if bracketed else host
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).removesuffix(".")
 

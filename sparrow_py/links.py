@@ -20,7 +20,7 @@ from aiohttp import web
 from sparrow_py import http_guard
 from sparrow_py import messages as m
 from sparrow_py.auth import ANYBODY, Principal
-from sparrow_py.credentials import OPEN, Access, tls_reason
+from sparrow_py.credentials import OPEN, Access, refusals, tls_reason
 from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
 
 LINK_PATH = "/link"
@@ -348,6 +348,7 @@ async def accept(
             raise InvalidRequest("role", hello.role, " or ".join(decoders))
         admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
+        refusals.warning("a link from %s was refused: %s", request.remote, error)
         await _say_goodbye(ws, str(error))
         handshake.cut()
         return ws

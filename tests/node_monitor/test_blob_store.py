@@ -319,8 +319,8 @@ async def test_what_can_never_fit_is_refused_before_it_is_sent(start: Start, ses
     with pytest.raises(Refused) as refused:
         await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert str(refused.value) == (
-        f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} bytes are kept at a node; "
-        "0 are in use"
+        f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} bytes are kept at a "
+        "node; 0 are in use"
     )
     async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
         assert response.status == 413

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from node_monitor import queues
 from node_monitor.queues import (
-    DEFAULT_ESTIMATE_S,
+    LEAST_CHARGE_S,
     MAX_DEBTORS,
     MAX_DURATION_S,
+    TURN_S,
     Charge,
     FairQueue,
     FifoQueue,
@@ -243,14 +244,29 @@ def test_estimates_are_what_is_stated_else_the_users_mean_else_the_default() -> 
     queue = FairQueue(4)
     queue.add(ticket("a", 1, count=100))
     first, second = take(queue), take(queue)
-    assert first.estimate_s == second.estimate_s == DEFAULT_ESTIMATE_S
+    assert first.estimate_s == second.estimate_s == TURN_S
     queue.settle(first, 2.0)
     third = take(queue)
     assert third.estimate_s == 2.0
     queue.settle(third, 1.0)
     assert 1.0 < take(queue).estimate_s < 2.0
-    queue.add(ticket("b", 2, expected_duration_s=7.5))
-    assert take(queue, lambda t: t.user == "b").estimate_s == 7.5
+    queue.add(ticket("b", 2, count=2, expected_duration_s=7.5))
+    charge = take(queue, lambda t: t.user == "b")
+    assert charge.estimate_s == TURN_S
+    queue.settle(charge, 3.0)
+    assert take(queue, lambda t: t.user == "b").estimate_s == 3.0
+    queue.add(ticket("b", 3, expected_duration_s=0.5))
+    assert take(queue, lambda t: t.user == "b").estimate_s == 0.5
+
+
+def test_a_charge_is_bounded_by_the_operators_maximum() -> None:
+    queue = FairQueue(4, charge_s_max=2.0)
+    queue.add(ticket("a", 1, count=3, expected_duration_s=1e9))
+    queue.settle(take(queue), 1e6)
+    assert take(queue).estimate_s == 2.0
+    for bad in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="charge_s_max must be above 0"):
+            FairQueue(4, charge_s_max=bad)
 
 
 def test_a_no_op_does_not_cost_the_user_its_turn() -> None:
@@ -296,9 +312,9 @@ def test_a_charge_is_corrected_at_the_weight_it_was_made_at() -> None:
     first, second = take(queue), take(queue)
     queue.add(ticket("a", 2, weight=100.0))
     queue.settle(first, 3.0)
-    assert flow.tag == int((3.0 + 1.0) * 1e15)
+    assert flow.position()[0] == int((3.0 + TURN_S) * 1e15)
     queue.refund(second)
-    assert flow.tag == int(3.0 * 1e15)
+    assert flow.position()[0] == int(3.0 * 1e15)
 
 
 def test_a_reservation_handed_back_keeps_its_turn() -> None:
@@ -373,7 +389,7 @@ def test_debt_is_remembered_while_others_are_busy_and_then_forgotten() -> None:
     for _ in range(12):
         charge = take(queue)
         users.append(charge.ticket.user)
-        queue.settle(charge, charge.estimate_s)
+        queue.settle(charge, {"a": 1.0, "b": 0.1}[charge.ticket.user])
     assert users.index("a") == 11  # b has a second first, and then wins the tie, having waited longer
     assert queue.flow_count == 2
     for _ in range(10):
@@ -403,7 +419,7 @@ def test_cycling_between_idle_and_backlogged_gains_nothing(estimate_s: float | N
 
 @pytest.mark.parametrize("end", ["refund", "settle"])
 def test_an_overestimate_from_before_a_lift_is_no_credit(end: str) -> None:
-    """Charges of 100 s that come to nothing after the user was lifted to V: as if they had been known then."""
+    """Charges of 100 s that come to nothing after the user was lifted to V: nothing was believed of them."""
     queue = FairQueue(8)
     queue.add(ticket("cyclist", 1, count=4, expected_duration_s=100.0))
     held = [take(queue) for _ in range(4)]
@@ -418,7 +434,7 @@ def test_an_overestimate_from_before_a_lift_is_no_credit(end: str) -> None:
         charge = take(queue)
         users.append(charge.ticket.user)
         queue.settle(charge, 0.1)
-    assert users.count("cyclist") == 10
+    assert users.count("cyclist") in (10, 11)
 
 
 def test_a_busy_period_ends_with_nothing_remembered() -> None:
@@ -432,7 +448,7 @@ def test_a_busy_period_ends_with_nothing_remembered() -> None:
         queue.check_invariants()
     assert queue.flow_count == 0
     queue.add(ticket("u9", 1))
-    assert take(queue).estimate_s == DEFAULT_ESTIMATE_S
+    assert take(queue).estimate_s == TURN_S
 
 
 def test_debtors_are_limited() -> None:
@@ -516,7 +532,6 @@ def workloads(draw: st.DrawFn) -> dict[str, object]:
     return {
         "seed": draw(st.integers(0, 2**32)),
         "slots": draw(st.integers(1, 8)),
-        "prefetch": draw(st.integers(0, 4)),
         "latency_s": draw(st.sampled_from((0.0, 0.003, 0.2))),
         "weights": draw(st.lists(st.floats(0.1, 10.0), min_size=users, max_size=users)),
         # Durations of a user's tasks: its own scale times 1 to 10.
@@ -532,7 +547,6 @@ def workloads(draw: st.DrawFn) -> dict[str, object]:
 def simulate(
     seed: int,
     slots: int,
-    prefetch: int,
     latency_s: float,
     weights: list[float],
     scales: list[float],
@@ -555,7 +569,6 @@ def simulate(
         make_queue("fair", slots),
         slots,
         outcome,
-        prefetch=prefetch,
         latency_s=latency_s,
         may_run=lambda ticket: ticket.user != picky or int(node.now * 7) % 2 == 0,
     )
@@ -587,7 +600,7 @@ def test_while_two_users_stay_backlogged_their_services_differ_by_no_more_than_t
     node, watches = simulate(**workload, check=True)  # type: ignore[arg-type]
     node.queue.check_invariants()
     for watch in watches:
-        assert watch.outstanding <= node.limit
+        assert watch.outstanding <= node.slots
         assert watch.worst <= watch.bound(node)
 
 
@@ -597,7 +610,6 @@ def test_the_bound_is_not_idle() -> None:
     workload = {
         "seed": 1,
         "slots": 4,
-        "prefetch": 0,
         "latency_s": 0.0,
         "weights": [1.0, 1.0],
         "scales": [0.01, 0.1],
@@ -660,15 +672,15 @@ def test_every_take_serves_the_least_tag_of_those_that_may_run(steps: list[tuple
             barred = pick % 6  # at most one user may not run
             may_run = lambda t, barred=barred: t.user != f"u{barred}"  # type: ignore[misc]  # noqa: E731
             flows = [flow for flow in queue._level.flows.values() if any(map(may_run, flow.tickets.values()))]
-            best = min(flows, key=lambda flow: (flow.tag, flow.order), default=None)
+            best = min(flows, key=lambda flow: (*flow.position(), flow.order), default=None)
             if best is None:
                 assert queue.take(may_run) is None
             else:
-                tag, expected = best.tag, next(iter(best.tickets.values()))
+                (tag, _), true, expected = best.position(), best.true, next(iter(best.tickets.values()))
                 charge = take(queue, may_run)
                 assert charge.ticket is expected
-                assert best.tag - tag == int(charge.estimate_s * best.rate)
-                assert best.level.virtual >= tag
+                assert best.position()[0] - tag == int(max(charge.estimate_s, LEAST_CHARGE_S) * best.rate)
+                assert best.level.virtual >= true
                 charges.append(charge)
         elif charges:
             charge = charges.pop(pick % len(charges))
@@ -691,12 +703,12 @@ def test_a_refund_restores_the_tag_to_the_last_digit() -> None:
     flow = queue._level.flows["a"]
     for _ in range(1000):
         queue.settle(take(queue), rng.random())
-        before = flow.tag
+        before = flow.position()[0]
         charges = [take(queue) for _ in range(3)]
         rng.shuffle(charges)
         for charge in charges:
             queue.refund(charge)
-        assert flow.tag == before
+        assert flow.position()[0] == before
 
 
 def test_thousands_of_users_are_served_in_turn() -> None:
@@ -719,4 +731,4 @@ def test_the_module_is_pure() -> None:
     assert source is not None
     with open(source) as file:  # noqa: PTH123
         imports = {line.split()[1] for line in file if line.startswith(("import ", "from "))}
-    assert imports == {"__future__", "abc", "collections", "collections.abc", "heapq"}
+    assert imports == {"__future__", "abc", "collections", "collections.abc", "heapq", "typing"}

@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler import footprint
@@ -151,7 +152,7 @@ BULK: dict[str, list[m.Message]] = {
         m.AddTasks("j", 0, [b""] * 100, {task: m.TaskDetail(TEXTS) for task in range(100)}),
     ],
     "ranges of inputs": [
-        job_of([WAITS, m.Stage(**{**EMPTY, "task_count": 100}, expected_duration_s=None, name="asks", after=("waits",))]),
+        job_of([WAITS, msgspec.structs.replace(stage(name="asks", after=("waits",)), task_count=100)]),
         m.AddTasks("j", 0, [b""] * 101, {task: m.TaskDetail((), ((0, 1),) * 100) for task in range(1, 101)}),
     ],
     "references to large data": [submission(tasks=100), m.AddTasks("j", 0, [REF] * 100)],

@@ -37,7 +37,7 @@ def jobs(scheduler: Daemon) -> int:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:20503", "localhost.evil.example", "127.0.0.1.nip.io", ""]
+    "host", ["evil.example", "evil.example:20503", "localhost.evil.example", "127.0.0.1.nip.io", "[::1].evil", ""]
 )
 def test_a_name_that_may_be_anybodys_is_no_way_in(daemon: Daemon, host: str) -> None:
     """DNS rebinding: the page's own name leads here, and its requests are of its own origin."""
