@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 from sparrow_py.kept import Kept
 from sparrow_py.messages import Report
-from sparrow_py.shares import share_of
 
 Owner = tuple[str, int]
 FENCES_MAX = 100_000
-"""Claimed jobs remembered; the oldest are forgotten first, of the user that has most of them beyond its share."""
+"""Claimed jobs remembered; beyond that the oldest is forgotten of the user that has most."""
 OUTCOMES_MAX = 10_000
 OUTCOMES_MIN = 20
 LARGE_BYTES = 1024
@@ -44,8 +43,7 @@ class Memory:
         fenced.pop((owner, job), None)
         fenced[owner, job] = None
         if len(self.fences) > FENCES_MAX:
-            if len(fenced) <= share_of(FENCES_MAX):
-                fenced = max(self._fenced.values(), key=len)
+            fenced = max(self._fenced.values(), key=len)
             oldest = next(iter(fenced))
             del fenced[oldest], self.fences[oldest]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,8 @@ from sparrow_py.seats import Seats
 from sparrow_py.shares import Shares
 
 if TYPE_CHECKING:
+    import asyncio
+
     from scheduler.audit import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
@@ -175,6 +178,8 @@ class HttpJobs:
         self.readers = Seats("READERS_MAX", min(READERS_MAX, readers_max), "readers of results are connected")
         self.submissions = Seats("SUBMISSIONS_MAX", SUBMISSIONS_MAX, "jobs are submitted at a time")
         self.bytes = Shares("http_results_bytes_max", options.http_results_bytes_max, "bytes of results are kept")
+        self._unread: dict[str, dict[asyncio.Transport, None]] = {}
+        """By holder the readers who are sent something and do not read it, the longest first."""
         self._kept = Shares("JOBS_MAX", JOBS_MAX, "jobs that came over HTTP are kept")
         self._core = core
         self._events = events or core
@@ -314,6 +319,24 @@ class HttpJobs:
         del self._jobs[job.id]
         self._kept.give_back(job.user)
         self.bytes.give_back(job.user, job.bytes)
+
+    @contextmanager
+    def unread(self, holder: str, transport: asyncio.Transport) -> Iterator[None]:
+        """What is sent to a reader of the holder's is not read until the block ends."""
+        unread = self._unread.setdefault(holder, {})
+        unread[transport] = None
+        try:
+            yield
+        finally:
+            del unread[transport]
+            if not unread:
+                self._unread.pop(holder, None)
+
+    def cut_unread(self, holder: str) -> None:
+        """One more wants to read: if the holder has no seat, who has not read for longest gives up one."""
+        unread = self._unread.get(holder)
+        if unread and self.readers.why_not(holder):
+            next(iter(unread)).abort()
 
     def wake_readers(self) -> None:
         """Have all readers look whether they may go on."""

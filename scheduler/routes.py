@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
@@ -189,17 +189,25 @@ class _Api:
             if self._own(request, self._scheduler.core.jobs.get(job_id)) is not None:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
             raise self._absent(request, job_id, "runs here or is kept")
-        async with self._http_jobs.readers.taken(holder_of(request, job.user), patience_s=0):
+        holder = holder_of(request, job.user)
+        self._http_jobs.cut_unread(holder)
+        async with self._http_jobs.readers.taken(holder, BUSY_RETRY_S):
             with http_guard.seated(request):
-                return await self._answer(request, job)
+                return await self._answer(request, job, holder)
 
-    async def _answer(self, request: web.Request, job: HttpJob) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, job: HttpJob, holder: str) -> web.StreamResponse:
         principal, credentials = principal_of(request), self._scheduler.credentials
+
+        async def write(batch: bytes) -> None:
+            if request.transport is not None:
+                with self._http_jobs.unread(holder, request.transport):
+                    await response.write(batch)
+
         response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
         await response.prepare(request)
         changed = asyncio.Event()
         with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
-            await _stream(request, response, job, changed, lambda: credentials.tokens.stands(principal))
+            await _stream(request, response, write, job, changed, lambda: credentials.tokens.stands(principal))
         return response
 
 
@@ -221,6 +229,7 @@ def _abort_if_gone(request: web.Request, job: HttpJob) -> None:
 async def _stream(
     request: web.Request,
     response: web.StreamResponse,
+    write: Callable[[bytes], Awaitable[None]],
     job: HttpJob,
     changed: asyncio.Event,
     stands: Callable[[], bool],
@@ -235,7 +244,7 @@ async def _stream(
             changed.clear()
             batch, position = job.lines_from(position)
             if batch:
-                await response.write(batch)
+                await write(batch)
             elif job.ended_at_s is not None:
                 await response.write_eof()
                 return

@@ -1,7 +1,7 @@
 """The latest of what users have brought about, as much of it as there is room for. Pure.
 
-A user that has more than its share (`shares`) loses its own oldest, as soon as less than a share is left for others.
-Where several together take it all, those give way that have more than the average.
+One user may have all of it. Where there is no room for more, those give way that have more than the average, with their
+oldest: so whoever has little keeps it, whatever others bring about.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from sparrow_py.shares import share_of
-
 T = TypeVar("T")
 SHED = 100
-"""One in so many goes at a time where users take it all, so that it is seldom looked for who has most."""
+"""One in so many goes at a time, so that it is seldom looked for who has most."""
 
 
 class _OfUser(Generic[T]):
@@ -32,7 +30,6 @@ class Kept(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._share = share_of(limit)
         self._size = 0
         self._users: dict[str, _OfUser[T]] = {}
 
@@ -44,8 +41,6 @@ class Kept(Generic[T]):
         kept.items.append((size, item))
         kept.size += size
         self._size += size
-        while self._size > self._limit - self._share and kept.size > self._share:
-            self._drop_oldest(kept)
         if self._size > self._limit:
             self._shed()
 

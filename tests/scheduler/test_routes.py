@@ -54,6 +54,7 @@ async def test_readers_are_counted(
 ) -> None:
     monkeypatch.setattr(scheduler.http_jobs, "readers", Seats("READERS_MAX", 1, "readers"))
     monkeypatch.setattr(routes, "READER_CHECK_S", 0.001)
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.0)
     await post(http)
     async with http.get(RESULTS) as reader, http.get(RESULTS) as other:
         assert (reader.status, other.status, other.headers["Retry-After"]) == (200, 503, "1")

@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -126,7 +126,8 @@ async def test_half_submissions(scheduler: SchedulerDaemon, monkeypatch: pytest.
             writer.close()
 
 
-async def test_readers_of_results(scheduler: SchedulerDaemon) -> None:
+async def test_readers_of_results(scheduler: SchedulerDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.05)
     async with daemon_at(scheduler) as address, AsyncExitStack() as stack:
         ada, bob = [await stack.enter_async_context(user(address, secret)) for secret in (ADA, BOB)]
         for session, job in ((ada, "a"), (bob, "b")):
@@ -135,6 +136,31 @@ async def test_readers_of_results(scheduler: SchedulerDaemon) -> None:
         get = [await stack.enter_async_context(bob.get("/v1/jobs/b/results")) for _ in range(LIMIT)]
         assert [response.status for response in get] == [200] * SHARE_OF_IT + [503] * (LIMIT - SHARE_OF_IT)
         assert (await stack.enter_async_context(ada.get("/v1/jobs/a/results"))).status == 200
+
+
+async def test_readers_who_do_not_read_give_way_to_one_who_does(scheduler: SchedulerDaemon) -> None:
+    """Of the same user: the one that has not read for longest."""
+    async with daemon_at(scheduler) as address, AsyncExitStack() as stack:
+        bob = await stack.enter_async_context(user(address, BOB))
+        async with bob.post("/v1/jobs", json=JOB | {"job_id": "b"}) as response:
+            assert response.status == 202
+        job = scheduler.http_jobs.get("b")
+        assert job is not None
+        job.lines += [b"x" * (1 << 20)] * 16  # More than sockets buffer.
+        mute = []
+        for number in range(SHARE_OF_IT):
+            mute.append(await half_request(address, "GET /v1/jobs/b/results HTTP/1.1", bytes(1000)))
+            await until(lambda number=number: len(scheduler.http_jobs._unread.get("bob", ())) == number + 1)
+        async with bob.get("/v1/jobs/b/results") as response:
+            assert response.status == 200 and await response.content.readexactly(16 << 20)
+            assert len(scheduler.http_jobs._unread["bob"]) == SHARE_OF_IT - 1
+        read = 0
+        with suppress(ConnectionError):
+            while chunk := await mute[0][0].read(1 << 20):
+                read += len(chunk)
+        assert read < 16 << 20  # It was cut.
+        for _, writer in mute:
+            writer.close()
 
 
 async def test_jobs_without_tasks_do_not_push_anothers_results_away(scheduler: SchedulerDaemon) -> None:
