@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-GENERATOR = 2
+GENERATOR = 3
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
@@ -123,13 +123,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(StrEnum):
-    """Kinds of faults. `machine`: a node monitor with all its executors. `pair`: a scheduler and a node monitor."""
+    """Kinds of faults. `machine`: a node monitor with all its executors. `pair`: a scheduler and a node monitor.
+    `all`: every scheduler and node monitor."""
 
     KILL_SCHEDULER = "kill-scheduler"
     KILL_NODE = "kill-node"
     KILL_WORKER = "kill-worker"
     KILL_CLIENT = "kill-client"
     KILL_PAIR = "kill-pair"
+    KILL_ALL = "kill-all"
     STOP_SCHEDULER = "stop-scheduler"
     STOP_NODE = "stop-node"
     STOP_MACHINE = "stop-machine"
@@ -140,17 +142,22 @@ class Kind(StrEnum):
     CLOCK = "clock"
 
 
-STORM = (Kind.KILL_PAIR, Kind.KILL_SCHEDULER, Kind.KILL_NODE, Kind.STOP_SCHEDULER, Kind.STOP_NODE, Kind.KILL_WORKER)
+STORM = (
+    *(Kind.KILL_ALL, Kind.KILL_PAIR, Kind.KILL_SCHEDULER, Kind.KILL_NODE, Kind.KILL_WORKER),
+    *(Kind.STOP_SCHEDULER, Kind.STOP_NODE),
+)
 STORMS = 0.4
 """This share of the rounds with faults has a storm: only deaths and standstills, one soon after the other, of what is
 back at once, and tasks that are long enough to meet several of them."""
 STORM_GAP_S = 0.25
+STORM_UNTIL_S = 3.5
 DECK = {
     Kind.KILL_SCHEDULER: 4,
     Kind.KILL_NODE: 4,
     Kind.KILL_WORKER: 4,
     Kind.KILL_CLIENT: 2,
     Kind.KILL_PAIR: 2,
+    Kind.KILL_ALL: 1,
     Kind.STOP_SCHEDULER: 3,
     Kind.STOP_NODE: 3,
     Kind.STOP_MACHINE: 2,
@@ -459,8 +466,9 @@ def _draw_faults(rng: random.Random, schedulers: int, nodes: int, users: list[st
     The first scheduler and the first two nodes, one of each zone, always come back.
     """
     out_until_s: dict[str, float] = {}
-    count = round(FAULTS_UNTIL_S / STORM_GAP_S) if storm else rng.randint(2, 8)
-    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(count)]
+    until_s = STORM_UNTIL_S if storm else FAULTS_UNTIL_S
+    count = round(until_s / STORM_GAP_S) if storm else rng.randint(2, 8)
+    moments = [rng.uniform(0.05, until_s) for _ in range(count)]
     close = [second if rng.random() < 0.7 else first + 0.01 for first, second in pairwise(moments)]
     for at_s in sorted([moments[0], *close]):
         kind = rng.choice(STORM) if storm else rng.choices(list(DECK), list(DECK.values()))[0]
@@ -481,6 +489,8 @@ def _targets(rng: random.Random, kind: Kind, schedulers: int, nodes: int, users:
     what = kind.rpartition("-")[2]
     if what == "pair":
         return a_scheduler, a_node
+    if what == "all":
+        return (*map(scheduler, range(schedulers)), *map(node, range(nodes)))
     if what == "client":
         return (rng.choice(users),)
     if kind is Kind.CLOCK:
