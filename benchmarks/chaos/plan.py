@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-GENERATOR = 3
+GENERATOR = 4
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
@@ -146,7 +146,7 @@ STORM = (
     *(Kind.KILL_ALL, Kind.KILL_PAIR, Kind.KILL_SCHEDULER, Kind.KILL_NODE, Kind.KILL_WORKER),
     *(Kind.STOP_SCHEDULER, Kind.STOP_NODE),
 )
-STORMS = 0.4
+STORMS = 0.3
 """This share of the rounds with faults has a storm: only deaths and standstills, one soon after the other, of what is
 back at once, and tasks that are long enough to meet several of them."""
 STORM_GAP_S = 0.25
