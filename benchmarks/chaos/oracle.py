@@ -489,6 +489,7 @@ def counts(found: Evidence) -> dict[str, int]:
         "failed": sum(line.status in (FAILED, work.PlannedFailure.__name__) for line in outcomes),
         "cancelled": sum(line.status == CANCELLED for line in outcomes),
         "lost": len(lost),
+        "lost, never started": sum((line.job, line.task) not in found.runs_of for line in lost),
         "lost with max_attempts=1": len(once),
         "lost with max_attempts=1, never started": sum((x.job, x.task) not in found.runs_of for x in once),
         "results by reference lost": sum(line.result_lost for line in outcomes),
