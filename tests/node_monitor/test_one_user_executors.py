@@ -60,6 +60,8 @@ class Rig:
     def answer(self) -> list[tuple[str, str, int]]:
         """All asks get tasks: (executor, user, run) of each that started."""
         for _, ask in self.outbox.take(m.GetTasks):
+            if ask.ask not in self.core._asks:
+                continue  # It timed out.
             user = self.core._asks[ask.ask].ticket.user
             for _ in range(ask.count):
                 self._numbers += 1
