@@ -100,7 +100,7 @@ def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, enough[1]))  # Those it has, and no other.
             with pytest.raises(TaskLost):
                 once.submit(tasks.kill_worker).result(TIMEOUT_S)
-            spins = once.submit_job(spin_job([0.001]))
+            spins = client.submit_job(spin_job([0.001]))
             why = f"executor of app spin cannot be started: [Errno {errno.EMFILE}]"
             wait_until(lambda: why in monitor.log.read_text())
             assert once.submit(tasks.square, 4).result(TIMEOUT_S) == 16, "the link stands, and there is another worker"
