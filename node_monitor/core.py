@@ -83,8 +83,8 @@ class Blobs(Protocol):
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
-        """Keep an executor's result: the reference to it, or why not."""
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
+        """Keep an executor's result, which is here under its own hash, as long as the owner is there."""
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -363,13 +363,8 @@ class NodeMonitorCore:
     def _report_of(self, held: Held, message: x.Done) -> m.Report:
         job, service_s = held.job, message.service_s
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
-        if isinstance(message.result, x.File):
-            kept = self._blobs.adopt(message.result, job.number)
-            if isinstance(kept, str):
-                return _unfit(held, kept, message)
-            result: m.Data = kept
-        else:
-            result = message.result
+        said = message.result
+        result: m.Data = self._blobs.adopt(said, job.number) if isinstance(said, x.File) else said
         if held.stop is not None and status is TaskStatus.FAILED:
             status, error = held.stop
         report = m.Report(
