@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from node_monitor.confinement import Account
 from node_monitor.removal import END_TIMEOUT_S, remove_tree
+from sparrow_py.blobs import SHORTAGES
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executor_files import NAME_BYTES
 from sparrow_py.executor_protocol import File
@@ -70,19 +71,25 @@ class ResultDirectory:
             self.descriptor = -1
 
     def open(self, file: File) -> int:
-        """A descriptor of the file that the executor names; `LinkError` if it may not name that."""
-        folder, name = os.path.split(file.path)
-        if folder not in self.names or name in ("", ".", ".."):
-            raise LinkError(f"is not in {self.path}")
-        try:
-            descriptor = os.open(name, PLAIN_FILE, dir_fd=self.descriptor)
-        except (OSError, ValueError) as error:  # ValueError: no path at all, by its characters.
-            raise LinkError(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
-        try:
-            check(descriptor, file.size, self.uid)
-        except LinkError:
-            os.close(descriptor)
-            raise
+        """A descriptor of the file that the executor names; `LinkError` if it may not name that.
+
+        Another `OSError`: there are no descriptors left.
+        """
+        with _naming(file):
+            folder, name = os.path.split(file.path)
+            if folder not in self.names or name in ("", ".", ".."):
+                raise LinkError(f"is not in {self.path}")
+            try:
+                descriptor = os.open(name, PLAIN_FILE, dir_fd=self.descriptor)
+            except (OSError, ValueError) as error:  # ValueError: no path at all, by its characters.
+                if isinstance(error, OSError) and error.errno in SHORTAGES:
+                    raise  # That is not the executor's doing.
+                raise LinkError(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+            try:
+                check(descriptor, file.size, self.uid)
+            except LinkError:
+                os.close(descriptor)
+                raise
         return descriptor
 
     def give_back(self, path: str) -> None:
@@ -97,7 +104,7 @@ class Taking:
     """The taking over of a result's file: `begin`, and `go_on` until that says that it is complete.
 
     It is at `path` then, in a directory of ours on the same file system. Errors of both: `LinkError` if the executor
-    may not name this file, other `OSError`s if it cannot be copied. Methods may be called in any thread.
+    may not name this file, another `OSError` if it cannot be opened or copied now. Methods may be called in any thread.
     """
 
     def __init__(self, directory: ResultDirectory, file: File, path: str, readers_gid: int | None = None) -> None:
@@ -125,12 +132,13 @@ class Taking:
         """Open, move and close the file to others."""
         with self._at_work():
             self._source = self._directory.open(self._file)
-            _move(os.path.basename(self._file.path), self._directory.descriptor, self.path)
-            try:
-                self._make_ours()
-            except LinkError:
-                self._directory.give_back(self.path)
-                raise
+            with _naming(self._file):
+                _move(os.path.basename(self._file.path), self._directory.descriptor, self.path)
+                try:
+                    self._make_ours()
+                except LinkError:
+                    self._directory.give_back(self.path)
+                    raise
             if not leased(self._source):
                 self.copied = True
                 self._copy = os.open(self._copy_path, NEW_FILE, 0o600)
@@ -139,7 +147,7 @@ class Taking:
     def go_on(self) -> bool:
         """Hash a batch; whether it was the last."""
         size = self._file.size
-        with self._at_work():
+        with self._at_work(), _naming(self._file):
             end = min(size, self._position + BATCH_BYTES)
             while self._position < end:
                 room = self._buffer[: end - self._position]
@@ -173,11 +181,8 @@ class Taking:
     def _at_work(self) -> Iterator[None]:
         with self._lock:
             if self._closed:
-                raise LinkError("is not wanted any more")
-            try:
-                yield
-            except LinkError as error:
-                raise LinkError(f"the result's file {shown(self._file.path)} {error}") from None
+                raise LinkError(f"the result's file {shown(self._file.path)} is not wanted any more")
+            yield
 
     def _make_ours(self) -> None:
         """What was moved is the file that was opened, and from now on nobody else's."""
@@ -189,6 +194,15 @@ class Taking:
         except LinkError:
             os.fchown(self._source, self._directory.uid, -1)
             raise
+
+
+@contextlib.contextmanager
+def _naming(file: File) -> Iterator[None]:
+    """A `LinkError` says which file it is about."""
+    try:
+        yield
+    except LinkError as error:
+        raise LinkError(f"the result's file {shown(file.path)} {error}") from None
 
 
 def check(descriptor: int, size: int, uid: int) -> None:
