@@ -85,8 +85,8 @@ class Blobs(Protocol):
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
-        """Keep an executor's result, of a job of the user: the reference to it, or why not."""
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
+        """Keep an executor's result, which is here under its own hash, as long as the owner is there."""
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -255,6 +255,12 @@ class NodeMonitorCore:
         self._ahead.executors_came(app_name)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
 
+    def user_of(self, executor_id: str, run: int) -> str:
+        """Whose task the run is; empty if the executor does not have it."""
+        executor = self._executors.get(executor_id)
+        held = None if executor is None else executor.running.get(run)
+        return "" if held is None else held.job.owner[0]
+
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""
         executor = self._executors[executor_id]
@@ -388,13 +394,8 @@ class NodeMonitorCore:
     def _report_of(self, held: Held, message: x.Done) -> m.Report:
         job, service_s = held.job, message.service_s
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
-        if isinstance(message.result, x.File):
-            kept = self._blobs.adopt(message.result, job.number, job.owner[0])
-            if isinstance(kept, str):
-                return _unfit(held, kept, message)
-            result: m.Data = kept
-        else:
-            result = message.result
+        said = message.result
+        result: m.Data = self._blobs.adopt(said, job.number) if isinstance(said, x.File) else said
         if held.stop is not None and status is TaskStatus.FAILED:
             status, error = held.stop
         report = m.Report(

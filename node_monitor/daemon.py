@@ -45,19 +45,18 @@ LINGER_S = 5.0
 class NodeBlobs:
     """The process's blob store as one node's core sees it."""
 
-    def __init__(self, node_id: str, store: BlobStore, clock: Clock) -> None:
+    def __init__(self, node_id: str, store: BlobStore) -> None:
         self._node_id = node_id
         self._store = store
-        self._clock = clock
 
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
         return self._store.file(hash_) if self._store.has(hash_) else None
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
-        """Keep an executor's result: the reference to it, or why not."""
-        why_not = self._store.adopt(file, (self._node_id, owner), self._clock(), user)
-        return why_not or BlobRef(file.hash, file.size, (self._store.address,))
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
+        """Keep an executor's result, which was taken over already, as long as the owner is there."""
+        self.pin(file.hash, owner)
+        return BlobRef(file.hash, file.size, (self._store.address,))
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -89,12 +88,12 @@ class NodeMonitor:
         self._store = store
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
-        blobs = NodeBlobs(node_id, store, self._clock)
+        blobs = NodeBlobs(node_id, store)
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
         info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         environment = passed_on(os.environ, options.executor_env_patterns)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans, environment)
+        self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
@@ -224,6 +223,10 @@ class NodeMonitor:
         """Event of the pool."""
         self.core.executor_down(executor, reason, self._clock(), failure)
         self._after(self._clock())
+
+    def user_of(self, executor: str, run: int) -> str:
+        """See `executors.Events`."""
+        return self.core.user_of(executor, run)
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
