@@ -304,9 +304,10 @@ class SchedulerCore:
             return
         if not self.holds(job, job.counted_bytes()):
             reason = self.admission.over_bytes(user)
+            never = job.held_bytes > self.options.held_bytes_max
             self.holds(job, -job.held_bytes)
             self.admission.withdrawn(user, job.task_count)
-            self._refuse(client, message.job, reason, retry_after_s=RETRY_AFTER_UNKNOWN_S)
+            self._refuse(client, message.job, reason, retry_after_s=None if never else RETRY_AFTER_UNKNOWN_S)
             return
         self.jobs[job.id] = job
         self._jobs_of.setdefault(client, {})[job.id] = job
