@@ -6,6 +6,7 @@ ARGS   ?=
 CHAOS  ?=
 SECONDS ?= 60
 MINUTES ?= 10
+JOBS    ?= 2
 
 # A trace of 12 seconds, with Sparrow and with random placement.
 DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
@@ -26,8 +27,9 @@ help:  ## list the targets
 demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=1: a job whose daemons are killed)
 	@$(PY) -m $(if $(CHAOS),frontends.demo --chaos,loadgen run $(DEMO)) $(ARGS)
 
-test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
-	@$(PY) -m pytest $(ARGS)
+# Most tests wait rather than compute. The slowest are in directories that come first.
+test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some; JOBS=0 without further processes, for a debugger)
+	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
