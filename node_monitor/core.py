@@ -75,8 +75,8 @@ class Outbox(Protocol):
     def kill_executor(self, executor: str) -> None:
         """End an executor at once; `executor_down` follows."""
 
-    def fetch(self, ref: BlobRef) -> None:
-        """Get large data from another node; `fetched` follows."""
+    def fetch(self, ref: BlobRef, user: str) -> None:
+        """Get large data that a job of the user needs from another node; `fetched` follows."""
 
 
 class Blobs(Protocol):
@@ -85,8 +85,8 @@ class Blobs(Protocol):
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
-        """Keep an executor's result: the reference to it, or why not."""
+    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
+        """Keep an executor's result, of a job of the user: the reference to it, or why not."""
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -389,7 +389,7 @@ class NodeMonitorCore:
         job, service_s = held.job, message.service_s
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
         if isinstance(message.result, x.File):
-            kept = self._blobs.adopt(message.result, job.number)
+            kept = self._blobs.adopt(message.result, job.number, job.owner[0])
             if isinstance(kept, str):
                 return _unfit(held, kept, message)
             result: m.Data = kept
@@ -1000,7 +1000,7 @@ class NodeMonitorCore:
                     waiting.append(held)
                     if len(waiting) == 1:
                         self._tried[ref.hash] = {ref.at}
-                        self._fetch(ref)
+                        self._fetch(ref, held.job.owner[0])
                 else:
                     self._blobs.pin(ref.hash, held.job.number)
         if not held.missing:
@@ -1020,7 +1020,7 @@ class NodeMonitorCore:
         """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
         if reason and (other := self._elsewhere(hash_)) is not None:
             self._tried[hash_].add(other.at)
-            self._fetch(other)
+            self._fetch(other, self._fetching[hash_][0].job.owner[0])
             return
         self._tried.pop(hash_, None)
         for held in self._fetching.pop(hash_, ()):

@@ -54,9 +54,9 @@ class NodeBlobs:
         """The file with these bytes, or None."""
         return self._store.file(hash_) if self._store.has(hash_) else None
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
         """Keep an executor's result: the reference to it, or why not."""
-        why_not = self._store.adopt(file, (self._node_id, owner), self._clock())
+        why_not = self._store.adopt(file, (self._node_id, owner), self._clock(), user)
         return why_not or BlobRef(file.hash, file.size, (self._store.address,))
 
     def pin(self, hash_: str, owner: int) -> None:
@@ -133,9 +133,9 @@ class NodeMonitor:
         """Effect of the core."""
         self.pool.kill(executor)
 
-    def fetch(self, ref: BlobRef) -> None:
+    def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
-        self._store.fetch(ref, self._fetched)
+        self._store.fetch(ref, self._fetched, user)
 
     def _fetched(self, hash_: str, reason: str) -> None:
         self.core.fetched(hash_, reason, self._clock())

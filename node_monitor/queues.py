@@ -10,59 +10,65 @@ slot-second).
 
 The algorithm of `FairQueue`
 ============================
-Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Each
-user k has a tag T_k, the service it has been charged for, divided by its weight; the node has a virtual time V.
+Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Of each
+user k there are two numbers, each divided by its weight w_k: T_k, its true service, that is what tasks that have ended
+took; and P_k, what is pending, that is the estimates for tasks that have not. The node has a virtual time V.
 
-- take: of the users that have a ticket that may run, the one with the least tag is served; ties go to the one that has
-  been backlogged for longer. V becomes max(V, T_k), then T_k rises by e/w_k, e being the estimate of the duration: what
-  the ticket states, else the recent mean of the user's tasks here, else `DEFAULT_ESTIMATE_S`.
-- settle: the task held a slot for a seconds, so T_k moves by (a - e)/w_k, up or down. refund: T_k falls by e/w_k. Both
-  use the weight of the charge, whatever the user's weight is by now.
-- lift: a user that becomes backlogged starts from max(T_k, V), so it has saved nothing up while idle, and still owes
-  what it owed. The same happens to a user that a take passed over because none of its tickets may run: credit earned
-  while unable to run would starve the others later.
-- What is left to correct of a charge made before a lift counts as if it had been known at the lift: with own the tag
-  that the user would have without the lift, T_k = max(own, V at the lift) + the charges since. So an estimate far too
-  high, or a no-op, that comes to light after the lift is no credit either.
+- take: of the users that have a ticket that may run, the one with the least tag T_k + P_k is served. Ties go to the one
+  with fewer charges outstanding over weight, then to the one that has been backlogged for longer. V becomes
+  max(V, T_k): estimates are never in it. Then P_k rises by the estimate.
+- The estimate is what the ticket states, else the recent mean of the user's tasks here; but no more than the longest of
+  them, and `TURN_S` if there are none. What is not believed costs nobody, its user included; what is too low is made up
+  for when the task ends.
+- settle: the task held a slot for a seconds: P_k falls by its estimate, T_k rises by a/w_k. refund: P_k falls. Both use
+  the weight of the charge, whatever the user's weight is by now. So T_k never falls.
+- lift: a user that becomes backlogged starts from T_k = max(T_k, V - P_k), so it has saved nothing up while idle, and
+  still owes what it owed. The same happens to a user that a take passed over because none of its tickets may run:
+  credit earned while unable to run would starve the others later. Tasks that were running at the lift count towards
+  it when they end (`slack`), else the time that they had run by then would be charged twice.
 - V stands still when nobody is queued; it needs no running task to define it. A user is forgotten when it has nothing
   queued, no charge outstanding and T_k <= V: as a new user it would start at the same tag. When nobody has anything
   queued or outstanding, everything is forgotten.
 
-The bound
-=========
-A charge is outstanding from take until settle or refund. Let users i and j both be backlogged, with a ticket that may
-run, throughout [t1, t2]. Let S_k be the service (slot-seconds / weight) that k's tasks get in [t1, t2]. Of all charges
-of the busy period so far, let L_k be the largest of k's estimates and actual durations, l_k = L_k/w_k, and c the most
-that i and j had outstanding together (at most slots + prefetched tasks). Then
+The bounds
+==========
+A charge is outstanding from take until settle or refund. Let c be the number of slots, each of which has one charge
+outstanding at most; or several short ones that were given to it at a time, which come to `TURN_S` and count as one
+here. Let L_k be the longest of the tasks that k has had in the busy period, and at least `TURN_S`, and l_k = L_k/w_k.
+No estimate is in this, nothing that anybody states, and nothing that was fetched ahead of its turn, as that is not
+charged. P_k <= c l_k, since no estimate is above L_k; and what is outstanding of k comes to c l_k at most when it ends.
 
-    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j),
+(A) Let users i and j both be backlogged, with a ticket that may run, throughout [t1, t2], and S_k be the service over
+weight that k's tasks get in [t1, t2]. Then, however long the interval, whoever else comes and goes,
 
-whatever the estimates, however long the interval, whoever else comes and goes.
+    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j).
 
-Proof. The value of a charge is e while outstanding, a once settled, 0 once refunded (what is refunded ran nothing). It
-is never negative. What a settle or refund does to the tag, the correction, has the sign of the change of value and
-is at most as large: equal to it, or after a lift what max(own, .) lets through.
-
-(1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later, it was
-    to V at least, and on top of max(own, floor) count only the values of later charges. Else k could run at q and was
-    not before the chosen one in order, so T_k >= V just before q; since then T_k fell only by corrections to charges
-    outstanding at q (at most c, by at most l_k each), as what was charged later has a value that is not negative. If
-    no take has raised V yet, V = 0, and no tag is negative.
-(2) T_k <= V + c l_k while k is known. Take k's last charge, or the last time its tag was set to V (by a lift, or when
-    it became known), whichever is later. Just before the charge, or just after the setting, T_k <= V. Since then T_k
-    rose only by charges outstanding just after (the new one included), at most c, each by at most max(e, a)/w_k. And V
-    never falls.
+Proof. (1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later,
+it was to V - P_k at least. Else k could run at q and was not before the chosen one in order, so T_k + P_k >= V just
+after q. T_k has not fallen since, and P_k <= c l_k then.
+(2) T_k <= V + c l_k. At k's last charge T_k <= V, as V was raised to it; and a lift sets it to V at most. Since then it
+rose only by what was outstanding, and V never falls.
 (3) So |T_i - T_j| <= c (l_i + l_j) at t1.
 (4) Call charges outstanding at t1 old, those made in (t1, t2] new. Let s be the last new charge of i; if there is none,
-    S_i <= c l_i and we are done. Just before s, T_i <= T_j, else j would have been chosen. No lift falls within
-    (t1, s], so each tag is its value at t1, plus corrections to old charges (O), plus values of new charges (N):
-        N_i - N_j <= (T_j - T_i)(t1) + O_j - O_i   just before s.
-    Of i's service, an old charge gives at most l_i even with its part of -O_i added: settled for a < e before s, it
-    gives at most a + (e - a), else at most a. New charges give at most N_i, and l_i more for each that is outstanding
-    just after s. Of j's service, new charges give at least N_j, less l_j for each outstanding at s. O_j is at most l_j
-    for each old charge. Hence
-        S_i - S_j <= (T_j - T_i)(t1) + [old charges: c max(l_i, l_j)] + [new ones at s: c max(l_i, l_j)].
-    With (3), and with i and j exchanged, that is the bound. QED
+S_i <= c l_i and we are done. Just before s, T_i + P_i <= T_j + P_j, else j would have been chosen. No lift falls within
+(t1, s]. From t1 to s T_i rises by N_i, what its new charges that end by s take, at least; T_j by N_j and what its old
+ones take, at most. Besides N_i, tasks of i get l_i at most for each old charge and for each that is outstanding just
+after s; tasks of j get N_j at least. Hence
+    S_i - S_j <= (T_j - T_i)(t1) + (P_j - P_i)(s) + [old charges of either: c max(l_i, l_j)]
+                 + [l_i for each of i's outstanding just after s],
+where P_j(s) is at most l_j for each of j's outstanding at s, so that it and the last term come to c max(l_i, l_j). With
+(3), and with i and j exchanged, that is the bound. QED
+
+(B) A newcomer beside one backlogged user, who was served alone since V reached its T, gets the next slot that frees: it
+waits for one task that runs. Proof. It starts at T = V, with P = 0 and no charge. Of the other one T >= V; and where
+that is an equality and P = 0, it has a charge outstanding, or there is a free slot. QED
+
+(C) A newcomer beside n backlogged users. Before it is served, those get at most (c + c m + n) max(l_k w_k) slot-seconds
+of tasks charged after it came, m being the number of those behind V, at most min(c, n). Proof. V stands still till
+then, as a user with T_k > V comes after the newcomer. One with T_k = V is served once at most: then it has a charge
+outstanding, which the newcomer has not. One with T_k < V had a charge outstanding when V was last raised, by (1), and
+is behind by no more than those charges' estimates: in all at most c of them, c max(l_k w_k). It is served until it has
+made up for that, and what it has outstanding then is c l_k at most. QED
 
 Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
 exact as on its first day. The rounding, at most one tick a charge, is left out above.
@@ -382,9 +388,10 @@ class FairQueue(ReservationQueue):
         self.slots = slots
         self.charge_s_max = charge_s_max
         self._level = _Level(0, charge_s_max)
+        self._ranked = [self._level]  # levels, highest priority first
 
     def _levels(self) -> list[_Level]:
-        return [self._level]
+        return self._ranked
 
     @property
     def flow_count(self) -> int:
@@ -395,7 +402,7 @@ class FairQueue(ReservationQueue):
     def take(
         self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
     ) -> Charge | None:
-        for level in self._levels():
+        for level in self._ranked:
             passed: list[_Flow] = []
             charge = None
             try:
@@ -431,8 +438,10 @@ class FairQueue(ReservationQueue):
             flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
         else:
             flow.mean_s, flow.known = service_s, True
-        flow.longest_s = max(flow.longest_s, service_s)
-        flow.level.end(flow, charge, int(max(service_s, LEAST_CHARGE_S) * charge._rate))
+        if service_s > flow.longest_s:  # noqa: PLR1730 - at every task, where max() costs more than all else here
+            flow.longest_s = service_s
+        cost_s = service_s if service_s > LEAST_CHARGE_S else LEAST_CHARGE_S
+        flow.level.end(flow, charge, int(cost_s * charge._rate))
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -467,11 +476,8 @@ class PriorityQueue(FairQueue):
 
     def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
         super().__init__(slots, charge_s_max)
-        self._ranked: list[_Level] = []  # highest priority first
+        self._ranked = []
         self._by_priority: dict[int, _Level] = {}
-
-    def _levels(self) -> list[_Level]:
-        return self._ranked
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -626,8 +632,10 @@ class _Level:
         estimate_s = ticket.expected_duration_s
         if estimate_s is None:
             estimate_s = flow.mean_s
-        estimate_s = min(estimate_s, flow.longest_s, self._charge_s_max)
-        cost = int(max(estimate_s, LEAST_CHARGE_S) * flow.rate)
+        most_s = flow.longest_s if flow.longest_s < self._charge_s_max else self._charge_s_max
+        if estimate_s > most_s:  # noqa: PLR1730
+            estimate_s = most_s
+        cost = int((estimate_s if estimate_s > LEAST_CHARGE_S else LEAST_CHARGE_S) * flow.rate)
         flow.pending += cost
         flow.outstanding += 1
         ticket.count -= 1

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scheduler.adaptive import AdaptiveRatio
 from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.claims import ARRIVING, SETTLING, Claims
+from scheduler.footprint import known_bytes, tasks_bytes
 from scheduler.idle import IdleNodes
 from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
@@ -411,13 +412,15 @@ class SchedulerCore:
         job.received += given
         payloads = message.payloads
         size = sum(len(p) for p in payloads if isinstance(p, bytes))
-        if not self.holds(job, size):
+        fixed = tasks_bytes(payloads, details)
+        job.fixed_bytes += fixed
+        if not self.holds(job, size + fixed):
             reason = self.admission.over_bytes(job.user)
             self.holds(job, -size)
             self.cancel(job, reason, now_s)
             if not job.claiming:
                 return
-            payloads = [b""] * given  # They may run elsewhere, but not from here.
+            payloads, details = [b""] * given, {}  # They may run elsewhere, but not from here.
         taken = 0
         while taken < given:
             stage = job.stage_of(message.first + taken)
@@ -482,6 +485,15 @@ class SchedulerCore:
         tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
         if not job.epoch or any(not job.received <= task < job.task_count for task in tasks):
             raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow, with an epoch above 0")
+        given = {outcome.task for outcome in message.outcomes}
+        if len(given) < len(message.outcomes) or not given.isdisjoint(job.known):
+            raise LinkError(f"job {job.id}: the outcome of a task was given twice")
+        size = sum(map(known_bytes, message.outcomes))
+        if not self.holds(job, size):
+            self.holds(job, -size)
+            self.cancel(job, self.admission.over_bytes(job.user), now_s)
+            for index, outcome in enumerate(message.outcomes):
+                message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
         self.claims.known(job, message)
 
     def _blob_at(self, job: JobState, message: m.BlobAt, now_s: float) -> None:

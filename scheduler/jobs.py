@@ -11,6 +11,7 @@ import heapq
 import itertools
 import math
 
+from scheduler.footprint import job_bytes, known_bytes
 from scheduler.locality import Locality
 from scheduler.nodes import Kind, Node
 from sparrow_py.job import TaskStatus
@@ -217,8 +218,9 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
-        "claiming", "client", "counts", "epoch", "failed_before", "held_bytes", "id", "in_vain", "instance", "known",
-        "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed", "results",
+        "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain",
+        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed",
+        "results",
         "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "unstarted", "user",
         "wait_for_nodes_s",
     )  # fmt: skip
@@ -272,6 +274,8 @@ class JobState:
         """The latest failures among them (`retry_failed`)."""
         self.held_bytes = 0
         """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
+        self.fixed_bytes = job_bytes(message)
+        """The part of them that is held until it ends; see `footprint`."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))
@@ -344,7 +348,12 @@ class JobState:
         """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
         commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
         payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
-        return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        payloads += sum(map(known_bytes, self.known.values()))
+        return (
+            self.fixed_bytes
+            + payloads
+            + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        )
 
 
 def _finite(seconds: float | None) -> float | None:

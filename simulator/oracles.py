@@ -285,7 +285,7 @@ def _check_result(log: JobLog, outcome: m.Outcome) -> None:
 
 def _check_cancelled(world: World, log: JobLog, outcome: m.Outcome) -> None:
     doomed = any(reason in outcome.error for reason in CANCELLED_BY_CLUSTER)
-    full = world.scheduler_options.held_bytes_max < 1000
+    full = world.scheduler_options.held_bytes_max < 1 << 20
     if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:
         raise Broken(f"task {outcome.task} was cancelled by nobody: {outcome.error!r}", log.id)
     ran = [start for start in log.starts if start.task == outcome.task and not start.returned]

@@ -26,8 +26,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from sparrow_py import auth, http_guard
-from sparrow_py.auth import Principal
+from sparrow_py import auth, http_guard, open_files
+from sparrow_py.auth import ANYBODY, Principal
 from sparrow_py.credentials import Credentials, refusals
 from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption
 from sparrow_py.options import BEYOND_LOOPBACK, DaemonOptions
@@ -106,7 +106,7 @@ def make_app(daemon: Any, credentials: Credentials, collect: Callable[[], Iterab
     app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_authentication(credentials)])
     # Where a token or a certificate is asked for a page of another name, which has neither, gets nowhere.
     names = None if daemon.options.guarded else daemon.options.names()
-    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS)
+    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS, holder_of=holder_of)
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
@@ -151,6 +151,13 @@ def peer_certificate(request: web.Request) -> dict[str, Any] | None:
 def principal_of(request: web.Request) -> Principal:
     """Who asks."""
     return request[PRINCIPAL]
+
+
+def holder_of(request: web.Request, named: str = "") -> str:
+    """Whose seats the request takes: those of its token's or certificate's user; of the user that is named, where
+    neither says one; else of the address that it comes from."""
+    principal = request.get(PRINCIPAL, ANYBODY)
+    return principal.user or named or f"address {request.remote}"
 
 
 def json_response(value: Any, status: int = 200) -> web.Response:
@@ -258,6 +265,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     one ends at once.
     """
     limit_malloc_arenas()
+    open_files.raise_limit()
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

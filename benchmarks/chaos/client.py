@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -77,8 +78,8 @@ class User:
                 self._submit(job)
             for thread in self._threads:
                 thread.join()
-            for wait in self._waiting:
-                wait()
+            for all_told in self._waiting:
+                all_told()
         self._told.write(Event.OVER)
 
     def _wait_until(self, at_s: float) -> None:
@@ -166,7 +167,7 @@ class User:
     def _watch(self, job: Job, name: str, futures: Sequence[Any]) -> None:
         for number, future in enumerate(futures):
             future.add_done_callback(partial(self._done, job, name, number))
-        self._waiting.append(lambda: [future.exception() for future in futures if not future.cancelled()])
+        self._waiting.append(partial(wait, futures))
 
     def _done(self, job: Job, name: str, number: int, future: Any) -> None:
         report = future.report

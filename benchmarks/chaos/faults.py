@@ -133,6 +133,7 @@ _INFLICT: dict[Kind, Callable[[Faults, Fault, str], None]] = {
     Kind.KILL_SCHEDULER: Faults._kill,
     Kind.KILL_NODE: Faults._kill,
     Kind.KILL_PAIR: Faults._kill,
+    Kind.KILL_ALL: Faults._kill,
     Kind.KILL_CLIENT: Faults._kill,
     Kind.KILL_WORKER: Faults._worker,
     Kind.STOP_SCHEDULER: Faults._stop,

@@ -26,8 +26,8 @@ SHELL = (Way.COMMAND, Way.HTTP)
 UNSEEN = (Way.BUILT_IN,)
 """Ways whose tasks write nothing down."""
 OF_CLIENTS = (Kind.KILL_CLIENT, Kind.STOP_CLIENT)
-OF_SCHEDULERS = (Kind.KILL_SCHEDULER, Kind.STOP_SCHEDULER, Kind.DRAIN_SCHEDULER, Kind.KILL_PAIR)
-OF_NODES = (Kind.KILL_NODE, Kind.STOP_NODE, Kind.STOP_MACHINE, Kind.DRAIN_NODE, Kind.KILL_PAIR)
+OF_SCHEDULERS = (Kind.KILL_SCHEDULER, Kind.STOP_SCHEDULER, Kind.DRAIN_SCHEDULER, Kind.KILL_PAIR, Kind.KILL_ALL)
+OF_NODES = (Kind.KILL_NODE, Kind.STOP_NODE, Kind.STOP_MACHINE, Kind.DRAIN_NODE, Kind.KILL_PAIR, Kind.KILL_ALL)
 OF_WORKERS = (Kind.KILL_WORKER, Kind.STOP_WORKER)
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -94,9 +94,13 @@ def every_end_has_a_reason(found: Evidence) -> Iterator[str]:
 
 
 def no_job_is_refused(found: Evidence) -> Iterator[str]:
-    """No limit is near, and there is a scheduler to take each job before the client's patience ends."""
+    """No limit is near, and there is a scheduler to take each job before the client's patience ends.
+
+    Large inputs have to be uploaded before that, and nothing is promised of how often that is tried again.
+    """
     for line in found.told(Event.REFUSED):
-        yield f"{line.job}: {line.error}"
+        if not (found.jobs[line.job].input_bytes and disturbances(found, line.at_ns)):
+            yield f"{line.job}: {line.error}"
 
 
 def http_jobs_end_with_their_scheduler_only(found: Evidence) -> Iterator[str]:
@@ -485,11 +489,13 @@ def counts(found: Evidence) -> dict[str, int]:
         "failed": sum(line.status in (FAILED, work.PlannedFailure.__name__) for line in outcomes),
         "cancelled": sum(line.status == CANCELLED for line in outcomes),
         "lost": len(lost),
+        "lost, never started": sum((line.job, line.task) not in found.runs_of for line in lost),
         "lost with max_attempts=1": len(once),
         "lost with max_attempts=1, never started": sum((x.job, x.task) not in found.runs_of for x in once),
         "results by reference lost": sum(line.result_lost for line in outcomes),
         "starts": len(found.runs),
         "starts again": len(found.runs) - len(found.runs_of),
+        "jobs refused, whose inputs could not be uploaded": sum(1 for _ in found.told(Event.REFUSED)),
         "programs killed": sum(not program.over for program in found.programs),
         "HTTP jobs gone with their scheduler": sum(1 for _ in found.told(Event.GONE)),
     }

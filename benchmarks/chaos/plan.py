@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-GENERATOR = 1
+GENERATOR = 4
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
@@ -123,13 +123,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(StrEnum):
-    """Kinds of faults. `machine`: a node monitor with all its executors. `pair`: a scheduler and a node monitor."""
+    """Kinds of faults. `machine`: a node monitor with all its executors. `pair`: a scheduler and a node monitor.
+    `all`: every scheduler and node monitor."""
 
     KILL_SCHEDULER = "kill-scheduler"
     KILL_NODE = "kill-node"
     KILL_WORKER = "kill-worker"
     KILL_CLIENT = "kill-client"
     KILL_PAIR = "kill-pair"
+    KILL_ALL = "kill-all"
     STOP_SCHEDULER = "stop-scheduler"
     STOP_NODE = "stop-node"
     STOP_MACHINE = "stop-machine"
@@ -140,12 +142,22 @@ class Kind(StrEnum):
     CLOCK = "clock"
 
 
+STORM = (
+    *(Kind.KILL_ALL, Kind.KILL_PAIR, Kind.KILL_SCHEDULER, Kind.KILL_NODE, Kind.KILL_WORKER),
+    *(Kind.STOP_SCHEDULER, Kind.STOP_NODE),
+)
+STORMS = 0.3
+"""This share of the rounds with faults has a storm: only deaths and standstills, one soon after the other, of what is
+back at once, and tasks that are long enough to meet several of them."""
+STORM_GAP_S = 0.25
+STORM_UNTIL_S = 3.5
 DECK = {
     Kind.KILL_SCHEDULER: 4,
     Kind.KILL_NODE: 4,
     Kind.KILL_WORKER: 4,
     Kind.KILL_CLIENT: 2,
     Kind.KILL_PAIR: 2,
+    Kind.KILL_ALL: 1,
     Kind.STOP_SCHEDULER: 3,
     Kind.STOP_NODE: 3,
     Kind.STOP_MACHINE: 2,
@@ -235,8 +247,10 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
     schedulers, nodes = rng.randint(1, 3), rng.randint(2, 5)
     slots = tuple(min(rng.randint(1, 4), 3 if nodes > 3 else 4) for _ in range(nodes))
     users = {name: rng.choice((1.0, 1.0, 2.0, 0.5)) for name in USERS[: rng.randint(1, 3)]}
-    jobs = tuple(_Draw(rng, number, users, sum(slots)).jobs())
-    faults = tuple(_draw_faults(rng, schedulers, nodes, list(users))) if scene is Scene.FAULTS else ()
+    storm = scene is Scene.FAULTS and rng.random() < STORMS
+    jobs = tuple(_Draw(rng, number, users, sum(slots), storm=storm).jobs())
+    drawn = _draw_faults(rng, schedulers, nodes, list(users), storm=storm)
+    faults = tuple(drawn) if scene is Scene.FAULTS else ()
     returning = tuple(user for user in users if rng.random() < 0.5)
     return Plan(seed=seed, number=number, scene=scene, placement=chosen, queue=rng.choice(QUEUES),
                 schedulers=schedulers, slots=slots, users=users, jobs=jobs, faults=faults,
@@ -249,8 +263,9 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
 class _Draw:
     """Draws the jobs of a round."""
 
-    def __init__(self, rng: random.Random, number: int, users: dict[str, float], slots: int) -> None:
+    def __init__(self, rng: random.Random, number: int, users: dict[str, float], slots: int, *, storm: bool) -> None:
         self._rng = rng
+        self._storm = storm
         self._first = number
         self._users = list(users)
         self._slots = slots
@@ -280,7 +295,7 @@ class _Draw:
 
     def _many(self, **how: object) -> tuple[Task, ...]:
         """As many as keep all slots busy for a while, so that faults meet tasks that run and tasks that wait."""
-        longest_s = self._rng.choice((0.01, 0.05, 0.2))
+        longest_s = self._rng.choice((0.2, 0.6) if self._storm else (0.01, 0.05, 0.2))
         count = round(self._slots * self._rng.uniform(0.2, BUSY_S) / (longest_s / 2))
         return self._tasks(min(count, MANY), min(count, MANY), longest_s, **how)
 
@@ -320,7 +335,9 @@ class _Draw:
                 inputs = tuple((name, rng.choice((-1, rng.randrange(sizes[name])))) for name in before)
                 large = LARGE_BYTES if rng.random() < 0.15 else 0
                 inputs = inputs if rng.random() < 0.8 else ()
-                tasks.append(self._task(rng.uniform(0, 0.05), inputs=inputs, result_bytes=large))
+                tasks.append(
+                    self._task(rng.uniform(0, 0.3 if self._storm else 0.05), inputs=inputs, result_bytes=large)
+                )
             name = f"s{number}"
             stages.append(Stage(name=name, after=tuple(before), tasks=tuple(tasks)))
             sizes[name] = len(tasks)
@@ -443,18 +460,20 @@ KINDS = {
 # ---- faults ----------------------------------------------------------------------------------
 
 
-def _draw_faults(rng: random.Random, schedulers: int, nodes: int, users: list[str]) -> Iterator[Fault]:
+def _draw_faults(rng: random.Random, schedulers: int, nodes: int, users: list[str], *, storm: bool) -> Iterator[Fault]:
     """At random moments, more often together than chance alone would have it. What is out of order has no other fault.
 
     The first scheduler and the first two nodes, one of each zone, always come back.
     """
     out_until_s: dict[str, float] = {}
-    moments = [rng.uniform(0.05, FAULTS_UNTIL_S) for _ in range(rng.randint(2, 8))]
+    until_s = STORM_UNTIL_S if storm else FAULTS_UNTIL_S
+    count = round(until_s / STORM_GAP_S) if storm else rng.randint(2, 8)
+    moments = [rng.uniform(0.05, until_s) for _ in range(count)]
     close = [second if rng.random() < 0.7 else first + 0.01 for first, second in pairwise(moments)]
     for at_s in sorted([moments[0], *close]):
-        kind = rng.choices(list(DECK), list(DECK.values()))[0]
+        kind = rng.choice(STORM) if storm else rng.choices(list(DECK), list(DECK.values()))[0]
         targets = _targets(rng, kind, schedulers, nodes, users)
-        lasts_s = _lasts_s(rng, kind)
+        lasts_s = _lasts_s(rng, kind) * (0.5 if storm and kind.startswith("kill-") else 1.0)
         if any(out_until_s.get(target, 0) > at_s for target in targets):
             continue
         back = rng.random() < 0.8 or any(target in (scheduler(0), node(0), node(1)) for target in targets)
@@ -470,6 +489,8 @@ def _targets(rng: random.Random, kind: Kind, schedulers: int, nodes: int, users:
     what = kind.rpartition("-")[2]
     if what == "pair":
         return a_scheduler, a_node
+    if what == "all":
+        return (*map(scheduler, range(schedulers)), *map(node, range(nodes)))
     if what == "client":
         return (rng.choice(users),)
     if kind is Kind.CLOCK:

@@ -178,7 +178,7 @@ class _Player:
 
     def _left_files(self) -> Iterator[Path]:
         """In the daemons' temporary directory. What node monitors leave that were killed goes when the next starts."""
-        if not any(one.kind in (Kind.KILL_NODE, Kind.KILL_PAIR) for one in self.faults.happened):
+        if not any(one.kind in (Kind.KILL_NODE, Kind.KILL_PAIR, Kind.KILL_ALL) for one in self.faults.happened):
             yield from (self._directory / "tmp").iterdir()
 
 

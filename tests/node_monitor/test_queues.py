@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from itertools import combinations, pairwise
+from itertools import combinations, cycle, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -525,6 +525,10 @@ def test_heaps_shrink_with_the_users() -> None:
 
 # Fair: the bound
 
+ALTERNATING = -1.0
+"""In place of a statement: each ticket of the user states another, 0 and 1e9 in turn."""
+STATEMENTS = (None, 0.0, 0.1, 3.0, 1e9, ALTERNATING)
+
 
 @st.composite
 def workloads(draw: st.DrawFn) -> dict[str, object]:
@@ -536,8 +540,8 @@ def workloads(draw: st.DrawFn) -> dict[str, object]:
         "weights": draw(st.lists(st.floats(0.1, 10.0), min_size=users, max_size=users)),
         # Durations of a user's tasks: its own scale times 1 to 10.
         "scales": draw(st.lists(st.sampled_from((0.01, 0.03, 0.1)), min_size=users, max_size=users)),
-        # Stated: nothing, the truth on average, or wrong by a lot.
-        "stated": draw(st.lists(st.sampled_from((None, 0.0, 0.01, 0.1, 1.0, 3.0)), min_size=users, max_size=users)),
+        # Stated: nothing, something near the truth, or wrong by a lot, or now too little and then too much.
+        "stated": draw(st.lists(st.sampled_from(STATEMENTS), min_size=users, max_size=users)),
         "no_ops": draw(st.sampled_from((0.0, 0.1, 0.7))),
         "idle": draw(st.booleans()),  # users come and go
         "unable": draw(st.booleans()),  # the last user may run only some of the time
@@ -558,6 +562,7 @@ def simulate(
 ) -> tuple[VirtualNode, list[GapWatch]]:
     rng = random.Random(seed)
     names = [f"u{number}" for number in range(len(weights))]
+    lies = cycle((0.0, 1e9))
     picky = names[-1] if unable and len(names) > 2 else None  # not among those watched then
 
     def outcome(ticket: QueuedTicket) -> float | None:
@@ -576,15 +581,16 @@ def simulate(
     node.watches = [GapWatch(*pair) for pair in combinations(watched, 2)]
     for name, weight, expected_duration_s in zip(names, weights, stated, strict=True):
         start = rng.uniform(0.0, 1.0)
-        for _ in range(20 if idle else 1):
-            number = rng.choice((1, 5, 50)) if idle else 100_000
+        for _ in range(20 if idle else 200 if expected_duration_s == ALTERNATING else 1):
+            number = rng.choice((1, 5, 50)) if idle or expected_duration_s == ALTERNATING else 100_000
+            stated_s = next(lies) if expected_duration_s == ALTERNATING else expected_duration_s
             node.at(
                 start,
-                lambda name=name, number=number, weight=weight, expected=expected_duration_s: node.add(  # type: ignore[misc]
+                lambda name=name, number=number, weight=weight, expected=stated_s: node.add(  # type: ignore[misc]
                     name, number, weight=weight, expected_duration_s=expected
                 ),
             )
-            start += rng.expovariate(4.0)
+            start += rng.expovariate(4.0) if idle else 0.0
     if check:
         for step in range(200):
             node.at(step * 0.04, node.queue.check_invariants)
@@ -592,7 +598,7 @@ def simulate(
     return node, node.watches
 
 
-@settings(QUEUES, max_examples=150)
+@settings(QUEUES, max_examples=80)
 @given(workloads())
 def test_while_two_users_stay_backlogged_their_services_differ_by_no_more_than_the_bound(
     workload: dict[str, object],
@@ -625,6 +631,50 @@ def test_the_bound_is_not_idle() -> None:
         patch.setattr(FairQueue, "settle", lambda self, charge, service_s: settle(self, charge, charge.estimate_s))
         node, (watch,) = simulate(**workload)  # type: ignore[arg-type]
     assert watch.worst > watch.bound(node)
+
+
+@pytest.mark.parametrize("stated_s", [None, 1e9])
+def test_in_the_long_run_shares_are_exact_whatever_durations_do(stated_s: float | None) -> None:
+    """One user's tasks take 2 ms or 200 ms, by chance: it is neither better nor worse off by more than the bound."""
+    rng = random.Random(2)
+    node = VirtualNode(make_queue("fair", 4), 4, lambda t: rng.choice((0.002, 0.2)) if t.user == "a" else 0.1)
+    node.add("a", 10_000_000, expected_duration_s=stated_s)
+    node.add("b", 10_000_000)
+    node.run(1000.0)
+    assert node.served["a"] == pytest.approx(2000.0, rel=0.001)
+
+
+@settings(QUEUES, max_examples=60)
+@given(st.sampled_from(STATEMENTS[:-1]), st.sampled_from((0.001, 0.01, 0.1)), st.integers(1, 8), st.integers(0, 9999))
+def test_a_newcomer_beside_one_user_gets_the_next_slot(
+    stated_s: float | None, task_s: float, slots: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    node = VirtualNode(make_queue("fair", slots), slots, lambda t: task_s * 10 ** rng.random())
+    node.add("b", 1_000_000, expected_duration_s=stated_s)
+    node.at(1.0, lambda: node.add("a", 1, expected_duration_s=1e9))
+    node.run(1.0)
+    before = len(node.started)
+    node.run(1.0 + 10 * task_s)
+    assert node.started[before][1].user == "a"
+
+
+@settings(QUEUES, max_examples=60)
+@given(st.lists(st.sampled_from(STATEMENTS[:-1]), min_size=1, max_size=6), st.integers(1, 8), st.integers(0, 9999))
+def test_a_newcomer_beside_several_users_waits_for_a_bounded_service(
+    stated: list[float | None], slots: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    node = VirtualNode(make_queue("fair", slots), slots, lambda t: 0.01 * 10 ** rng.random())
+    for number, stated_s in enumerate(stated):
+        node.add(f"u{number}", 1_000_000, expected_duration_s=stated_s)
+    node.at(1.0, lambda: node.add("new", 1))
+    node.run(1.0)
+    before = len(node.started)
+    node.run(3.5)
+    users = [ticket.user for _, ticket in node.started[before:]]
+    behind = min(slots, len(stated))
+    assert users.index("new") * 0.01 <= (slots + slots * behind + len(stated)) * 0.1
 
 
 def test_tasks_that_last_ten_times_longer_get_no_more_of_the_node() -> None:

@@ -148,8 +148,8 @@ def test_within_a_priority_shares_are_weighted() -> None:
 def test_isolation_a_spike_of_one_user_does_not_take_the_share_of_another(spike_task_s: float) -> None:
     """ "Fair sharing provides isolation, as each user will get its share irrespective of the demand from others at each
     node." The light user wants half of its share; another comes with 100,000 reservations. "Sparrow does not implement
-    preemption, so tasks [...] may have to wait for a task [...] to complete" (§7.3): one task, and no more. But for once:
-    the light user had a task running when the spike came, which is owed to that."""
+    preemption, so tasks [...] may have to wait for a task [...] to complete" (§7.3): one task, and no more. But
+    once: the light user had a task running when the spike came, and owes it."""
     node = VirtualNode(make_queue("fair", 4), 4, lambda ticket: spike_task_s if ticket.user == "spike" else 0.1)
     arrived: dict[int, float] = {}
 

@@ -10,6 +10,7 @@ import pytest
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from scheduler import footprint
 from scheduler.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
@@ -352,8 +353,9 @@ def test_a_client_that_vanishes_before_it_has_brought_the_whole_job_leaves_nothi
 
 
 def test_a_job_with_more_bytes_than_the_next_scheduler_holds_ends_and_what_ran_counts() -> None:
-    rig = Rig("a", held_bytes_max=10)
-    rig.client(submission("j", 3, epoch=1))
+    job = submission("j", 3, epoch=1)
+    rig = Rig("a", held_bytes_max=footprint.job_bytes(job) + 10)
+    rig.client(job)
     rig.client(m.AddTasks("j", 0, [b"x" * 20, b"y"]), m.AddTasks("j", 2, [b"z"]))
     rig.node("a", report(1, 1), claimed((2, 2)))
     rig.node("a", report(2, 2))

@@ -330,7 +330,7 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (forgets_cancelled_reservations, busy, "reservations of s0 queued"),
     (starts_once_too_often, deadly, "attempts of task|starts of task"),
     (tells_an_outcome_twice, busy, "these have outcomes"),
-    (loses_an_outcome, busy, "lost while attempts remained"),
+    (loses_an_outcome, busy, "lost while attempts remained|these have outcomes"),
     (mixes_results_up, busy, "the result of another"),
     (leaks_slots, busy, "slots are not|asking, idle"),
     (lends_slots_twice, busy, "slots are not"),

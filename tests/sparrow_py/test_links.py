@@ -13,7 +13,10 @@ from aiohttp.test_utils import TestServer
 from sparrow_py import http_guard, links
 from sparrow_py import messages as m
 from sparrow_py.auth import ANYBODY
+from sparrow_py.credentials import log
+from sparrow_py.daemon import holder_of
 from sparrow_py.errors import LinkError
+from sparrow_py.sparing_log import SparingLog
 from tests.support.waiting import TIMEOUT_S
 
 HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "ann", "", newest=m.PROTOCOL_VERSION)
@@ -47,7 +50,7 @@ async def dial() -> AsyncIterator[Dial]:
                 return ws
 
             app = web.Application()
-            http_guard.protect(app, names=None, public_paths=())
+            http_guard.protect(app, names=None, public_paths=(), holder_of=holder_of)
             app.add_routes([web.get(links.LINK_PATH, handle)])
             server = TestServer(app)
             await server.start_server()
@@ -73,7 +76,11 @@ async def read_all(link: links.Link, batches: list[list[Any]]) -> None:
         batches.append(batch)
 
 
-async def test_who_is_refused_is_logged_for_whatever_reason(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_is_refused_is_logged_for_whatever_reason(
+    dial: Dial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "refusals", SparingLog(log))  # One that has not had its lines.
+
     async def serve(_: links.Link) -> None:
         raise AssertionError("it was not refused")
 

@@ -87,8 +87,8 @@ CASES = {
     "ExecutorShutdownTest.test_hang_issue12364": Case("test_shutdown_waits_for_pending_futures"),
     "ExecutorShutdownTest.test_cancel_futures": Case(
         "test_shutdown_cancel_futures_cancels_what_has_not_started",
-        reason="expects that some calls start though shutdown follows at once; here all may be cancelled before a scheduler "
-        "has placed any",
+        reason="expects that some calls start though shutdown follows at once; here all may be cancelled before a "
+        "scheduler has placed any",
     ),
     "ExecutorShutdownTest.test_hang_gh83386": Case(
         "test_what_was_left_by_a_shutdown_that_does_not_wait_is_finished", EXIT

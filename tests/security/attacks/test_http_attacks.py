@@ -19,7 +19,7 @@ from tests.support.daemons import Daemon, get_json
 from tests.support.raw import Answer, Raw, ask, ask_json, connected, request
 from tests.support.waiting import TIMEOUT_S
 
-CONNECTIONS = FILES // 2
+CONNECTIONS = FILES // 8
 TOKEN = "t" * 32
 PATHS = ("/", "/livez", "/readyz", "/metrics", "/openapi.json", "/v1/nodes", "/v1/jobs", "/v1/jobs/j/results", "/link")
 HASH = "0" * 64
