@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -89,7 +90,7 @@ class NodeMonitor:
         plans = [app.plan for app in apps.values()]
         blobs = NodeBlobs(node_id, store, self._clock)
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
-        info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address)
+        info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
         self._dialling = Dialling(

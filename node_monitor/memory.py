@@ -1,4 +1,4 @@
-"""What a node monitor remembers of jobs for the sake of schedulers to come (DESIGN.md §5): fences and outcomes.
+"""What a node monitor remembers of jobs for the sake of schedulers to come (DESIGN.md §5): fences, outcomes, starts.
 
 An owner is (user, instance): ids of jobs may be used again, and one user knows nothing of another's.
 """
@@ -6,6 +6,7 @@ An owner is (user, instance): ids of jobs may be used again, and one user knows 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -23,10 +24,24 @@ latest of so many bytes together.
 
 They bridge the moment in which an outcome was reported to a scheduler that died before the client had it.
 """
+STARTED_MAX = 100_000
+"""Started tasks remembered, of jobs whose tasks may start once at most; the jobs that came first are forgotten first."""
+STARTED_MIN = 200
+
+
+class _Started:
+    """The tasks of a job that have started here."""
+
+    __slots__ = ("since_s", "tasks")
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        """When the first of them did."""
+        self.tasks: set[int] = set()
 
 
 class Memory:
-    """Fences and outcomes by (owner, job). `share` of the limits, for one of several node monitors in a process."""
+    """Fences, outcomes and starts by (owner, job). `share` of the limits, for one of several node monitors in a process."""
 
     def __init__(self, share: float = 1.0) -> None:
         self.fences: dict[tuple[Owner, str], int] = {}
@@ -36,6 +51,12 @@ class Memory:
         """With the bytes of each."""
         self._large_bytes_max = int(LARGE_OUTCOME_BYTES_MAX * share)
         self._large_bytes = 0
+        self._started: dict[tuple[Owner, str], _Started] = {}
+        """In the order of `since_s`."""
+        self._started_count = 0
+        self._started_max = max(STARTED_MIN, int(STARTED_MAX * share))
+        self._forgotten_s = -math.inf
+        """`since_s` of the last job whose starts were forgotten."""
 
     def fence(self, owner: Owner, job: str, epoch: int) -> None:
         """Lower epochs of the job may launch nothing more."""
@@ -64,3 +85,32 @@ class Memory:
         """Those of the job that are still held."""
         held = itertools.chain(self._outcomes, (entry for _, entry in self._large))
         return (report for held_for, report in held if report.job == job and held_for == owner)
+
+    # ---- starts of jobs whose tasks may start once at most -----------------------------------
+
+    def started(self, owner: Owner, job: str, task: int, now_s: float) -> None:
+        """The task, which may start once at most, starts."""
+        jobs = self._started
+        known = jobs.get((owner, job))
+        if known is None:
+            known = jobs[owner, job] = _Started(now_s)
+        if task not in known.tasks:
+            known.tasks.add(task)
+            self._started_count += 1
+        while self._started_count > self._started_max:
+            forgotten = jobs.pop(next(iter(jobs)))
+            self._started_count -= len(forgotten.tasks)
+            self._forgotten_s = forgotten.since_s
+
+    def started_of(self, owner: Owner, job: str) -> list[int]:
+        """The job's tasks that have started here, as far as they are remembered."""
+        known = self._started.get((owner, job))
+        return [] if known is None else sorted(known.tasks)
+
+    def remembers_since(self, submitted_s: float) -> bool:
+        """Whether all starts are remembered of jobs that were submitted then or later.
+
+        A job is forgotten whole, and before all whose first task started later. So of one that was submitted after the
+        first start of the last that was forgotten nothing has been.
+        """
+        return submitted_s > self._forgotten_s

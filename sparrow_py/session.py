@@ -396,7 +396,7 @@ class Session:
         assert self._connected is not None
         self._connected.set()
         self.user = welcome.user or self.user
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock())
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
