@@ -25,7 +25,7 @@ latest of so many bytes together.
 They bridge the moment in which an outcome was reported to a scheduler that died before the client had it.
 """
 STARTED_MAX = 100_000
-"""Started tasks remembered, of jobs whose tasks may start once at most; the jobs that came first are forgotten first."""
+"""Started tasks remembered, of jobs whose tasks may start once at most; jobs that came first are forgotten first."""
 STARTED_MIN = 200
 
 
@@ -41,7 +41,7 @@ class _Started:
 
 
 class Memory:
-    """Fences, outcomes and starts by (owner, job). `share` of the limits, for one of several node monitors in a process."""
+    """Fences, outcomes and starts by (owner, job). `share` of the limits, for one of several nodes in a process."""
 
     def __init__(self, share: float = 1.0) -> None:
         self.fences: dict[tuple[Owner, str], int] = {}

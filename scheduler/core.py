@@ -537,13 +537,13 @@ class SchedulerCore:
 
     def _serve(self, stage: StageState, node: Node, message: m.GetTasks, count: int, now_s: float) -> int:
         """Answer `count` of the ask's slots with tasks of the stage; returns for how many of them there is none."""
-        declined = 0
-        if stage.job.avoids and self.probing.avoided_at(stage, node.id):
-            declined = count
-        elif stage.job.using is not None and not self.telling.may_use(stage.job, node):
+        declined, job = 0, stage.job
+        if job.avoids and self.probing.avoided_at(stage, node.id):
             declined = count
         elif message.free is not None and stage.kind.demand:
             declined = max(0, message.count - _fitting(stage.kind.demand, message.free))  # Of the whole ask.
+        if job.using is not None and not self.telling.may_use(job, node):
+            declined = count
         left = count
         while left > declined and stage.unplaced:
             task = stage.take(node.id)

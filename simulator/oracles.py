@@ -8,7 +8,7 @@ rejects (6 is the cores' business; what was refused is checked to have been refu
 Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
 reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
 And of a job that goes on without its client (`on_client_lost="finish"`), which moves it all the same since it was only
-cut off, nobody can count the starts (ARCHITECTURE.md, Failover): it may have more than `max_attempts`, unless that is 1.
+cut off, nobody can count the starts (ARCHITECTURE.md, Failover): they may exceed `max_attempts`, unless that is 1.
 """
 
 from __future__ import annotations
