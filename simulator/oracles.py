@@ -246,7 +246,8 @@ def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
     if outcome.attempts < before and not log.left_alone:
         raise Broken(f"{outcome.attempts} attempts of task {outcome.task}, which was started {before} times", log.id)
-    if MAY_HAVE_STARTED in outcome.error and not starts and _all_could_say(world, log, outcome.task):
+    given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
+    if given_up and not starts and _all_could_say(world, log, outcome.task):
         raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)
     if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
         _check_result(log, outcome)

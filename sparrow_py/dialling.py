@@ -83,6 +83,13 @@ class Dialling:
         for link in self.links.values() if token else ():
             link.send(m.Renew(token))
 
+    def give_up(self, reason: str) -> None:
+        """Links that stand are as good as gone: their user hears so now, and they are dialled again."""
+        for scheduler, link in list(self.links.items()):
+            del self.links[scheduler]
+            link.close(reason)
+            self._user.scheduler_down(scheduler, reason)
+
     async def stop(self, reason: str) -> None:
         """Close all links and dial no more."""
         tasks = [*self._tasks.values(), *([self._watch] if self._watch else [])]
@@ -173,6 +180,8 @@ class Dialling:
                 if any(type(message) is m.Goodbye for message in batch):
                     raise LinkError("something follows a Goodbye")
                 said(scheduler, batch)
+                if self.links.get(scheduler) is not link:  # It was given up.
+                    return
                 link.flush()
                 if goodbye:  # It may not get round to closing the connection.
                     return
@@ -180,6 +189,7 @@ class Dialling:
             log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
             link.close(str(error))
         finally:
-            del self.links[scheduler]
-            self._user.scheduler_down(scheduler, link.closed_because or "the connection was closed")
+            if self.links.get(scheduler) is link:
+                del self.links[scheduler]
+                self._user.scheduler_down(scheduler, link.closed_because or "the connection was closed")
             await link.aclose()
