@@ -6,6 +6,7 @@ ARGS   ?=
 CHAOS  ?=
 SECONDS ?= 60
 MINUTES ?= 10
+JOBS    ?= 2
 
 # A trace of 12 seconds, with Sparrow and with random placement.
 DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
@@ -17,7 +18,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz soak lint bench clean
+.PHONY: help demo test faults fuzz soak lint lock bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -26,8 +27,9 @@ help:  ## list the targets
 demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=1: a job whose daemons are killed)
 	@$(PY) -m $(if $(CHAOS),frontends.demo --chaos,loadgen run $(DEMO)) $(ARGS)
 
-test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some)
-	@$(PY) -m pytest $(ARGS)
+# Most tests wait rather than compute. The slowest are in directories that come first.
+test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some; JOBS=0 without further processes, for a debugger)
+	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
@@ -43,6 +45,14 @@ lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+
+# With the hashes of all files of each version, and without the places where these are to be had.
+LOCK := $(VENV)/bin/pip-compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options --strip-extras --allow-unsafe
+
+lock: $(VENV)/.dev  ## pin what deployments install, with hashes, in requirements/ (ARGS=--upgrade for the newest)
+	@$(LOCK) $(ARGS) --output-file requirements/daemons.txt pyproject.toml
+	@$(LOCK) $(ARGS) --extra sql --output-file requirements/sql.txt pyproject.toml
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
@@ -16,6 +16,7 @@ from sparrow_py.errors import InvalidOption
 
 NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
 """The apps that come with the node monitor, whether or not it is to run them."""
+SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
 
@@ -47,7 +48,8 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
         argv = (sys.executable, "-m", "frontends.command.executor")
         apps.append(App(AppPlan("command", one_process=True), argv))
     if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
-        apps.append(App(AppPlan("sql", one_process=True), (sys.executable, "-m", "frontends.sql.executor")))
+        command = sys.executable, "-m", "frontends.sql.executor", *_sql_data(options)
+        apps.append(App(AppPlan("sql", one_process=True), command))
     by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):
         name = app.plan.app
@@ -57,7 +59,19 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     for name in options.warm:
         if name not in by_name:
             raise InvalidOption("warm", name, ", ".join(by_name))
+    for name in by_name.keys() & set(options.attribute_apps):
+        by_name[name] = replace(by_name[name], plan=replace(by_name[name].plan, gives_attributes=True))
     return by_name
+
+
+def _sql_data(options: NodeMonitorOptions) -> list[str]:
+    """What the executor of the app sql is told about whose data sets are whose."""
+    for text in options.sql_data:
+        if not SQL_DATA.fullmatch(text):
+            raise InvalidOption("sql_data", text, "DIR or USER=DIR, where DIR begins with /")
+    if not options.sql_data and not options.guarded:
+        return ["--any-data"]  # Users are whoever they say.
+    return [f"--data={text}" for text in options.sql_data]
 
 
 def _external_apps(options: NodeMonitorOptions) -> Iterator[tuple[str, str, App]]:

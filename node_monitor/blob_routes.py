@@ -10,7 +10,7 @@ from aiohttp import web
 from node_monitor.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
 from sparrow_py import blobs, http_guard
 from sparrow_py.blobs import WrongBytes
-from sparrow_py.daemon import json_error, json_response
+from sparrow_py.daemon import holder_of, json_error, json_response
 from sparrow_py.errors import shown
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
             return _absent(hash)
         except OSError as error:
             return _not_now(f"blob {hash} cannot be read now: {error.strerror}")
-        return _BlobResponse(store, hash)
+        return _BlobResponse(store, hash, holder_of(request))
 
     async def put(request: web.Request) -> web.StreamResponse:
         hash, size = request.match_info["hash"], request.content_length
@@ -56,13 +56,14 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
         return await _receive(request, hash, size)
 
     async def _receive(request: web.Request, hash: str, size: int) -> web.StreamResponse:
-        async with store.upload_seats:
-            why_not = store.why_no_room(size)
+        user = holder_of(request)
+        async with store.upload_seats.taken(user):
+            why_not = store.why_no_room(size, user)
             if why_not:
                 return json_error(507, why_not)
             await _say_continue(request)
             try:
-                await store.receive(hash, size, request.content)
+                await store.receive(hash, size, request.content, user=user)
             except NoRoom as error:
                 return json_error(507, str(error))
             except WrongBytes as error:
@@ -121,14 +122,16 @@ async def _say_continue(request: web.Request) -> None:
 class _BlobResponse(web.FileResponse):
     """A blob, or a range of it, from its file: it arrives whole even if it is evicted meanwhile."""
 
-    def __init__(self, store: BlobStore, hash: str) -> None:
+    def __init__(self, store: BlobStore, hash: str, holder: str) -> None:
         super().__init__(store.path(hash), READ_BYTES, headers={"Content-Type": "application/octet-stream"})
         self._store = store
         self._hash = hash
+        self._holder = holder
+        """Whose share of connections it counts to while it is sent."""
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
         self._store.touch(self._hash)
-        with http_guard.served(request):
+        with http_guard.served(request, self._holder):
             writer = await super().prepare(request)  # Sends it all.
         if request.method == "GET" and self.status in (200, 206):
             self._store.served(self._hash, self.content_length or 0, whole=self.status == 200)

@@ -42,11 +42,13 @@ from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidOption, LinkError, shown
 from sparrow_py.job import BlobRef
+from sparrow_py.seats import Seats
 
 log = logging.getLogger("sparrow.node_monitor.blobs")
 FETCHES_AT_ONCE_MAX = 16
 UPLOADS_AT_ONCE_MAX = 16
-"""More wait for their turn: each takes a few chunks of memory."""
+"""More wait for their turn: each takes a few chunks of memory. One user has a share of them, so that others need not
+wait for its slow ones."""
 ARRIVAL_BYTES_PER_S_MIN = 16 << 10
 """A blob that comes more slowly is not waited for any longer: it keeps a place from others."""
 WRITERS_MAX = 4
@@ -83,9 +85,11 @@ class Counters:
 class _Transfer:
     """A blob that is being fetched, and who waits for it."""
 
-    __slots__ = ("addresses", "task", "waiting")
+    __slots__ = ("addresses", "task", "user", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, user: str) -> None:
+        self.user = user
+        """Who wanted it first: it takes of that one's share."""
         self.addresses: list[str] = []
         """Those tried, then those to try."""
         self.waiting: list[Done] = []
@@ -114,7 +118,7 @@ class BlobStore:
         self.address = ""
         """Where this process's HTTP listens, host:port; not fetched from. Set once it is known."""
         self.counters = Counters()
-        self.upload_seats = asyncio.Semaphore(UPLOADS_AT_ONCE_MAX)
+        self.upload_seats = Seats("UPLOADS_AT_ONCE_MAX", UPLOADS_AT_ONCE_MAX, "uploads are read at a time")
         self._session = session
         self._access = access
         self._clock = clock
@@ -123,7 +127,7 @@ class BlobStore:
         """Group of the executors' user, if that is another than ours."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
-        self._fetch_seats = asyncio.Semaphore(FETCHES_AT_ONCE_MAX)
+        self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
         self._transfers: dict[tuple[str, int], _Transfer] = {}
         self._unfetched: set[str] = set()
         """Results that executors gave and nobody has fetched; all are here."""
@@ -177,9 +181,9 @@ class BlobStore:
             raise KeyError(hash)
         return x.File(self.path(hash), size, hash)
 
-    def why_no_room(self, size: int) -> str:
-        """Why a blob of this size cannot be kept now; "" if it can."""
-        return "" if self.table.fits(size, self._clock()) else self.table.refusal(size)
+    def why_no_room(self, size: int, user: str = "") -> str:
+        """Why a blob of this size of the user's cannot be kept now; "" if it can."""
+        return "" if self.table.fits(size, self._clock(), user) else self.table.refusal(size, user=user)
 
     def pin(self, hash: str, owner: Hashable) -> bool:
         """Keep the blob until `unpin(owner)`; False: it is not here."""
@@ -225,8 +229,8 @@ class BlobStore:
 
     # ---- from executors ----------------------------------------------------------------------
 
-    def adopt(self, file: x.File, owner: Hashable, now_s: float) -> str:
-        """Take over a file that an executor put into `incoming`, and pin it for the owner.
+    def adopt(self, file: x.File, owner: Hashable, now_s: float, user: str = "") -> str:
+        """Take over a file that an executor put into `incoming`, and pin it for the owner, at the user's expense.
 
         Returns "", or why it is not taken; then it is deleted, if it is in `incoming` at all. Its hash is believed:
         whoever fetches it checks it, and executors, which run as this user, could write to all files here anyway.
@@ -235,7 +239,7 @@ class BlobStore:
         if os.path.dirname(path) != self.incoming:  # noqa: PTH120
             return f"path: {shown(file.path)} is not valid; allowed: a file in {self.incoming}"
         try:
-            reason = self._adopt(path, file, owner, now_s)
+            reason = self._adopt(path, file, owner, now_s, user)
         except (OSError, ValueError) as error:  # ValueError: no path at all, by its characters.
             reason = f"the result's file {shown(file.path)} cannot be taken: {_os_reason(error)}"
         if reason:
@@ -244,7 +248,7 @@ class BlobStore:
         self._timer.update()
         return reason
 
-    def _adopt(self, path: str, file: x.File, owner: Hashable, now_s: float) -> str:
+    def _adopt(self, path: str, file: x.File, owner: Hashable, now_s: float, user: str) -> str:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):
             return f"path: {shown(file.path)} is not valid; allowed: a regular file"
@@ -256,9 +260,9 @@ class BlobStore:
             here = self.table.size(file.hash)
             if here != file.size:
                 return f"size: {file.size} is not valid; allowed: {here}, the size of the blob here with this hash"
-        elif not self.table.fits(file.size, now_s):
-            return self.table.refusal(file.size, "result")
-        self._keep(path, file.hash, file.size, owner, now_s)
+        elif not self.table.fits(file.size, now_s, user):
+            return self.table.refusal(file.size, "result", user)
+        self._keep(path, file.hash, file.size, owner, now_s, user)
         self._unfetched.add(file.hash)
         return ""
 
@@ -275,15 +279,17 @@ class BlobStore:
 
     # ---- from clients and other nodes --------------------------------------------------------
 
-    async def receive(self, hash: str, size: int, content: aiohttp.StreamReader, owner: Hashable = None) -> None:
-        """Read a blob from a body and keep it; pin it if there is an owner.
+    async def receive(
+        self, hash: str, size: int, content: aiohttp.StreamReader, owner: Hashable = None, user: str = ""
+    ) -> None:
+        """Read a blob from a body and keep it, at the user's expense; pin it if there is an owner.
 
         `NoRoom` if it cannot be kept, `WrongBytes` if it is not what it should be, `TimeoutError` if nothing came for
         `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and what `content` raises. Then nothing is kept.
         """
-        evicted = self.table.reserve(size, self._clock())
+        evicted = self.table.reserve(size, self._clock(), user)
         if evicted is None:
-            raise NoRoom(self.table.refusal(size))
+            raise NoRoom(self.table.refusal(size, user=user))
         self._delete(evicted)
         path = self._partial_path()
         kept = False
@@ -292,24 +298,24 @@ class BlobStore:
                 blobs.check_digest(await arrival.read(content, size), hash)
             kept = True
         finally:
-            self.table.release(size)
+            self.table.release(size, user)
             if not kept:
                 _unlink(path)
         try:
-            self._keep(path, hash, size, owner, self._clock())
+            self._keep(path, hash, size, owner, self._clock(), user)
         except OSError as error:
             _unlink(path)
             raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
         self._timer.update()
 
-    def _keep(self, path: str, hash: str, size: int, owner: Hashable, now_s: float) -> None:
+    def _keep(self, path: str, hash: str, size: int, owner: Hashable, now_s: float, user: str) -> None:
         """A blob that is whole, and fits, gets its name. `OSError` if it cannot; then it is not here."""
         if self.has(hash):  # It has come another way meanwhile.
             _unlink(path)
         else:
             self._protect(path)
             os.rename(path, self.path(hash))  # noqa: PTH104
-        evicted = self.table.add(hash, size, now_s)
+        evicted = self.table.add(hash, size, now_s, user)
         assert evicted is not None, "there was room for the blob just now"
         self._delete(evicted)
         if owner is not None:
@@ -323,8 +329,8 @@ class BlobStore:
             os.chown(path, os.geteuid(), self._readers_gid)
             os.chmod(path, 0o440)  # noqa: PTH101
 
-    def fetch(self, ref: BlobRef, done: Done) -> None:
-        """Get the blob from one of `ref.at`, unless it is here.
+    def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
+        """Get the blob from one of `ref.at`, unless it is here, for the user.
 
         `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. While it runs the blob
         is pinned, so that it may pin it. Fetches of one blob at the same time share one transfer.
@@ -340,7 +346,7 @@ class BlobStore:
         key = ref.hash, ref.size
         transfer = self._transfers.get(key)
         if transfer is None:
-            transfer = self._transfers[key] = _Transfer()
+            transfer = self._transfers[key] = _Transfer(user)
             transfer.task = asyncio.create_task(self._transfer(transfer, ref))
         transfer.join(ref.at, done)
 
@@ -364,7 +370,7 @@ class BlobStore:
     async def _transfer(self, transfer: _Transfer, ref: BlobRef) -> None:
         reason = STOPPED
         try:
-            async with self._fetch_seats:
+            async with self._fetch_seats.taken(transfer.user):
                 reason = await self._fetch_from_any(transfer, ref)
         except Exception as error:  # A bug of ours: who waits must hear of it.
             log.exception("blob %s could not be fetched", ref.hash)
@@ -393,7 +399,7 @@ class BlobStore:
                 proof = access.blob_headers(ref.hash)
                 async with blobs.get_blob(self._session, address, access, ref.hash, proof) as response:
                     blobs.check_size(response.content_length, ref.size)
-                    await self.receive(ref.hash, ref.size, response.content, transfer)
+                    await self.receive(ref.hash, ref.size, response.content, transfer, transfer.user)
             except NoRoom as error:
                 return f"no room: {error}"
             except LinkError as error:

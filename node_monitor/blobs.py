@@ -10,6 +10,7 @@ A blob is
     pinned   somebody here needs it (a job's input, a result that was not acknowledged): it stays;
     leased   nobody does, but somebody did within `lease_s` (a client is about to fetch a result): it stays;
     lapsed   neither: it goes when room is needed, least recently used first, or once unused for `retention_s`.
+What is pinned, leased or on its way counts to the user who brought it; one user leaves a share for others (`shares`).
 Leased and lapsed blobs are kept in order of their last use, so that time takes them from the front of one to the end
 of the other, and every operation is O(1) amortised.
 """
@@ -20,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 from sparrow_py.errors import InvariantViolated
+from sparrow_py.shares import Shares
 
 BLOBS_MAX = 100_000
 """Blobs kept by one node, however small: each is a file."""
@@ -28,10 +30,12 @@ BLOBS_MAX = 100_000
 class _Blob:
     """A blob that is here."""
 
-    __slots__ = ("owners", "size", "used_s")
+    __slots__ = ("owners", "size", "used_s", "user")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, user: str) -> None:
         self.size = size
+        self.user = user
+        """Who brought it."""
         self.used_s = 0.0
         self.owners: set[Hashable] = set()
 
@@ -50,10 +54,11 @@ class BlobTable:
         self._keep_s = max(lease_s, retention_s)
         self._now_s = 0.0
         self._reservations = 0
+        self._held_bytes = Shares("blob_bytes_max", bytes_max, "bytes are kept at a node", lends=True)
+        self._held_count = Shares("BLOBS_MAX", count_max, "blobs are kept at a node", lends=True)
         self._blobs: dict[str, _Blob] = {}
         self._leased: OrderedDict[str, _Blob] = OrderedDict()
         self._lapsed: OrderedDict[str, _Blob] = OrderedDict()
-        self._bytes_lapsed = 0
         self._pins: dict[Hashable, dict[str, None]] = {}
         """The hashes that each owner has pinned; a dict for its order."""
 
@@ -78,47 +83,43 @@ class BlobTable:
     @property
     def bytes_held(self) -> int:
         """Bytes that cannot be had by evicting: pinned, leased, or set aside."""
-        return self.bytes_used + self.bytes_reserved - self._bytes_lapsed
+        return self._held_bytes.total
 
-    @property
-    def _count_held(self) -> int:
-        return len(self._blobs) + self._reservations - len(self._lapsed)
-
-    def fits(self, size: int, now_s: float) -> bool:
-        """Whether there is room for so many bytes, after evicting if need be."""
+    def fits(self, size: int, now_s: float, user: str = "") -> bool:
+        """Whether there is room for so many bytes of the user's, after evicting if need be."""
         self._advance(now_s)
-        return self.bytes_held + size <= self.bytes_max and self._count_held < self.count_max
+        return not (self._held_bytes.why_not(user, size) or self._held_count.why_not(user))
 
-    def refusal(self, size: int, what: str = "blob") -> str:
+    def refusal(self, size: int, what: str = "blob", user: str = "") -> str:
         """Why so many bytes do not fit."""
-        if self.bytes_held + size <= self.bytes_max:
-            return f"at most {self.count_max} blobs are kept at a node, {self._count_held} are in use"
-        return (
-            f"the {what} is {size} bytes; at most blob_bytes_max = {self.bytes_max} are kept at a node, "
-            f"{self.bytes_held} are in use"
-        )
+        why_not = self._held_bytes.why_not(user, size)
+        if not why_not:
+            return f"{self._held_count.why_not(user)}; {self._held_count.total} are in use"
+        return f"the {what} is {size} bytes; {why_not}; {self.bytes_held} are in use"
 
-    def reserve(self, size: int, now_s: float) -> list[str] | None:
+    def reserve(self, size: int, now_s: float, user: str = "") -> list[str] | None:
         """Set room aside for a blob on its way; returns what was evicted for it, None if there is no room.
 
         Blobs on their way at the same time each have their room, those of one hash, too. `release` gives it back,
         just before `add` takes it for good.
         """
-        evicted = self._make_room(size, now_s)
+        evicted = self._make_room(size, now_s, user)
         if evicted is not None:
             self.bytes_reserved += size
             self._reservations += 1
+            self._hold(size, user)
         return evicted
 
-    def release(self, size: int) -> None:
+    def release(self, size: int, user: str = "") -> None:
         """Give back what `reserve` set aside."""
         self.bytes_reserved -= size
         self._reservations -= 1
+        self._let_go(size, user)
 
-    def add(self, hash: str, size: int, now_s: float) -> list[str] | None:
+    def add(self, hash: str, size: int, now_s: float, user: str = "") -> list[str] | None:
         """A blob is here, and leased; returns what was evicted for it, None if there is no room (see `refusal`).
 
-        One that was here already is touched.
+        One that was here already is touched. Whether the user may have so much is for `fits` and `reserve` to say.
         """
         if hash in self._blobs:
             self.touch(hash, now_s)
@@ -126,12 +127,21 @@ class BlobTable:
         evicted = self._make_room(size, now_s)
         if evicted is not None:
             self.bytes_used += size
-            self._blobs[hash] = blob = _Blob(size)
+            self._blobs[hash] = blob = _Blob(size, user)
+            self._hold(size, user)
             self._lease(hash, blob)
         return evicted
 
-    def _make_room(self, size: int, now_s: float) -> list[str] | None:
-        if not self.fits(size, now_s):
+    def _hold(self, size: int, user: str) -> None:
+        self._held_bytes.take(user, size)
+        self._held_count.take(user)
+
+    def _let_go(self, size: int, user: str) -> None:
+        self._held_bytes.give_back(user, size)
+        self._held_count.give_back(user)
+
+    def _make_room(self, size: int, now_s: float, user: str = "") -> list[str] | None:
+        if not self.fits(size, now_s, user):
             return None
         evicted = []
         while (
@@ -179,6 +189,7 @@ class BlobTable:
         self.bytes_used -= blob.size
         if not blob.owners:
             self._take(hash, blob)
+        self._let_go(blob.size, blob.user)
         for owner in blob.owners:
             pinned = self._pins[owner]
             del pinned[hash]
@@ -209,7 +220,7 @@ class BlobTable:
                 break
             del self._leased[hash]
             self._lapsed[hash] = blob
-            self._bytes_lapsed += blob.size
+            self._let_go(blob.size, blob.user)
 
     # ---- the two orders ----------------------------------------------------------------------
 
@@ -218,16 +229,15 @@ class BlobTable:
         self._leased[hash] = blob
 
     def _take(self, hash: str, blob: _Blob) -> None:
-        """Take a blob without pins out of the order it is in."""
+        """Take a blob without pins out of the order it is in; it is held from now on."""
         if self._leased.pop(hash, None) is None:
             del self._lapsed[hash]
-            self._bytes_lapsed -= blob.size
+            self._hold(blob.size, blob.user)
 
     def _drop_oldest(self) -> str:
         hash, blob = self._lapsed.popitem(last=False)
         del self._blobs[hash]
         self.bytes_used -= blob.size
-        self._bytes_lapsed -= blob.size
         return hash
 
     # ---- checks ------------------------------------------------------------------------------
@@ -240,8 +250,10 @@ class BlobTable:
         uses_s = [blob.used_s for _, blob in idle]
         checks = {
             "bytes_used is not the sum of the blobs": self.bytes_used == sum(b.size for b in self._blobs.values()),
-            "the lapsed bytes are not those of the lapsed": self._bytes_lapsed
-            == sum(blob.size for blob in self._lapsed.values()),
+            "the held bytes are not those that have not lapsed": self.bytes_held
+            == self.bytes_used + self.bytes_reserved - sum(blob.size for blob in self._lapsed.values()),
+            "the held are not those that have not lapsed": self._held_count.total
+            == len(self._blobs) + self._reservations - len(self._lapsed),
             "more bytes than bytes_max": self.bytes_used + self.bytes_reserved <= self.bytes_max,
             "more blobs than count_max": len(self._blobs) + self._reservations <= self.count_max,
             "something was released that was not reserved": min(self.bytes_reserved, self._reservations) >= 0,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparrow_py import open_files
 from sparrow_py.errors import InvalidOption
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits
 
@@ -97,6 +98,8 @@ class Confinement:
         if limited:
             kinds |= {"data": self.limits.memory_bytes, "nofile": self.limits.open_files}
         options += [f"--limit={kind}={limit}" for kind, limit in kinds.items() if limit]
+        if soft := open_files.soft_limit_before():
+            options.append(f"--files={soft}")
         return [sys.executable, "-I", "-S", LAUNCHER, *options, "--", *argv]
 
     def environment(self) -> dict[str, str]:

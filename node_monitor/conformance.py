@@ -25,6 +25,7 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
+from node_monitor.environment import passed_on
 from node_monitor.executors import executor_environment
 from node_monitor.result_files import ResultFiles
 from sparrow_py import executor_protocol as x
@@ -90,7 +91,9 @@ class Executor:
         self._connection.settimeout(settings.timeout_s)
 
     def _start(self, path: str) -> subprocess.Popen[bytes]:
-        environment = executor_environment(path, EXECUTOR_ID, self._settings.places, self._directory)
+        environment = executor_environment(
+            passed_on(os.environ, None), path, EXECUTOR_ID, self._settings.places, self._directory
+        )
         try:
             return subprocess.Popen(
                 self._settings.command,

@@ -5,9 +5,13 @@ Events come in through the public methods, each with the time; effects go out th
 tasks and asks for more. No sockets, processes, clocks or logging of its own.
 
 A slot is free, or asks (it waits for the answer to a getTask), or is held by a busy place of an
-executor; it never runs two tasks. A task that was prefetched waits in its app's `ready` queue
-until a slot is free; it counts as queued. A ready task of a few milliseconds or less may be
-given to a one-place executor ahead of time (`PIPELINE_S`), which runs what it is given in order.
+executor; it never runs two tasks.
+
+A reservation is queued. It may be asked for ahead of a slot (`AskingAhead`); its task is then
+ready (`ReadyTasks`), as one that was pushed is, and waits beside the queue, where the reservation
+stays. When the queue's policy takes the reservation, it is charged, and its task is given to an
+executor (`Held`), or if none is ready a slot asks for one. With a ready task of a few milliseconds
+or less, others of its stage may be given to a one-place executor (`TURN_S`), which runs them in order.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from node_monitor.ahead import AskingAhead
 from node_monitor.attributes import check_attributes, with_attributes
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
 from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.pushed import PushedTasks
-from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, Charge, Key, QueuedTicket, make_queue
+from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, TURN_S, Charge, Key, QueuedTicket, make_queue
+from node_monitor.ready_tasks import ReadyTasks
 from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
@@ -29,8 +34,9 @@ from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.job import INPUTS_MAX, BlobRef, TaskStatus
 from sparrow_py.timers import Timers
 
-PIPELINE_S = 0.002
-"""An executor is given tasks ahead of time for at most this long by their expected durations."""
+AHEAD_S = 0.05
+"""A run that was given to an executor behind others and has not begun after so long is asked back, if another user
+waits: those before it last longer than was thought. (Seconds.)"""
 DURATION_WEIGHT = 0.2
 """Weight of the newest duration in a job's moving average."""
 RESTART_DELAY_S = 0.1
@@ -54,10 +60,6 @@ SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
 
 
-class _NotNext(Exception):
-    """The reservation next in order may not be prefetched."""
-
-
 class Outbox(Protocol):
     """Where effects go. Messages to schedulers and executors that are gone may be dropped."""
 
@@ -73,8 +75,8 @@ class Outbox(Protocol):
     def kill_executor(self, executor: str) -> None:
         """End an executor at once; `executor_down` follows."""
 
-    def fetch(self, ref: BlobRef) -> None:
-        """Get large data from another node; `fetched` follows."""
+    def fetch(self, ref: BlobRef, user: str) -> None:
+        """Get large data that a job of the user needs from another node; `fetched` follows."""
 
 
 class Blobs(Protocol):
@@ -83,8 +85,8 @@ class Blobs(Protocol):
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
-        """Keep an executor's result: the reference to it, or why not."""
+    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
+        """Keep an executor's result, of a job of the user: the reference to it, or why not."""
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -119,9 +121,9 @@ class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
-        "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held", "_history",
-        "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_memory", "_next_ask",
-        "_next_number", "_next_run", "_prefetching", "_pushed", "_report_idle", "_resources", "_start_executor",
+        "_ahead", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
+        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_looks_ahead",
+        "_memory", "_next_ask", "_next_number", "_next_run", "_ready", "_report_idle", "_resources", "_start_executor",
         "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
         "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
@@ -145,7 +147,7 @@ class NodeMonitorCore:
         self.leaving = False
         """Whether the process ends as soon as it has drained."""
         self.counters = Counters()
-        self.queue = make_queue(options.queue, slots)
+        self.queue = make_queue(options.queue, slots, options.charge_s_max)
         self.apps = {plan.app: AppState(plan) for plan in plans}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers, and the largest result in bytes that each takes."""
@@ -178,11 +180,12 @@ class NodeMonitorCore:
         self._executors: dict[str, ExecutorState] = {}
         self._jobs: dict[tuple[str, str], JobHere] = {}
         self._held: dict[tuple[str, str, int], Held] = {}
-        self._pushed = PushedTasks()
+        self._ready = ReadyTasks()
+        self._ahead = AskingAhead(slots)
+        self._looks_ahead = False
+        """Whether a timer runs that looks for runs given ahead that do not begin."""
         self._asks: dict[int, Ask] = {}
         self._ask_order: deque[Ask] = deque()
-        self._prefetching = False
-        """Whether some app has a `prefetch_max`."""
         self._next_ask = 1
         self._next_run = 1
         self._next_number = 1
@@ -210,14 +213,14 @@ class NodeMonitorCore:
         self.schedulers.pop(scheduler, None)
         self._idle_told = 0
         self._launched.pop(scheduler, None)
-        self.queue.cancel_scheduler(scheduler)
-        self._pushed.remove(lambda key, _: key[0] == scheduler)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
             self._end_ask(ask)
-        for app in self.apps.values():
-            for held in [held for held in app.ready if held.job.scheduler == scheduler]:
-                app.ready.remove(held)
-                self._drop_ready(held)
+        for key, task in self._ready.remove(lambda key, _: key[0] == scheduler):
+            self._withdraw_ready(key, task)
+        for ticket in self.queue.tickets():
+            if ticket.key[0] == scheduler:
+                self._ahead.cancelled(ticket)
+        self.queue.cancel_scheduler(scheduler)
         for held in [held for held in self._held.values() if held.missing and held.job.scheduler == scheduler]:
             self._withdraw(held, now_s)
         for job in [job for job in self._jobs.values() if job.scheduler == scheduler]:
@@ -233,7 +236,7 @@ class NodeMonitorCore:
         handlers = _FROM_SCHEDULER
         for message in frame:
             handlers[type(message)](self, scheduler, message, now_s)
-        if self.free_slots > 0 or self._prefetching:
+        if self.free_slots > 0 or self._ahead.due:
             self.pump(now_s)
 
     # ---- events: executors -------------------------------------------------------------------
@@ -249,12 +252,18 @@ class NodeMonitorCore:
         executor = ExecutorState(executor_id, app, places)
         self._executors[executor_id] = executor
         app.came(executor)
+        self._ahead.executors_came(app_name)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
 
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""
-        check_attributes(executor_id, message.attributes)
         executor = self._executors[executor_id]
+        if not executor.app.plan.gives_attributes:
+            app = executor.app.plan.app
+            raise LinkError(
+                f"executors of app {app!r} may give this node no attributes; attribute_apps names those that may"
+            )
+        check_attributes(executor_id, message.attributes)
         before, executor.attributes = executor.attributes, message.attributes
         try:
             self._tell_attributes(now_s)
@@ -297,7 +306,6 @@ class NodeMonitorCore:
         self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
-        app.prefetched -= executor.ahead
         runs = list(executor.running.values())
         culprit = next((held for held in runs if not (held.missing or held.stop or failure)), None)
         for held in runs:
@@ -308,8 +316,7 @@ class NodeMonitorCore:
         if executor.attributes:
             self._tell_attributes(now_s)
         if not app.executors:
-            while app.ready:
-                self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
+            self._hand_back_ready_of(app, f"the node's {app.plan.app} executors are gone")
         if not app.plan.supervised:
             return
         if executor.did_tasks or executor.running:
@@ -322,7 +329,11 @@ class NodeMonitorCore:
             self.queue.refund(held.charge)
             self._hand_back(held, reason)
             return
-        self.queue.settle(held.charge, now_s - held.given_at_s)
+        held.is_not_ahead()
+        if held.began_at_s is None:
+            self.queue.refund(held.charge)
+        else:
+            self.queue.settle(held.charge, now_s - held.began_at_s)
         if failure and held.stop is None:
             held.stop = (TaskStatus.FAILED, failure)
         if held.stop is not None:
@@ -332,20 +343,34 @@ class NodeMonitorCore:
 
     def done(self, executor_id: str, message: x.Done, now_s: float) -> None:
         """An executor ended a run; `LinkError` if it did not have it."""
+        self._done(self._executors[executor_id], message, None, now_s)
+
+    def done_together(self, executor_id: str, messages: Sequence[x.Done], now_s: float) -> None:
+        """The same for runs of which one frame told: what they took together is divided as the executor says."""
         executor = self._executors[executor_id]
+        shares = _shares(executor.worked_s(now_s), messages) if executor.places == 1 else [None] * len(messages)
+        for message, service_s in zip(messages, shares, strict=True):
+            self._done(executor, message, service_s, now_s)
+
+    def _done(self, executor: ExecutorState, message: x.Done, service_s: float | None, now_s: float) -> None:
+        """A run ended. service_s: how long it had its place by the node monitor's clock, if that is not since it began:
+        that is what counts here, whatever the executor says."""
         held = executor.running.get(message.run)
         if held is None:
-            raise LinkError(f"executor {executor_id} reported run {message.run}, which it does not have")
+            raise LinkError(f"executor {executor.id} reported run {message.run}, which it does not have")
         if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
-            raise LinkError(f"executor {executor_id} reported {message.status.value}, neither finished nor failed")
+            raise LinkError(f"executor {executor.id} reported {message.status.value}, neither finished nor failed")
         if not 0 <= message.service_s <= SERVICE_MAX_S:
-            raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
-        executor.end(message.run)
+            raise LinkError(f"executor {executor.id} reported a service time of {message.service_s} s")
+        if service_s is None:
+            service_s = held.worked_s(now_s)
+        message.service_s = min(message.service_s, now_s - held.given_at_s)
+        executor.end(message.run, now_s)
         executor.did_tasks = True
         app = executor.app
         app.failures = 0
         app.suspicion.cleared()
-        job, service_s = held.job, message.service_s
+        job = held.job
         if job.duration_s is None:
             job.duration_s = service_s
         else:
@@ -364,7 +389,7 @@ class NodeMonitorCore:
         job, service_s = held.job, message.service_s
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
         if isinstance(message.result, x.File):
-            kept = self._blobs.adopt(message.result, job.number)
+            kept = self._blobs.adopt(message.result, job.number, job.owner[0])
             if isinstance(kept, str):
                 return _unfit(held, kept, message)
             result: m.Data = kept
@@ -396,23 +421,23 @@ class NodeMonitorCore:
         if run not in message.runs:
             if held.kill_if_runs:
                 self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
-            else:
+            elif held.cancelled:
                 self._to_scheduler(held.job.scheduler, m.AttemptRuns(held.job.id, held.attempt))
             return
-        executor.end(run)
+        executor.end(run, now_s)
         self.queue.refund(held.charge)
-        self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        if held.cancelled:
+            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+        else:
+            self._hand_back(held, "it waited behind a task that lasts longer than was thought")
         self._place_freed(executor, now_s)
 
     def _place_freed(self, executor: ExecutorState, now_s: float) -> None:
-        app = executor.app
         if executor.places == 1 and executor.running:
-            # It has work; give it more in time if there is any, so that it need not wait for us.
-            ready = app.ready and not executor.leaving and not executor.waiting
-            if ready and len(executor.running) * 2 <= self._depth(app.ready[0]):
-                self._feed(executor, now_s)
+            if self._ready and not executor.leaving:
+                self._top_up(executor, now_s)
             return
-        self.free_slots += app.free_places(executor)
+        self.free_slots += executor.app.free_places(executor)
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -439,13 +464,11 @@ class NodeMonitorCore:
     def drain(self, now_s: float) -> None:
         """Take nothing new: hand back what has not started; what runs goes on."""
         self._enter(m.DRAINING, now_s)
-        self.queue.clear()
-        self._hand_back_pushed(self._pushed.remove(lambda _key, _task: True), "the node is draining")
         for ask in list(self._asks.values()):
             self._end_ask(ask)
-        for app in self.apps.values():
-            while app.ready:
-                self._hand_back_ready(app, "the node is draining")
+        self._hand_back_ready(self._ready.remove(lambda _key, _task: True), "the node is draining")
+        for ticket in list(self.queue.tickets()):
+            self._cancel_unasked(ticket)
         for held in [held for held in self._held.values() if held.missing]:
             self._hand_back_waiting(held, "the node is draining", now_s)
 
@@ -472,7 +495,7 @@ class NodeMonitorCore:
     @property
     def idle(self) -> bool:
         """Whether nothing runs and nothing is ready."""
-        return not self._held
+        return not self._held and not self._ready
 
     def story(self) -> list[str]:
         """What is remembered, for people who look for a bug; needs `history_len_max` > 0."""
@@ -486,6 +509,7 @@ class NodeMonitorCore:
         expected_s, count = message.expected_duration_s, message.count
         if (
             count < 1
+            or message.prefetch < 0
             or not MIN_WEIGHT <= message.weight <= MAX_WEIGHT
             or not (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)
             or (message.demand and not all(0 <= amount <= DEMAND_MAX for amount in message.demand.values()))
@@ -501,40 +525,64 @@ class NodeMonitorCore:
         if app.suspicion and app.suspicion.refuses(message.user, now_s):
             self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} die here")
             return
-        room = self._user_max - self.queue.user_count(message.user)
-        if count > room:
-            self._refuse(scheduler, message.ticket, count - max(room, 0), f"user {message.user} has too many")
-            count = room
-            if count < 1:
-                return
+        refused = max(0, count - max(0, self._user_max - self.queue.user_count(message.user)))
+        if count > refused:
+            self._queue(scheduler, app, message, count - refused)
+            if self._keep_history:
+                self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count - refused)
+        if refused:
+            self._refuse(scheduler, message.ticket, refused, f"user {message.user} has too many")
+
+    def _queue(self, scheduler: str, app: AppState, message: m.Reserve, count: int) -> None:
+        """Queue so many of the reservations."""
         self._idle_told = 0
         self.counters.reservations += count
+        key = (scheduler, message.ticket)
         self.queue.add(
             QueuedTicket(
-                (scheduler, message.ticket), message.job, message.user, message.weight, message.priority,
-                message.app, message.prefetch, expected_s, message.demand, count,
+                key, message.job, message.user, message.weight, message.priority, message.app,
+                0 if message.demand else message.prefetch, message.expected_duration_s, message.demand, count,
             )
         )  # fmt: skip
         if message.prefetch:
-            app.prefetch_max = max(app.prefetch_max, message.prefetch)
-            self._prefetching = True
+            ticket = self.queue.ticket(key)
+            if ticket is not None and ticket.prefetch:
+                self._ahead.queued(ticket)
         if not app.wanted:
             self._want_executors(app)
-        if self._keep_history:
-            self._note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count)
 
     def _refuse(self, scheduler: str, ticket: int, count: int, reason: str) -> None:
         self.counters.refused_reservations += count
         self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason))
-        if self._pushed:
-            self._hand_back_pushed(self._pushed.take_last((scheduler, ticket), count), reason)
+        if self._ready:  # Of what was pushed, those without a reservation go with it.
+            key = (scheduler, ticket)
+            queued = self.queue.ticket(key)
+            unreserved = self._ready.count(key) - (0 if queued is None else queued.count)
+            if unreserved > 0:
+                for _, task in self._ready.take_last(key, unreserved):
+                    self._say_handed_back(scheduler, task, reason)
+
+    def _turn_away(self, ticket: QueuedTicket, reason: str) -> None:
+        """What is queued of the ticket is not wanted here any more; what was asked for is still to come."""
+        (scheduler, number), refused = ticket.key, self._cancel_unasked(ticket)
+        if refused:
+            self._refuse(scheduler, number, refused, reason)
+        self._hand_back_ready(self._ready.remove(lambda key, _: key == ticket.key), reason)
+
+    def _unasked(self, ticket: QueuedTicket) -> int:
+        """For how many of the ticket's reservations no task is here or under way."""
+        return ticket.count - ticket.asked - self._ready.count(ticket.key)
+
+    def _cancel_unasked(self, ticket: QueuedTicket) -> int:
+        """Remove those reservations; returns how many there were."""
+        self._ahead.cancelled(ticket)
+        unasked = self._unasked(ticket)
+        return self.queue.cancel(ticket.key, unasked) if unasked > 0 else 0
 
     def _cancel_reservations(self, scheduler: str, message: m.CancelReservations, now_s: float) -> None:
-        key = (scheduler, message.ticket)
-        self.counters.cancelled_reservations += self.queue.cancel(key)
-        if self._pushed:
-            cancelled = self._pushed.remove(lambda of, _: of == key)
-            self._hand_back_pushed(cancelled, "its reservation was cancelled")
+        ticket = self.queue.ticket((scheduler, message.ticket))
+        if ticket is not None:  # Tasks that are here are bound to the node, and so are those that were asked for.
+            self.counters.cancelled_reservations += self._cancel_unasked(ticket)
         if self._keep_history:
             self._note(now_s, "ticket %s/%d cancelled", scheduler, message.ticket)
 
@@ -544,15 +592,11 @@ class NodeMonitorCore:
         """After events: start what is ready, and ask for tasks for the slots that are free."""
         if self.free_slots > 0:
             self._fill(now_s)
-        if self._prefetching:
-            self._prefetch(now_s)
+        if self._ahead.due:
+            self._ask_ahead(now_s)
 
     def _fill(self, now_s: float) -> None:
         """Use the slots that are free."""
-        for app in self.apps.values():
-            while app.ready and self.free_slots > 0 and app.idle:
-                self.free_slots -= 1
-                self._feed(app.take_place(), now_s)
         asks: dict[tuple[str, int], Ask] = {}
         queue = self.queue
         serves = queue.size > 0 and self.free_slots > 0 and self._some_app_serves()
@@ -563,15 +607,16 @@ class NodeMonitorCore:
             self.free_slots -= 1
             if charge.ticket.demand:
                 self._take_resources(charge)
-            if self._pushed and (pushed := self._pushed.take(charge.ticket.key)) is not None:
+            task = self._ready.take(charge.ticket.key) if self._ready else None
+            if task is not None:
                 app = self.apps[charge.ticket.app]
-                self._start_pushed(charge, pushed, now_s)
+                self._start_ready(charge, task, now_s)
             else:
-                app = self._add_to_ask(asks, charge, now_s, prefetched=False).app
+                app = self._add_to_ask(asks, charge, now_s).app
                 app.asking += 1
             serves = self.free_slots > 0 and (len(app.idle) > app.asking or self._some_app_serves())
-        if asks:
-            self._send_asks(asks)
+        for ask in asks.values():
+            self._send_ask(ask, len(ask.charges))
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:
             self._say_idle()
 
@@ -597,9 +642,13 @@ class NodeMonitorCore:
         return False
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
+        """Whether a reservation of the ticket may have a slot now. One whose task is under way may not, yet."""
         app = self.apps[ticket.app]
-        if len(app.idle) <= app.asking:
+        if len(app.idle) <= app.asking or ticket.count <= ticket.asked:
             return False
+        return self._fits(ticket)
+
+    def _fits(self, ticket: QueuedTicket) -> bool:
         demand = ticket.demand
         return not demand or all(
             self.free.get(name, 0.0) >= amount - ROUNDING * self._resources.get(name, 0.0)
@@ -616,58 +665,35 @@ class NodeMonitorCore:
             if amount:
                 self.free[name] += amount
 
-    def _prefetch(self, now_s: float) -> None:
-        """Ask ahead of free slots, in bulk: once what was prefetched has fallen to half.
+    def _ask_ahead(self, now_s: float) -> None:
+        """Ask for tasks that are to be here when it is their turn."""
+        for ticket, count in self._ahead.take_due(lambda app: bool(self.apps[app].executors), self._unasked):
+            ask = self._new_ask(ticket, now_s)
+            ask.ahead = count
+            self._send_ask(ask, count)
 
-        Only for the ticket that is next in order anyway: a user that does not prefetch would
-        otherwise find every slot taken by one who does.
-        """
-        apps = [app for app in self.apps.values() if app.prefetch_max]
-        if not len(self.queue):
-            for app in apps:
-                app.prefetch_max = 0
-            self._prefetching = False
-            return
-        filling = [app for app in apps if app.executors and app.prefetched * 2 <= app.prefetch_max * self.slots]
-        if not filling:
-            return
-        asks: dict[tuple[str, int], Ask] = {}
-
-        def may_prefetch(ticket: QueuedTicket) -> bool:
-            app = self.apps[ticket.app]
-            if not app.executors:
-                return False
-            if app not in filling or app.prefetched >= ticket.prefetch * self.slots:
-                raise _NotNext
-            return True
-
-        try:
-            while (charge := self.queue.take(may_prefetch)) is not None:
-                self._add_to_ask(asks, charge, now_s, prefetched=True).app.prefetched += 1
-        except _NotNext:
-            pass
-        self._send_asks(asks)
-
-    def _add_to_ask(self, asks: dict[tuple[str, int], Ask], charge: Charge, now_s: float, *, prefetched: bool) -> Ask:
-        ticket = charge.ticket
-        ask = asks.get(ticket.key)
+    def _add_to_ask(self, asks: dict[Key, Ask], charge: Charge, now_s: float) -> Ask:
+        ask = asks.get(charge.ticket.key)
         if ask is None:
-            deadline_s = now_s + self.options.get_task_timeout_s
-            ask = asks[ticket.key] = Ask(self._next_ask, self.apps[ticket.app], ticket.key[0], deadline_s, prefetched)
-            self._next_ask += 1
+            ask = asks[charge.ticket.key] = self._new_ask(charge.ticket, now_s)
         ask.charges.append(charge)
         return ask
 
-    def _send_asks(self, asks: dict[tuple[str, int], Ask]) -> None:
-        for (scheduler, ticket), ask in asks.items():
-            self._asks[ask.id] = ask
-            self._ask_order.append(ask)
-            self.counters.asks += 1
-            self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, len(ask.charges), self._free_for(ask)))
+    def _new_ask(self, ticket: QueuedTicket, now_s: float) -> Ask:
+        ask = Ask(self._next_ask, self.apps[ticket.app], ticket, now_s + self.options.get_task_timeout_s)
+        self._next_ask += 1
+        return ask
+
+    def _send_ask(self, ask: Ask, count: int) -> None:
+        self._asks[ask.id] = ask
+        self._ask_order.append(ask)
+        self.counters.asks += 1
+        scheduler, ticket = ask.ticket.key
+        self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, count, self._free_for(ask)))
 
     def _free_for(self, ask: Ask) -> dict[str, float] | None:
         """What the asked-for tasks may take, if they take anything: what is free and what is set aside for them."""
-        demand = ask.charges[0].ticket.demand
+        demand = ask.ticket.demand
         if not demand:
             return None
         count = len(ask.charges)
@@ -675,36 +701,43 @@ class NodeMonitorCore:
 
     def _end_ask(self, ask: Ask) -> None:
         """What has not been answered will not be waited for."""
-        del self._asks[ask.id]
-        for charge in ask.charges:
-            self._return_resources(charge)
-            self.queue.refund(charge)
-        self._answered(ask, len(ask.charges))
-        ask.charges.clear()
+        self._no_answer(ask, ask.left)
+
+    def _no_answer(self, ask: Ask, count: int) -> None:
+        """For so many of the ask's reservations there is no task: their slots are free again."""
+        if ask.ahead:
+            ticket = ask.ticket
+            ask.ahead -= count
+            ticket.asked -= count
+            self.queue.cancel(ticket.key, count)
+            assert ticket.ahead is not None
+            ticket.ahead.less(count)
+        else:
+            for _ in range(count):
+                self._give_up(ask.charges.pop())
+            self._answered(ask, count)
+        if not ask.left:
+            del self._asks[ask.id]
+
+    def _give_up(self, charge: Charge) -> None:
+        """The reservation leads to no task."""
+        self._return_resources(charge)
+        self.queue.refund(charge)
 
     def _answered(self, ask: Ask, count: int) -> None:
-        """So many of the ask's slots got an answer or gave up: they are free again."""
-        if ask.prefetched:
-            ask.app.prefetched -= count
-        else:
-            ask.app.asking -= count
-            self.free_slots += count
+        """So many of the slots that asked are free again."""
+        ask.app.asking -= count
+        self.free_slots += count
 
     def _no_task(self, scheduler: str, message: m.NoTask, now_s: float) -> None:
         ask = self._asks.get(message.ask)
         if ask is None or ask.scheduler != scheduler:
             return  # It timed out.
-        if not 1 <= message.count <= len(ask.charges):
-            raise LinkError(f"{message.count} no-ops for an ask of {len(ask.charges)}")
+        if not 1 <= message.count <= ask.left:
+            raise LinkError(f"{message.count} no-ops for an ask of {ask.left}")
         self.counters.noops += message.count
         self._ended_for = ""
-        for _ in range(message.count):
-            charge = ask.charges.pop()
-            self._return_resources(charge)
-            self.queue.refund(charge)
-        if not ask.charges:
-            del self._asks[ask.id]
-        self._answered(ask, message.count)
+        self._no_answer(ask, message.count)
 
     # ---- tasks -------------------------------------------------------------------------------
 
@@ -742,39 +775,47 @@ class NodeMonitorCore:
             return  # It came twice: whatever became of it has been, or will be, reported.
         self._launched[scheduler] = number
         if not message.ask:  # Its reservation follows.
-            key = (scheduler, message.ticket)
             if self.draining:
-                self._hand_back_pushed([(key, message)], "the node is draining")
+                self._say_handed_back(scheduler, message, "the node is draining")
             else:
-                self._pushed.add(key, message)
+                self._ready.add((scheduler, message.ticket), message)
             return
         ask = self._asks.get(message.ask)
         if ask is None or ask.scheduler != scheduler:
-            self.counters.handed_back += 1
-            self._to_scheduler(scheduler, m.HandBack(message.job, message.attempt, "the ask had timed out"))
-            return
+            self._say_handed_back(scheduler, message, "the ask had timed out")
+        elif ask.ahead:
+            self._came_ahead(ask, message)
+        else:
+            self._came_for_slot(ask, message, now_s)
+
+    def _came_ahead(self, ask: Ask, task: m.Launch) -> None:
+        """A task that was asked for ahead of a slot waits for its turn."""
+        ask.ahead -= 1
+        ask.ticket.asked -= 1
+        if not ask.ahead:
+            del self._asks[ask.id]
+        self._ready.add(ask.ticket.key, task)
+        if not ask.app.executors:
+            self._hand_back_ready_of(ask.app, f"the node's {ask.app.plan.app} executors are gone")
+
+    def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
+        """A slot asked for a task, which has come."""
         app, charge = ask.app, ask.charges.pop()
         if not ask.charges:
             del self._asks[ask.id]
-        if (self._memory.fences or message.inputs) and self._may_not_start(scheduler, message, charge.ticket.user):
-            self._return_resources(charge)
-            self.queue.refund(charge)
-            self._answered(ask, 1)
-            return
-        held = self._hold(scheduler, message, charge)
-        if not ask.prefetched:
+        if not app.idle:
+            self._say_handed_back(ask.scheduler, task, f"the {app.plan.app} executor that was to run it is gone")
+        elif (held := self._hold(ask.scheduler, task, charge)) is not None:
             app.asking -= 1
-            if app.idle:
-                self._give(app.take_place(), held, now_s)
-                return
-            self.free_slots += 1  # Its executor died meanwhile: it is as if it had been prefetched.
-            app.prefetched += 1
-        app.ready.append(held)  # It stays counted as prefetched until it is its turn at an executor.
-        if not app.executors:
-            self._hand_back_ready(app, f"the node's {app.plan.app} executors are gone")
+            self._give(app.take_place(), held, now_s)
+            return
+        self._give_up(charge)
+        self._answered(ask, 1)
 
-    def _hold(self, scheduler: str, message: m.Launch, charge: Charge) -> Held:
-        """The attempt is here, and charged to its user."""
+    def _hold(self, scheduler: str, message: m.Launch, charge: Charge) -> Held | None:
+        """The attempt, which has a place, is charged to its user. None, and it is handed back, if it may not start."""
+        if (self._memory.fences or message.inputs) and self._may_not_start(scheduler, message, charge.ticket.user):
+            return None
         job = self._job(scheduler, message.job)
         job.forgotten = False
         job.owner = (charge.ticket.user, job.instance)
@@ -785,23 +826,54 @@ class NodeMonitorCore:
         self._held[scheduler, message.job, message.attempt] = held
         return held
 
-    def _start_pushed(self, charge: Charge, task: m.Launch, now_s: float) -> None:
-        """It is the turn of a task that was pushed."""
-        scheduler, ticket = charge.ticket.key[0], charge.ticket
-        if (self._memory.fences or task.inputs) and self._may_not_start(scheduler, task, ticket.user):
-            self._return_resources(charge)
-            self.queue.refund(charge)
+    def _start_ready(self, charge: Charge, task: m.Launch, now_s: float) -> None:
+        """It is the turn of a task that is here."""
+        ticket = charge.ticket
+        if task.ask and ticket.ahead is not None:
+            ticket.ahead.less()
+        held = self._hold(ticket.key[0], task, charge)
+        if held is None:
+            self._give_up(charge)
             self.free_slots += 1
             return
-        self._give(self.apps[ticket.app].take_place(), self._hold(scheduler, task, charge), now_s)
+        app = self.apps[ticket.app]
+        executor = app.take_place()
+        self._give(executor, held, now_s)
+        if ticket.prefetch and executor.places == 1 and not held.missing:
+            share = -(-(self._ready.count(ticket.key) + 1) // len(app.executors))
+            self._give_more(executor, held, ticket, min(share, self._depth(held)), now_s)
 
-    def _hand_back_pushed(self, pushed: Iterable[tuple[Key, m.Launch]], reason: str) -> None:
-        for key, task in pushed:
-            self.counters.handed_back += 1
-            self._to_scheduler(key[0], m.HandBack(task.job, task.attempt, reason))
+    def _hand_back_ready_of(self, app: AppState, reason: str) -> None:
+        """Hand back all of an app's tasks that wait here."""
+
+        def of_app(key: Key, _: m.Launch) -> bool:
+            ticket = self.queue.ticket(key)
+            return ticket is not None and ticket.app == app.plan.app
+
+        if self._ready:
+            self._hand_back_ready(self._ready.remove(of_app), reason)
+
+    def _hand_back_ready(self, tasks: Iterable[tuple[Key, m.Launch]], reason: str) -> None:
+        """Hand back tasks that waited here, and are taken out."""
+        for key, task in tasks:
+            self._say_handed_back(key[0], task, reason)
+            self._withdraw_ready(key, task)
+
+    def _withdraw_ready(self, key: Key, task: m.Launch) -> None:
+        """A task that waited here, and is taken out, does not start: its reservation goes with it."""
+        ticket = self.queue.ticket(key)
+        if ticket is None:
+            return  # It was pushed, and its reservation has not come.
+        self.queue.cancel(key, 1)
+        if task.ask and ticket.ahead is not None:
+            ticket.ahead.less()
+
+    def _say_handed_back(self, scheduler: str, task: m.Launch, reason: str) -> None:
+        self.counters.handed_back += 1
+        self._to_scheduler(scheduler, m.HandBack(task.job, task.attempt, reason))
 
     def _ask_length(self, scheduler: str, message: m.AskLength, now_s: float) -> None:
-        length = self.slots - self.free_slots + self.queue.size + sum(len(app.ready) for app in self.apps.values())
+        length = self.slots - self.free_slots + self.queue.size
         self._to_scheduler(scheduler, m.QueueLength(message.probe, length))
 
     def _may_not_start(self, scheduler: str, message: m.Launch, user: str) -> bool:
@@ -828,7 +900,7 @@ class NodeMonitorCore:
         """Whether another scheduler has claimed the task's job; then this one is told."""
         job = self._jobs.get((scheduler, message.job))
         epoch = self._memory.epoch((user, job.instance if job is not None else 0), message.job)
-        if message.attempt >> m.EPOCH_SHIFT >= epoch:
+        if _epoch(message.attempt) >= epoch:
             return False
         self.counters.handed_back += 1
         self._to_scheduler(scheduler, m.Fenced(message.job, epoch))
@@ -840,19 +912,77 @@ class NodeMonitorCore:
         duration_s = held.job.duration_s
         if not held.prefetch or duration_s is None or held.inputs or held.task_timeout_s is not None:
             return 1
-        return max(1, min(held.prefetch, int(PIPELINE_S / max(duration_s, 1e-9))))
+        return max(1, min(held.prefetch, int(TURN_S / max(duration_s, 1e-9))))
 
-    def _feed(self, executor: ExecutorState, now_s: float) -> None:
-        """Give an executor what it should have of what is ready: one task, or a few short ones."""
-        app = executor.app
-        share = -(-len(app.ready) // len(app.executors)) if executor.places == 1 else 1
-        for _ in range(share):
-            held = app.ready.popleft()
-            self._give(executor, held, now_s)
-            if not executor.ahead:
-                app.prefetched -= 1
-            if not app.ready or held.missing or len(executor.running) >= self._depth(app.ready[0]):
-                break
+    def _top_up(self, executor: ExecutorState, now_s: float) -> None:
+        """The executor has work. Give it more in time, so that it need not wait for us, if it is that user's turn."""
+        held = next(iter(executor.running.values()))
+        depth = self._depth(held)
+        if len(executor.running) * 2 > depth or held.missing:
+            return
+        user = held.charge.ticket.user
+        charge = self.queue.take(
+            self._could_run, lambda ticket: ticket.user == user and self._may_follow(ticket.key, held)
+        )
+        if charge is None:
+            return
+        ticket = charge.ticket
+        share = -(-self._ready.count(ticket.key) // len(executor.app.executors))
+        self._give_ahead(executor, charge, now_s)
+        self._give_more(executor, held, ticket, min(depth, len(executor.running) + share - 1), now_s)
+
+    def _could_run(self, ticket: QueuedTicket) -> bool:
+        """Whether a reservation of the ticket could have a slot if one were free."""
+        return ticket.count > ticket.asked and bool(self.apps[ticket.app].executors) and self._fits(ticket)
+
+    def _may_follow(self, key: Key, held: Held) -> bool:
+        """Whether the ticket's first task may be given ahead of time to the executor that has this one: it is of the
+        same stage, and so lasts about as long, and needs nothing that is not here."""
+        task, job = self._ready.first(key), held.job
+        return (
+            task is not None
+            and (task.job, key[0]) == (job.id, job.scheduler)
+            and job.commons.get(task.stage) is held.common
+            and not task.inputs
+            and type(task.payload) is bytes
+        )
+
+    def _give_more(self, executor: ExecutorState, held: Held, ticket: QueuedTicket, most: int, now_s: float) -> None:
+        """Give the executor more of the ticket's tasks behind this one, until it has so many."""
+        while len(executor.running) < most and ticket.count and self._may_follow(ticket.key, held):
+            self._give_ahead(executor, self.queue.take_of(ticket), now_s)
+
+    def _give_ahead(self, executor: ExecutorState, charge: Charge, now_s: float) -> None:
+        """Give the executor the ticket's first task, to run when it has ended those before it."""
+        ticket = charge.ticket
+        task = self._ready.take(ticket.key)
+        assert task is not None
+        held = self._hold(ticket.key[0], task, charge)
+        if held is None:
+            self._give_up(charge)
+            return
+        held.ahead = ticket.ahead
+        self._give(executor, held, now_s)
+        if not self._looks_ahead:
+            self._looks_ahead = True
+            self._at(now_s + AHEAD_S, self._look_ahead)
+
+    def _look_ahead(self, now_s: float) -> None:
+        """Ask back what was given ahead of time and has not begun by now, if another user waits."""
+        self._looks_ahead = False
+        for executor in self._executors.values():
+            for held in executor.running.values() if len(executor.running) > executor.places else ():
+                self._looks_ahead = True
+                late = held.ahead is not None and held.given_at_s + AHEAD_S <= now_s
+                if late and self.queue.others_wait(held.charge.ticket.user):
+                    self._revoke(executor, held)
+        if self._looks_ahead:
+            self._at(now_s + AHEAD_S, self._look_ahead)
+
+    def _revoke(self, executor: ExecutorState, held: Held) -> None:
+        if held.run not in executor.revoked:
+            executor.revoked.append(held.run)
+            self._to_executor(executor.id, x.Revoke([held.run]))
 
     def _give(self, executor: ExecutorState, held: Held, now_s: float) -> None:
         """The attempt has its place: run it there, once its inputs are here."""
@@ -870,7 +1000,7 @@ class NodeMonitorCore:
                     waiting.append(held)
                     if len(waiting) == 1:
                         self._tried[ref.hash] = {ref.at}
-                        self._fetch(ref)
+                        self._fetch(ref, held.job.owner[0])
                 else:
                     self._blobs.pin(ref.hash, held.job.number)
         if not held.missing:
@@ -890,7 +1020,7 @@ class NodeMonitorCore:
         """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
         if reason and (other := self._elsewhere(hash_)) is not None:
             self._tried[hash_].add(other.at)
-            self._fetch(other)
+            self._fetch(other, self._fetching[hash_][0].job.owner[0])
             return
         self._tried.pop(hash_, None)
         for held in self._fetching.pop(hash_, ()):
@@ -923,9 +1053,11 @@ class NodeMonitorCore:
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
         local = payload if type(payload) is bytes else self._local(payload)
-        self._to_executor(executor.id, x.Run(held.run, number, local, inputs))
+        self._to_executor(executor.id, x.Run(held.run, number, local, inputs, held.job.owner[0]))
         held.payload = b""
         held.given_at_s = now_s
+        if held.ahead is None:
+            held.began_at_s = now_s
         timeout_s = common.task_timeout_s if common is not None else None
         if timeout_s is not None:
             reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
@@ -976,45 +1108,34 @@ class NodeMonitorCore:
     def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
         held = self._held.get((scheduler, message.job, message.attempt))
         if held is None:
-            if self._pushed:
-                self._cancel_pushed(scheduler, message)
+            if self._ready:
+                self._cancel_ready(scheduler, message)
             return  # Else it ended or was handed back: the report is on its way.
         executor = held.executor
-        if executor is None:
-            held.app.ready.remove(held)
-            held.app.prefetched -= 1
-            self.queue.refund(held.charge)
-            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
-        elif held.missing:
-            executor.end(held.run)
+        assert executor is not None
+        if held.missing:
+            executor.end(held.run, now_s)
             self.queue.refund(held.charge)
             self._report(held, TaskStatus.CANCELLED, "it was cancelled")
             self._place_freed(executor, now_s)
         elif executor.places == 1 and next(iter(executor.running)) != held.run:
+            held.cancelled = True
             held.kill_if_runs = held.kill_if_runs or message.running
-            if held.run not in executor.revoked:
-                executor.revoked.append(held.run)
-                self._to_executor(executor.id, x.Revoke([held.run]))
+            self._revoke(executor, held)
         elif message.running:
             self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
         else:
             self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))
 
-    def _cancel_pushed(self, scheduler: str, message: m.CancelAttempt) -> None:
-        """Its reservation stays, and leads to an ask in vain."""
-        sought = (scheduler, message.job, message.attempt)
-        for _, task in self._pushed.remove(lambda key, task: (key[0], task.job, task.attempt) == sought):
+    def _cancel_ready(self, scheduler: str, message: m.CancelAttempt) -> None:
+        found = self._ready.take_attempt(scheduler, message.job, message.attempt)
+        if found is not None:
+            key, task = found
             error = "it was cancelled"
             self._to_scheduler(
                 scheduler, m.Report(task.job, task.task, task.attempt, TaskStatus.CANCELLED, b"", error, None, None)
             )
-
-    def _hand_back_ready(self, app: AppState, reason: str) -> None:
-        """Hand the first ready task back: it was not started."""
-        held = app.ready.popleft()
-        app.prefetched -= 1
-        self.queue.refund(held.charge)
-        self._hand_back(held, reason)
+            self._withdraw_ready(key, task)
 
     def _hand_back(self, held: Held, reason: str, missing: tuple[str, ...] = ()) -> None:
         """The attempt was not started, and is here no more."""
@@ -1026,15 +1147,10 @@ class NodeMonitorCore:
         """Hand an attempt back that has a place and waits for its inputs: it was not started."""
         executor = held.executor
         assert executor is not None
-        executor.end(held.run)
+        executor.end(held.run, now_s)
         self.queue.refund(held.charge)
         self._hand_back(held, reason, missing)
         self._place_freed(executor, now_s)
-
-    def _drop_ready(self, held: Held) -> None:
-        held.app.prefetched -= 1
-        self.queue.refund(held.charge)
-        self._drop(held)
 
     def _report(
         self,
@@ -1074,8 +1190,9 @@ class NodeMonitorCore:
         job = self._jobs.get((scheduler, message.job))
         if job is not None:
             self._forget(job)
-        if self._pushed:  # Nobody waits for its tasks any more.
-            self._pushed.remove(lambda key, task: (key[0], task.job) == (scheduler, message.job))
+        if self._ready:  # Nobody waits for its tasks any more.
+            for key, task in self._ready.remove(lambda key, task: (key[0], task.job) == (scheduler, message.job)):
+                self._withdraw_ready(key, task)
 
     def _forget(self, job: JobHere) -> None:
         job.forgotten = True
@@ -1102,14 +1219,15 @@ class NodeMonitorCore:
                 self._move(job, scheduler)
         for report in self._memory.outcomes(owner, job_id):
             self._to_scheduler(scheduler, report)
-        withdrawn = self._pushed.remove(
-            lambda key, task: task.job == job_id and key[0] != scheduler and self._owner(key, task) == owner
-        )
-        for key, _ in withdrawn:
-            self._to_scheduler(key[0], m.Fenced(job_id, epoch))
-        self._hand_back_pushed(withdrawn, "another scheduler has the job")
+        for key, task in self._ready.remove(
+            lambda key, task: task.job == job_id and self._owner(key, task) == owner and _epoch(task.attempt) < epoch
+        ):
+            if key[0] != scheduler:
+                self._to_scheduler(key[0], m.Fenced(job_id, epoch))
+                self._say_handed_back(key[0], task, "another scheduler has the job")
+            self._withdraw_ready(key, task)
         held = [held for held in self._held.values() if held.job.id == job_id and held.job.scheduler == scheduler]
-        for unstarted in [one for one in held if one.executor is None or one.missing]:
+        for unstarted in [one for one in held if one.missing]:
             self._withdraw(unstarted, now_s)
         running = [(one.task, one.attempt) for one in held if one.key in self._held]
         left = self._jobs.get((scheduler, job_id))
@@ -1125,10 +1243,10 @@ class NodeMonitorCore:
         for first in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
             some = tasks[first : first + m.NUMBERS_PER_MESSAGE_MAX]
             self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some))
-        return self._memory.remembers_since(submitted_s)
+        return self._memory.remembers_since(message.user, submitted_s)
 
     def _owner(self, key: Key, task: m.Launch) -> tuple[str, int]:
-        """The user and the instance of a pushed task's job."""
+        """The user and the instance of a waiting task's job."""
         ticket = self.queue.ticket(key)
         job = self._jobs.get((key[0], task.job))
         return ("" if ticket is None else ticket.user, 0 if job is None else job.instance)
@@ -1158,11 +1276,8 @@ class NodeMonitorCore:
     def _withdraw(self, held: Held, now_s: float) -> None:
         """An attempt of a claimed job that has not started is dropped: nobody will ask for it."""
         executor = held.executor
-        if executor is None:
-            held.app.ready.remove(held)
-            self._drop_ready(held)
-            return
-        executor.end(held.run)
+        assert executor is not None
+        executor.end(held.run, now_s)
         self.queue.refund(held.charge)
         self._drop(held)
         self._place_freed(executor, now_s)
@@ -1188,8 +1303,7 @@ class NodeMonitorCore:
         app.waiting += 1
         if app.broken:
             for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
-                scheduler, number = ticket.key
-                self._refuse(scheduler, number, self.queue.cancel(ticket.key), f"{ticket.app!r} does not start here")
+                self._turn_away(ticket, f"{ticket.app!r} does not start here")
         delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
 
@@ -1202,8 +1316,7 @@ class NodeMonitorCore:
         self._note(now_s, "executors of %s die here", app.plan.app)
         for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
             if app.suspicion.refuses(ticket.user, now_s):
-                scheduler, number = ticket.key
-                self._refuse(scheduler, number, self.queue.cancel(ticket.key), f"executors of {ticket.app!r} die here")
+                self._turn_away(ticket, f"executors of {ticket.app!r} die here")
         self._at(until_s, lambda _: self._take_part_again())
 
     def _take_part_again(self) -> None:
@@ -1246,7 +1359,7 @@ class NodeMonitorCore:
             if not fetching or any(hash_ not in held.missing for held in fetching):
                 return f"{hash_} is fetched for attempts that do not wait for it"
         busy = sum(executor.busy_places for executor in executors)
-        asking = sum(len(ask.charges) for ask in self._asks.values() if not ask.prefetched)
+        asking = sum(len(ask.charges) for ask in self._asks.values())
         if self.free_slots + busy + asking != self.slots:
             return f"{self.free_slots} free + {busy} busy + {asking} asking slots are not {self.slots}"
         if self.free_slots < 0:
@@ -1256,20 +1369,47 @@ class NodeMonitorCore:
             if executor.busy_places != runs or executor.busy_places > executor.places:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self.apps.values():
-            asks = [ask for ask in self._asks.values() if ask.app is app]
-            waiting = sum(len(ask.charges) for ask in asks if not ask.prefetched)
-            ahead = sum(len(ask.charges) for ask in asks if ask.prefetched) + len(app.ready)
-            ahead += sum(executor.ahead for executor in app.executors.values())
+            waiting = sum(len(ask.charges) for ask in self._asks.values() if ask.app is app)
             usable = [executor for executor in app.executors.values() if not executor.leaving]
             idle = sum(executor.places - executor.busy_places for executor in usable)
-            if (app.asking, app.prefetched, len(app.idle)) != (waiting, ahead, idle):
+            if (app.asking, len(app.idle)) != (waiting, idle):
                 return (
-                    f"app {app.plan.app}: asking, prefetched, idle are {(waiting, ahead, idle)}, "
-                    f"counted as {(app.asking, app.prefetched, len(app.idle))}"
+                    f"app {app.plan.app}: asking, idle are {(waiting, idle)}, counted as {(app.asking, len(app.idle))}"
                 )
-        held = sum(len(executor.running) for executor in executors) + sum(len(app.ready) for app in self.apps.values())
+        problem = self._problem_ahead()
+        if problem:
+            return problem
+        held = sum(len(executor.running) for executor in executors)
         if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
             return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"
+        return None
+
+    def _problem_ahead(self) -> str | None:
+        """What is wrong with what is ahead of its turn."""
+        ahead: dict[int, int] = {}
+        asked: dict[Key, int] = {}
+        for ask in self._asks.values():
+            if ask.ahead:
+                asked[ask.ticket.key] = asked.get(ask.ticket.key, 0) + ask.ahead
+                ahead[id(ask.ticket.ahead)] = ahead.get(id(ask.ticket.ahead), 0) + ask.ahead
+        for key, task in self._ready.all():
+            ticket = self.queue.ticket(key)
+            if task.ask and ticket is None:
+                return f"attempt {task.attempt} waits for the turn of ticket {key}, which is not queued"
+            if task.ask and ticket is not None:
+                ahead[id(ticket.ahead)] = ahead.get(id(ticket.ahead), 0) + 1
+        for executor in self._executors.values():
+            for number, held in enumerate(executor.running.values()):
+                if (held.ahead is None) == (executor.places == 1 and number > 0):
+                    return f"run {held.run} is number {number} of executor {executor.id}, which is not counted so"
+                if held.ahead is not None:
+                    ahead[id(held.ahead)] = ahead.get(id(held.ahead), 0) + 1
+        for ticket in self.queue.tickets():
+            if ticket.asked != asked.get(ticket.key, 0) or (ticket.prefetch and self._unasked(ticket) < 0):
+                return f"{ticket}: {asked.get(ticket.key, 0)} asked for, {ticket.asked} known"
+        counted = {id(books): books.count for books in self._ahead.all()}
+        if ahead != {books: count for books, count in counted.items() if count}:
+            return f"ahead of their turn are {sorted(ahead.values())}, counted as {sorted(counted.values())}"
         return None
 
 
@@ -1285,6 +1425,18 @@ _FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] 
     m.Claim: NodeMonitorCore._claim,
     m.AskLength: NodeMonitorCore._ask_length,
 }
+
+
+def _epoch(attempt: int) -> int:
+    """The epoch of the job in which the attempt was launched."""
+    return attempt >> m.EPOCH_SHIFT
+
+
+def _shares(whole_s: float, messages: Sequence[x.Done]) -> list[float]:
+    """Divide the time that one executor took for these runs as it says that they took it."""
+    said_s = [message.service_s if 0 < message.service_s <= SERVICE_MAX_S else 0.0 for message in messages]
+    total_s = sum(said_s)
+    return [whole_s * one_s / total_s if total_s else whole_s / len(said_s) for one_s in said_s]
 
 
 def _unfit(held: Held, error: str, message: x.Done) -> m.Report:

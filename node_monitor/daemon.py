@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import socket
 import uuid
 from collections import deque
@@ -21,6 +22,7 @@ from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
 from node_monitor.confinement import Confinement
 from node_monitor.core import NodeMonitorCore
+from node_monitor.environment import passed_on
 from node_monitor.executors import ExecutorPool
 from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
@@ -54,9 +56,9 @@ class NodeBlobs:
         """The file with these bytes, or None."""
         return self._store.file(hash_) if self._store.has(hash_) else None
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
         """Keep an executor's result: the reference to it, or why not."""
-        why_not = self._store.adopt(file, (self._node_id, owner), self._clock())
+        why_not = self._store.adopt(file, (self._node_id, owner), self._clock(), user)
         return why_not or BlobRef(file.hash, file.size, (self._store.address,))
 
     def pin(self, hash_: str, owner: int) -> None:
@@ -96,7 +98,8 @@ class NodeMonitor:
         runtimes = {name: app.plan.runtime for name, app in apps.items()}
         info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans)
+        environment = passed_on(os.environ, options.executor_env_patterns)
+        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
@@ -135,9 +138,9 @@ class NodeMonitor:
         """Effect of the core."""
         self.pool.kill(executor)
 
-    def fetch(self, ref: BlobRef) -> None:
+    def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
-        self._store.fetch(ref, self._fetched)
+        self._store.fetch(ref, self._fetched, user)
 
     def _fetched(self, hash_: str, reason: str) -> None:
         self._look()
@@ -241,12 +244,15 @@ class NodeMonitor:
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
         self._look()
-        now_s, done = self._clock(), self.core.done
+        now_s = self._clock()
+        done = [message for message in messages if type(message) is x.Done]
         try:
-            for message in messages:
+            if done:
+                self.core.done_together(executor, done, now_s)
+            for message in messages if len(done) < len(messages) else ():
                 if type(message) is x.Done:
-                    done(executor, message, now_s)
-                elif type(message) is x.Returned:
+                    continue
+                if type(message) is x.Returned:
                     self.core.returned(executor, message, now_s)
                 elif type(message) is x.Attributes:
                     self.core.executor_says(executor, message, now_s)

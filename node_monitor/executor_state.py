@@ -23,12 +23,14 @@ class AppPlan:
     app: its name. runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
+    gives_attributes: whether its executors may give the node attributes.
     """
 
     app: str
     runtime: str = ""
     one_process: bool = False
     supervised: bool = True
+    gives_attributes: bool = False
 
 
 class ExecutorState:
@@ -64,30 +66,25 @@ class ExecutorState:
         self.attributes: dict[str, str] = {}
         """What it says of its node."""
 
-    @property
-    def waiting(self) -> bool:
-        """Whether it has been given up to a run whose inputs are on their way."""
-        return any(held.missing for held in self.running.values())
+    def worked_s(self, now_s: float) -> float:
+        """How long it has worked for its first run, which with one place is the only one that it works for."""
+        first = next(iter(self.running.values()), None)
+        return 0.0 if first is None else first.worked_s(now_s)
 
-    @property
-    def ahead(self) -> int:
-        """Runs given to it that wait for an earlier one to end; they count as prefetched."""
-        return max(0, len(self.running) - self.places)
-
-    def end(self, run: int) -> Held | None:
-        """The run is over; if another waited for it, that one starts."""
-        held = self.running.pop(run, None)
-        if held is not None and len(self.running) >= self.places:
-            self.app.prefetched -= 1
-        return held
+    def end(self, run: int, now_s: float) -> None:
+        """The run is over; if another waited for it, that one begins."""
+        held = self.running.pop(run)
+        if held.ahead is not None:
+            held.is_not_ahead()
+        elif self.places == 1 and self.running:
+            next(iter(self.running.values())).begins(now_s)
 
 
 class AppState:
     """An app and its executors."""
 
     __slots__ = (
-        "asking", "executors", "failures", "idle", "plan", "prefetch_max", "prefetched", "ready", "starting",
-        "suspicion", "waiting", "wanted",
+        "asking", "executors", "failures", "idle", "plan", "starting", "suspicion", "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan) -> None:
@@ -97,11 +94,6 @@ class AppState:
         """An entry for each free place; the place that was freed last is used first, while it is warm."""
         self.asking = 0
         """Free places that are spoken for by an ask."""
-        self.ready: deque[Held] = deque()
-        self.prefetched = 0
-        """Tasks asked for ahead of a slot, those that are ready, and those given to executors ahead of time."""
-        self.prefetch_max = 0
-        """The largest prefetch among recent tickets: whether to think about prefetching at all."""
         self.wanted = False
         self.starting = 0
         """Processes started that have not said hello."""

@@ -12,12 +12,14 @@ import signal
 import socket
 import struct
 from asyncio.subprocess import Process
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from node_monitor.apps import App
 from node_monitor.builtin import BUILTIN_APPS
 from node_monitor.confinement import Confinement
+from node_monitor.environment import passed_on
 from node_monitor.result_files import ResultFiles
 from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
@@ -57,10 +59,12 @@ class Events(Protocol):
         """
 
 
-def executor_environment(socket_path: str, executor: str, places: int, files: str) -> dict[str, str]:
-    """What an executor is started with: our own environment less what is the daemon's business, secrets above all."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
-    return kept | {
+def executor_environment(
+    passed_on: Mapping[str, str], socket_path: str, executor: str, places: int, files: str
+) -> dict[str, str]:
+    """What an executor is started with: what is passed on of our own environment, and what it is told."""
+    return {
+        **passed_on,
         x.SOCKET_VARIABLE: socket_path,
         x.ID_VARIABLE: executor,
         x.PLACES_VARIABLE: str(places),
@@ -73,7 +77,7 @@ class ExecutorPool:
 
     `files_directory` is where their large results are put, by default a directory that ends with the
     pool. `socket_dir` is the directory of the socket, by default a new one. `orphans` are this process's,
-    if it has no children but executors.
+    if it has no children but executors. `environment` is passed on to executors, by default all but what is ours.
     """
 
     def __init__(
@@ -84,11 +88,13 @@ class ExecutorPool:
         socket_dir: str = "",
         confinement: Confinement | None = None,
         orphans: Orphans | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._apps = apps
         self._events = events
         self.confinement = confinement or Confinement()
         self._orphans = orphans
+        self._environment = passed_on(os.environ, None) if environment is None else environment
         self._files_directory = files_directory
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
@@ -213,7 +219,9 @@ class ExecutorPool:
         with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
             process = await asyncio.create_subprocess_exec(
                 *self.confinement.command(argv, limited=limited),
-                env=executor_environment(self.socket_path, executor, places, self._files_of[executor])
+                env=executor_environment(
+                    self._environment, self.socket_path, executor, places, self._files_of[executor]
+                )
                 | self.confinement.environment(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.

@@ -1,4 +1,5 @@
-"""Becomes an executor: `python -I -S launcher.py --parent=PID [--user=UID:GID:GROUP,…] [--limit=KIND=N]… -- COMMAND`.
+"""Becomes an executor: `python -I -S launcher.py --parent=PID [--user=UID:GID:GROUP,…] [--limit=KIND=N]… [--files=N]
+-- COMMAND`, the last of which is the soft limit of open files that the node monitor was started with.
 
 Between fork and exec there is no other place for this: asyncio's and uvloop's subprocesses know no such options, and
 `preexec_fn` runs Python in a copy of the daemon. So a process of its own does it, and then is the executor.
@@ -17,10 +18,24 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 TYPE_CHECKING = False  # As `typing` has it, which takes time, too.
 if TYPE_CHECKING:
-    from sparrow_py.process_control import SIGKILL, adopt_orphans, die_with_parent, lower_limit, refuse_new_privileges
+    from sparrow_py.process_control import (
+        SIGKILL,
+        adopt_orphans,
+        die_with_parent,
+        lower_limit,
+        refuse_new_privileges,
+        restore_soft_limit,
+    )
 else:  # By itself, which takes a third of the time that it takes with its package.
     sys.path.append(os.path.join(ROOT, "sparrow_py"))
-    from process_control import SIGKILL, adopt_orphans, die_with_parent, lower_limit, refuse_new_privileges
+    from process_control import (
+        SIGKILL,
+        adopt_orphans,
+        die_with_parent,
+        lower_limit,
+        refuse_new_privileges,
+        restore_soft_limit,
+    )
 
 LIMITS = {"data": resource.RLIMIT_DATA, "nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 CANNOT_RUN_EXIT = 127
@@ -40,11 +55,13 @@ def main(arguments: list[str]) -> None:
     """Do what the arguments say, and then be the command that they end with."""
     split = arguments.index("--")
     options = [argument.removeprefix("--").partition("=")[::2] for argument in arguments[:split]]
+    given = dict(options)
+    if "files" in given:
+        restore_soft_limit(resource.RLIMIT_NOFILE, int(given["files"]))
     for name, value in options:
         if name == "limit":
             kind, _, limit = value.partition("=")
             lower_limit(LIMITS[kind], int(limit))
-    given = dict(options)
     if "user" in given:
         become(given["user"])
     adopt_orphans()

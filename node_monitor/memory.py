@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Iterator
 
+from sparrow_py.kept import Kept
 from sparrow_py.messages import Report
 
 Owner = tuple[str, int]
 FENCES_MAX = 100_000
-"""Claimed jobs remembered; the oldest are forgotten first."""
+"""Claimed jobs remembered; beyond that the oldest is forgotten of the user that has most."""
 OUTCOMES_MAX = 10_000
 OUTCOMES_MIN = 20
 LARGE_BYTES = 1024
 LARGE_OUTCOME_BYTES_MAX = 32 << 20
 """Outcomes held for a scheduler that may claim their job: the latest, so many; of those above `LARGE_BYTES`, the
-latest of so many bytes together.
+latest of so many bytes together. No user's drive out another's (`sparrow_py.kept`).
 
 They bridge the moment in which an outcome was reported to a scheduler that died before the client had it.
 """
 STARTED_MAX = 100_000
-"""Started tasks remembered, of jobs whose tasks may start once at most; jobs that came first are forgotten first."""
+"""Started tasks remembered, of jobs whose tasks may start once at most. Beyond that the user that has most forgets a
+job, that which came first."""
 STARTED_MIN = 200
+FORGETFUL_USERS_MAX = 1000
+"""Users of whom it is known since when their starts are remembered; of others as if they were all one."""
 
 
 class _Started:
@@ -46,24 +49,31 @@ class Memory:
     def __init__(self, share: float = 1.0) -> None:
         self.fences: dict[tuple[Owner, str], int] = {}
         """The highest epoch that claimed each job; see `fence`."""
-        self._outcomes: deque[tuple[Owner, Report]] = deque(maxlen=max(OUTCOMES_MIN, int(OUTCOMES_MAX * share)))
-        self._large: deque[tuple[int, tuple[Owner, Report]]] = deque()
-        """With the bytes of each."""
-        self._large_bytes_max = int(LARGE_OUTCOME_BYTES_MAX * share)
-        self._large_bytes = 0
-        self._started: dict[tuple[Owner, str], _Started] = {}
-        """In the order of `since_s`."""
-        self._started_count = 0
+        self._fenced: dict[str, dict[tuple[Owner, str], None]] = {}
+        """The same by user, the oldest first."""
+        self._outcomes: Kept[tuple[Owner, Report]] = Kept(max(OUTCOMES_MIN, int(OUTCOMES_MAX * share)))
+        self._large: Kept[tuple[Owner, Report]] = Kept(int(LARGE_OUTCOME_BYTES_MAX * share))
+        self._started: dict[str, dict[tuple[Owner, str], _Started]] = {}
+        """By user, in the order of `since_s`."""
+        self._started_count: dict[str, int] = {}
+        """Tasks in it, by user."""
+        self._started_total = 0
         self._started_max = max(STARTED_MIN, int(STARTED_MAX * share))
-        self._forgotten_s = -math.inf
-        """`since_s` of the last job whose starts were forgotten."""
+        self._forgotten_s: dict[str, float] = {}
+        """`since_s` of the last of each user's jobs whose starts were forgotten."""
+        self._all_forgotten_s = -math.inf
+        """The same of all other users."""
 
     def fence(self, owner: Owner, job: str, epoch: int) -> None:
         """Lower epochs of the job may launch nothing more."""
-        self.fences.pop((owner, job), None)
         self.fences[owner, job] = epoch
+        fenced = self._fenced.setdefault(owner[0], {})
+        fenced.pop((owner, job), None)
+        fenced[owner, job] = None
         if len(self.fences) > FENCES_MAX:
-            del self.fences[next(iter(self.fences))]
+            fenced = max(self._fenced.values(), key=len)
+            oldest = next(iter(fenced))
+            del fenced[oldest], self.fences[oldest]
 
     def epoch(self, owner: Owner, job: str) -> int:
         """The highest epoch that claimed the job; 0 if none has."""
@@ -74,43 +84,54 @@ class Memory:
         result = report.result
         size = (len(result) if type(result) is bytes else 0) + len(report.stdout) + len(report.stderr)
         if size <= LARGE_BYTES:  # As a rule: this is for every task.
-            self._outcomes.append((owner, report))
-            return
-        self._large.append((size, (owner, report)))
-        self._large_bytes += size
-        while self._large_bytes > self._large_bytes_max:
-            self._large_bytes -= self._large.popleft()[0]
+            self._outcomes.add(owner[0], (owner, report))
+        else:
+            self._large.add(owner[0], (owner, report), size)
 
     def outcomes(self, owner: Owner, job: str) -> Iterator[Report]:
         """Those of the job that are still held."""
-        held = itertools.chain(self._outcomes, (entry for _, entry in self._large))
+        held = itertools.chain(self._outcomes.of(owner[0]), self._large.of(owner[0]))
         return (report for held_for, report in held if report.job == job and held_for == owner)
 
     # ---- starts of jobs whose tasks may start once at most -----------------------------------
 
     def started(self, owner: Owner, job: str, task: int, now_s: float) -> None:
         """The task, which may start once at most, starts."""
-        jobs = self._started
-        known = jobs.get((owner, job))
+        user, key = owner[0], (owner, job)
+        jobs, counts = self._started.setdefault(user, {}), self._started_count
+        known = jobs.get(key)
         if known is None:
-            known = jobs[owner, job] = _Started(now_s)
+            known = jobs[key] = _Started(now_s)
         if task not in known.tasks:
             known.tasks.add(task)
-            self._started_count += 1
-        while self._started_count > self._started_max:
-            forgotten = jobs.pop(next(iter(jobs)))
-            self._started_count -= len(forgotten.tasks)
-            self._forgotten_s = forgotten.since_s
+            counts[user] = counts.get(user, 0) + 1
+            self._started_total += 1
+            if self._started_total > self._started_max:
+                self._forget_starts(max(counts, key=counts.__getitem__))
+
+    def _forget_starts(self, user: str) -> None:
+        """Forget those of the user's first job."""
+        jobs = self._started[user]
+        forgotten = jobs.pop(next(iter(jobs)))
+        self._started_count[user] -= len(forgotten.tasks)
+        self._started_total -= len(forgotten.tasks)
+        if not jobs:
+            del self._started[user], self._started_count[user]
+        self._forgotten_s.pop(user, None)
+        self._forgotten_s[user] = forgotten.since_s
+        if len(self._forgotten_s) > FORGETFUL_USERS_MAX:
+            since_s = self._forgotten_s.pop(next(iter(self._forgotten_s)))
+            self._all_forgotten_s = max(self._all_forgotten_s, since_s)
 
     def started_of(self, owner: Owner, job: str) -> list[int]:
         """The job's tasks that have started here, as far as they are remembered."""
-        known = self._started.get((owner, job))
+        known = self._started.get(owner[0], {}).get((owner, job))
         return [] if known is None else sorted(known.tasks)
 
-    def remembers_since(self, submitted_s: float) -> bool:
-        """Whether all starts are remembered of jobs that were submitted then or later.
+    def remembers_since(self, user: str, submitted_s: float) -> bool:
+        """Whether all starts are remembered of the user's jobs that were submitted then or later.
 
-        A job is forgotten whole, and before all whose first task started later. So of one that was submitted after the
-        first start of the last that was forgotten nothing has been.
+        A job is forgotten whole, and before all of its user's whose first task started later. So of one that was
+        submitted after the first start of the last that was forgotten nothing has been.
         """
-        return submitted_s > self._forgotten_s
+        return submitted_s > max(self._all_forgotten_s, self._forgotten_s.get(user, -math.inf))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from node_monitor.queues import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.addresses import check_source
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
 
@@ -43,6 +44,11 @@ class NodeMonitorOptions(DaemonOptions):
         "fair",
         "fair: weighted fair queueing between users. priority: strict priorities, fair within one. fifo: by arrival.",
     )
+    charge_s_max: float = option(
+        CHARGE_S_MAX,
+        "Most seconds of slot time that a task is charged to its user when it starts, whatever its job states; once it "
+        "has ended its real time counts.",
+    )
     get_task_timeout_s: float = option(
         1.0, "A getTask that is not answered in this time releases its slot. Well above the round trip."
     )
@@ -66,6 +72,21 @@ class NodeMonitorOptions(DaemonOptions):
     )
     attach: tuple[str, ...] = option(
         (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
+    )
+    attribute_apps: tuple[str, ...] = option(
+        ("sql",), "Apps whose executors may give this node attributes; those of others may not.", many=True
+    )
+    sql_data: tuple[str, ...] = option(
+        (),
+        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. None: "
+        "any, for whoever loads them, or none where tokens or TLS are asked for.",
+        many=True,
+    )
+    executor_env: tuple[str, ...] = option(
+        (),
+        "Variables of this process's environment that executors get besides the usual few, by name, with * for any "
+        "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
+        many=True,
     )
     run_as: str = option(
         "",
@@ -112,6 +133,10 @@ class NodeMonitorOptions(DaemonOptions):
         require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))
         require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
         require(
+            0 < self.charge_s_max <= MAX_DURATION_S,
+            "charge_s_max", self.charge_s_max, f"a number of seconds above 0, up to {MAX_DURATION_S:g}",
+        )  # fmt: skip
+        require(
             self.reservations_per_user_max >= 1,
             "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
         )  # fmt: skip
@@ -133,6 +158,11 @@ class NodeMonitorOptions(DaemonOptions):
     def names(self) -> list[str]:
         """The names that this daemon is known by: what it tells others, too."""
         return [*super().names(), self.advertise] if self.advertise else super().names()
+
+    @property
+    def executor_env_patterns(self) -> tuple[str, ...] | None:
+        """What executors get of the environment besides what is usual; None: all."""
+        return self.executor_env if self.executor_env or self.run_as or self.guarded else None
 
     @property
     def warm_apps(self) -> tuple[str, ...]:

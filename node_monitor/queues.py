@@ -10,59 +10,65 @@ slot-second).
 
 The algorithm of `FairQueue`
 ============================
-Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Each
-user k has a tag T_k, the service it has been charged for, divided by its weight; the node has a virtual time V.
+Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Of each
+user k there are two numbers, each divided by its weight w_k: T_k, its true service, that is what tasks that have ended
+took; and P_k, what is pending, that is the estimates for tasks that have not. The node has a virtual time V.
 
-- take: of the users that have a ticket that may run, the one with the least tag is served; ties go to the one that has
-  been backlogged for longer. V becomes max(V, T_k), then T_k rises by e/w_k, e being the estimate of the duration: what
-  the ticket states, else the recent mean of the user's tasks here, else `DEFAULT_ESTIMATE_S`.
-- settle: the task held a slot for a seconds, so T_k moves by (a - e)/w_k, up or down. refund: T_k falls by e/w_k. Both
-  use the weight of the charge, whatever the user's weight is by now.
-- lift: a user that becomes backlogged starts from max(T_k, V), so it has saved nothing up while idle, and still owes
-  what it owed. The same happens to a user that a take passed over because none of its tickets may run: credit earned
-  while unable to run would starve the others later.
-- What is left to correct of a charge made before a lift counts as if it had been known at the lift: with own the tag
-  that the user would have without the lift, T_k = max(own, V at the lift) + the charges since. So an estimate far too
-  high, or a no-op, that comes to light after the lift is no credit either.
+- take: of the users that have a ticket that may run, the one with the least tag T_k + P_k is served. Ties go to the one
+  with fewer charges outstanding over weight, then to the one that has been backlogged for longer. V becomes
+  max(V, T_k): estimates are never in it. Then P_k rises by the estimate.
+- The estimate is what the ticket states, else the recent mean of the user's tasks here; but no more than the longest of
+  them, and `TURN_S` if there are none. What is not believed costs nobody, its user included; what is too low is made up
+  for when the task ends.
+- settle: the task held a slot for a seconds: P_k falls by its estimate, T_k rises by a/w_k. refund: P_k falls. Both use
+  the weight of the charge, whatever the user's weight is by now. So T_k never falls.
+- lift: a user that becomes backlogged starts from T_k = max(T_k, V - P_k), so it has saved nothing up while idle, and
+  still owes what it owed. The same happens to a user that a take passed over because none of its tickets may run:
+  credit earned while unable to run would starve the others later. Tasks that were running at the lift count towards
+  it when they end (`slack`), else the time that they had run by then would be charged twice.
 - V stands still when nobody is queued; it needs no running task to define it. A user is forgotten when it has nothing
   queued, no charge outstanding and T_k <= V: as a new user it would start at the same tag. When nobody has anything
   queued or outstanding, everything is forgotten.
 
-The bound
-=========
-A charge is outstanding from take until settle or refund. Let users i and j both be backlogged, with a ticket that may
-run, throughout [t1, t2]. Let S_k be the service (slot-seconds / weight) that k's tasks get in [t1, t2]. Of all charges
-of the busy period so far, let L_k be the largest of k's estimates and actual durations, l_k = L_k/w_k, and c the most
-that i and j had outstanding together (at most slots + prefetched tasks). Then
+The bounds
+==========
+A charge is outstanding from take until settle or refund. Let c be the number of slots, each of which has one charge
+outstanding at most; or several short ones that were given to it at a time, which come to `TURN_S` and count as one
+here. Let L_k be the longest of the tasks that k has had in the busy period, and at least `TURN_S`, and l_k = L_k/w_k.
+No estimate is in this, nothing that anybody states, and nothing that was fetched ahead of its turn, as that is not
+charged. P_k <= c l_k, since no estimate is above L_k; and what is outstanding of k comes to c l_k at most when it ends.
 
-    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j),
+(A) Let users i and j both be backlogged, with a ticket that may run, throughout [t1, t2], and S_k be the service over
+weight that k's tasks get in [t1, t2]. Then, however long the interval, whoever else comes and goes,
 
-whatever the estimates, however long the interval, whoever else comes and goes.
+    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j).
 
-Proof. The value of a charge is e while outstanding, a once settled, 0 once refunded (what is refunded ran nothing). It
-is never negative. What a settle or refund does to the tag, the correction, has the sign of the change of value and
-is at most as large: equal to it, or after a lift what max(own, .) lets through.
-
-(1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later, it was
-    to V at least, and on top of max(own, floor) count only the values of later charges. Else k could run at q and was
-    not before the chosen one in order, so T_k >= V just before q; since then T_k fell only by corrections to charges
-    outstanding at q (at most c, by at most l_k each), as what was charged later has a value that is not negative. If
-    no take has raised V yet, V = 0, and no tag is negative.
-(2) T_k <= V + c l_k while k is known. Take k's last charge, or the last time its tag was set to V (by a lift, or when
-    it became known), whichever is later. Just before the charge, or just after the setting, T_k <= V. Since then T_k
-    rose only by charges outstanding just after (the new one included), at most c, each by at most max(e, a)/w_k. And V
-    never falls.
+Proof. (1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later,
+it was to V - P_k at least. Else k could run at q and was not before the chosen one in order, so T_k + P_k >= V just
+after q. T_k has not fallen since, and P_k <= c l_k then.
+(2) T_k <= V + c l_k. At k's last charge T_k <= V, as V was raised to it; and a lift sets it to V at most. Since then it
+rose only by what was outstanding, and V never falls.
 (3) So |T_i - T_j| <= c (l_i + l_j) at t1.
 (4) Call charges outstanding at t1 old, those made in (t1, t2] new. Let s be the last new charge of i; if there is none,
-    S_i <= c l_i and we are done. Just before s, T_i <= T_j, else j would have been chosen. No lift falls within
-    (t1, s], so each tag is its value at t1, plus corrections to old charges (O), plus values of new charges (N):
-        N_i - N_j <= (T_j - T_i)(t1) + O_j - O_i   just before s.
-    Of i's service, an old charge gives at most l_i even with its part of -O_i added: settled for a < e before s, it
-    gives at most a + (e - a), else at most a. New charges give at most N_i, and l_i more for each that is outstanding
-    just after s. Of j's service, new charges give at least N_j, less l_j for each outstanding at s. O_j is at most l_j
-    for each old charge. Hence
-        S_i - S_j <= (T_j - T_i)(t1) + [old charges: c max(l_i, l_j)] + [new ones at s: c max(l_i, l_j)].
-    With (3), and with i and j exchanged, that is the bound. QED
+S_i <= c l_i and we are done. Just before s, T_i + P_i <= T_j + P_j, else j would have been chosen. No lift falls within
+(t1, s]. From t1 to s T_i rises by N_i, what its new charges that end by s take, at least; T_j by N_j and what its old
+ones take, at most. Besides N_i, tasks of i get l_i at most for each old charge and for each that is outstanding just
+after s; tasks of j get N_j at least. Hence
+    S_i - S_j <= (T_j - T_i)(t1) + (P_j - P_i)(s) + [old charges of either: c max(l_i, l_j)]
+                 + [l_i for each of i's outstanding just after s],
+where P_j(s) is at most l_j for each of j's outstanding at s, so that it and the last term come to c max(l_i, l_j). With
+(3), and with i and j exchanged, that is the bound. QED
+
+(B) A newcomer beside one backlogged user, who was served alone since V reached its T, gets the next slot that frees: it
+waits for one task that runs. Proof. It starts at T = V, with P = 0 and no charge. Of the other one T >= V; and where
+that is an equality and P = 0, it has a charge outstanding, or there is a free slot. QED
+
+(C) A newcomer beside n backlogged users. Before it is served, those get at most (c + c m + n) max(l_k w_k) slot-seconds
+of tasks charged after it came, m being the number of those behind V, at most min(c, n). Proof. V stands still till
+then, as a user with T_k > V comes after the newcomer. One with T_k = V is served once at most: then it has a charge
+outstanding, which the newcomer has not. One with T_k < V had a charge outstanding when V was last raised, by (1), and
+is behind by no more than those charges' estimates: in all at most c of them, c max(l_k w_k). It is served until it has
+made up for that, and what it has outstanding then is c l_k at most. QED
 
 Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
 exact as on its first day. The rounding, at most one tick a charge, is left out above.
@@ -74,12 +80,24 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
 
-DEFAULT_ESTIMATE_S = 0.1
-"""Estimate of a task's duration (seconds) for a user of whom nothing is known: the paper's tasks last about 100 ms."""
+if TYPE_CHECKING:
+    from node_monitor.ahead import Ahead
 
 MAX_DURATION_S = 1e9
 """Longest duration accepted (seconds, 31 years). Longer, or not a number, is an error of the caller."""
+
+CHARGE_S_MAX = 600.0
+"""Default of the most that a task is charged before it has ended (seconds), whatever its user states."""
+
+LEAST_CHARGE_S = 1e-5
+"""Least charge for a task (seconds): one that takes no time takes its turn all the same."""
+
+TURN_S = 0.002
+"""Seconds that a turn at a slot counts at least, where the longest of a user's tasks matters: a slot may be given
+several short tasks at a time, so many seconds of them at most by their mean duration. It is also the estimate of a
+task's duration for a user of whom nothing is known."""
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 """Weights accepted; only their ratios matter."""
@@ -106,23 +124,16 @@ class QueuedTicket:
     key: (scheduler name, ticket id), unique among what is queued.
     job, user, app: names. weight: the user's share relative to others', `MIN_WEIGHT` to `MAX_WEIGHT`.
     priority: higher goes first, under the policy "priority" only.
-    prefetch: tasks that may be fetched ahead of a free slot; the node monitor's business, not the queue's.
+    prefetch, asked, ahead: tasks that may be fetched ahead of a free slot, for how many of the reservations that was
+    asked and not answered, and whose books they are in: the node monitor's business, not the queue's.
     expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
     count: reservations left.
     """
 
     __slots__ = (
-        "app",
-        "count",
-        "demand",
-        "expected_duration_s",
-        "job",
-        "key",
-        "prefetch",
-        "priority",
-        "user",
+        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "job", "key", "prefetch", "priority", "user",
         "weight",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -147,6 +158,8 @@ class QueuedTicket:
         self.expected_duration_s = expected_duration_s
         self.demand = demand
         self.count = count
+        self.asked = 0
+        self.ahead: Ahead | None = None
 
     def __repr__(self) -> str:
         return f"QueuedTicket({self.key}, user={self.user!r}, count={self.count})"
@@ -207,15 +220,18 @@ class ReservationQueue(ABC):
             known.weight = ticket.weight
             self._reweigh(known)
 
-    def cancel(self, key: Key) -> int:
-        """Remove a ticket wholly; returns how many reservations went, 0 if it was not queued."""
+    def cancel(self, key: Key, count: int | None = None) -> int:
+        """Remove `count` reservations of a ticket uncharged, or all; returns how many went, 0 if it was not queued."""
         ticket = self.ticket(key)
         if ticket is None:
             return 0
-        self._dequeue(ticket)
-        self._spend(ticket, ticket.count)
-        self._unindex(key)
-        return ticket.count
+        if count is None or count >= ticket.count:
+            count = ticket.count
+            self._dequeue(ticket)
+            self._unindex(key)
+        self._spend(ticket, count)
+        ticket.count -= count
+        return count
 
     def cancel_scheduler(self, scheduler: str) -> int:
         """Remove all tickets of a scheduler; returns how many reservations went."""
@@ -226,10 +242,17 @@ class ReservationQueue(ABC):
         return sum([self.cancel_scheduler(scheduler) for scheduler in list(self._index)])
 
     @abstractmethod
-    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
         """Take the next reservation by policy among the tickets for which `may_run` is true, and charge its user an
-        estimate. None, and nothing is charged, if there is none. Within a user (FIFO: within the queue) tickets go in
-        order of arrival, those that may not run are passed over. `may_run` must not touch the queue."""
+        estimate. None, and nothing is charged, if there is none, or if it is of a ticket that is not `wanted`. Within a
+        user (FIFO: within the queue) tickets go in order of arrival, those that may not run are passed over. Neither
+        function may touch the queue."""
+
+    @abstractmethod
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        """Take another reservation of a ticket, which is queued, for the slot that was just given to one of it."""
 
     @abstractmethod
     def refund(self, charge: Charge) -> None:
@@ -244,6 +267,10 @@ class ReservationQueue(ABC):
     def user_count(self, user: str) -> int:
         """Reservations queued for the user."""
         return self._users.get(user, 0)
+
+    def others_wait(self, user: str) -> bool:
+        """Whether anybody but the user has something queued."""
+        return len(self._users) > (user in self._users)
 
     def users(self) -> dict[str, int]:
         """Reservations queued per user, users with none left out. A copy."""
@@ -309,17 +336,22 @@ class FifoQueue(ReservationQueue):
         super().__init__()
         self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
 
-    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
         for ticket in self._line.values():
             if may_run(ticket):
-                self._spend(ticket, 1)
-                ticket.count -= 1
-                if not ticket.count:
-                    del self._line[ticket.key]
-                    self._unindex(ticket.key)
-                stated = ticket.expected_duration_s
-                return Charge(ticket, DEFAULT_ESTIMATE_S if stated is None else stated)
+                return self.take_of(ticket) if wanted is None or wanted(ticket) else None
         return None
+
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        self._spend(ticket, 1)
+        ticket.count -= 1
+        if not ticket.count:
+            del self._line[ticket.key]
+            self._unindex(ticket.key)
+        stated = ticket.expected_duration_s
+        return Charge(ticket, TURN_S if stated is None else stated)
 
     def refund(self, charge: Charge) -> None:
         _close(charge)
@@ -340,18 +372,22 @@ class FifoQueue(ReservationQueue):
 
 
 class FairQueue(ReservationQueue):
-    """Weighted fair sharing of slot-seconds between users (§3.5). The algorithm, its bound and the proof are at the top
-    of this file.
+    """Weighted fair sharing of slot-seconds between users (§3.5). The algorithm, its bounds and their proofs are at the
+    top of this file.
 
-    slots: servers of the node. The algorithm is the same for any number; the bound grows with it.
+    slots: servers of the node. The algorithm is the same for any number; the bounds grow with it.
+    charge_s_max: the most that an estimate is charged, in seconds.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
         super().__init__()
         if slots < 1:
             raise ValueError(f"slots must be at least 1, not {slots}")
+        if not 0.0 < charge_s_max <= MAX_DURATION_S:
+            raise ValueError(f"charge_s_max must be above 0 and at most {MAX_DURATION_S} seconds, not {charge_s_max}")
         self.slots = slots
-        self._level = _Level(0)
+        self.charge_s_max = charge_s_max
+        self._level = _Level(0, charge_s_max)
 
     def _levels(self) -> list[_Level]:
         return [self._level]
@@ -362,10 +398,27 @@ class FairQueue(ReservationQueue):
         outstanding, or in debt."""
         return sum(len(level.flows) for level in self._levels())
 
-    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
-        charge = self._level.take(may_run)
-        if charge is not None:
-            self._taken(charge.ticket)
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
+        for level in self._levels():
+            passed: list[_Flow] = []
+            charge = None
+            try:
+                ticket = level.first(may_run, passed)
+                if ticket is not None:
+                    if wanted is None or wanted(ticket):
+                        charge = level.charge(ticket)
+                        self._taken(ticket)
+                    return charge
+            finally:
+                if passed:
+                    level.pass_over(passed, preferred=charge is not None)
+        return None
+
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        charge = self._level_of(ticket).charge(ticket)
+        self._taken(ticket)
         return charge
 
     def _taken(self, ticket: QueuedTicket) -> None:
@@ -375,14 +428,17 @@ class FairQueue(ReservationQueue):
 
     def refund(self, charge: Charge) -> None:
         flow = _close(charge)
-        flow.level.correct(flow, charge, -charge._cost)
+        flow.level.end(flow, charge, 0)
 
     def settle(self, charge: Charge, service_s: float) -> None:
         _check_duration("service_s", service_s)
         flow = _close(charge)
-        mean_s = flow.mean_s
-        flow.mean_s = service_s if mean_s is None else mean_s + _EWMA_GAIN * (service_s - mean_s)
-        flow.level.correct(flow, charge, int(service_s * charge._rate) - charge._cost)
+        if flow.known:
+            flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
+        else:
+            flow.mean_s, flow.known = service_s, True
+        flow.longest_s = max(flow.longest_s, service_s)
+        flow.level.end(flow, charge, int(max(service_s, LEAST_CHARGE_S) * charge._rate))
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -408,28 +464,20 @@ class FairQueue(ReservationQueue):
         self._level_of(ticket).dequeue(ticket)
 
     def _reweigh(self, ticket: QueuedTicket) -> None:
-        self._level_of(ticket).flows[ticket.user].rate = _TICKS_PER_S / ticket.weight
+        self._level_of(ticket).reweigh(ticket)
 
 
 class PriorityQueue(FairQueue):
     """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
     the users within one priority, as in `FairQueue`."""
 
-    def __init__(self, slots: int) -> None:
-        super().__init__(slots)
+    def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
+        super().__init__(slots, charge_s_max)
         self._ranked: list[_Level] = []  # highest priority first
         self._by_priority: dict[int, _Level] = {}
 
     def _levels(self) -> list[_Level]:
         return self._ranked
-
-    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
-        for level in self._ranked:
-            charge = level.take(may_run)
-            if charge is not None:
-                self._taken(charge.ticket)
-                return charge
-        return None
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -442,19 +490,19 @@ class PriorityQueue(FairQueue):
     def _enqueue(self, ticket: QueuedTicket) -> None:
         level = self._by_priority.get(ticket.priority)
         if level is None:
-            level = _Level(ticket.priority)
+            level = _Level(ticket.priority, self.charge_s_max)
             # Those without a user are let go only now: they cost next to nothing, and may be of use again.
             self._ranked = sorted([*(one for one in self._ranked if one.active), level], key=lambda one: -one.priority)
             self._by_priority = {one.priority: one for one in self._ranked}
         level.enqueue(ticket)
 
 
-def make_queue(policy: str, slots: int) -> ReservationQueue:
-    """The queue for a policy: "fair" (the daemon's default), "fifo" or "priority". slots: servers of the node."""
+def make_queue(policy: str, slots: int, charge_s_max: float = CHARGE_S_MAX) -> ReservationQueue:
+    """The queue for a policy: "fair" (the daemon's default), "fifo" or "priority"; the rest as for `FairQueue`."""
     if policy == "fair":
-        return FairQueue(slots)
+        return FairQueue(slots, charge_s_max)
     if policy == "priority":
-        return PriorityQueue(slots)
+        return PriorityQueue(slots, charge_s_max)
     if policy == "fifo":
         return FifoQueue()
     raise ValueError(f"unknown queue policy {policy!r}: allowed are 'fair', 'fifo', 'priority'")
@@ -464,19 +512,9 @@ class _Flow:
     """One user at one priority level."""
 
     __slots__ = (
-        "entry",
-        "floor",
-        "level",
-        "lifts",
-        "mean_s",
-        "order",
-        "outstanding",
-        "own",
-        "rate",
-        "tag",
-        "tickets",
-        "user",
-    )
+        "entry", "known", "level", "lifts", "longest_s", "mean_s", "order", "outstanding", "pending", "rate", "slack",
+        "tickets", "true", "user",
+    )  # fmt: skip
 
     def __init__(self, user: str, level: _Level) -> None:
         self.user = user
@@ -484,29 +522,36 @@ class _Flow:
         self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # in order of arrival; any = backlogged
         self.outstanding = 0  # charges not closed yet
         self.rate = 0.0  # ticks to a slot-second: _TICKS_PER_S / weight
-        self.mean_s: float | None = None  # EWMA of the durations of its tasks here, seconds
-        self.tag = level.virtual  # ticks
-        # A lift lets the tag be max(own, floor) and later charges come on top; charges older than it correct `own`.
-        self.own = self.floor = self.tag
+        self.known = False  # whether a task of it has ended here
+        self.mean_s = TURN_S  # EWMA of the durations of its tasks here, seconds
+        self.longest_s = TURN_S  # the longest of them
+        self.true = level.virtual  # T, ticks
+        self.pending = 0  # P, ticks: the estimates of its open charges
+        self.slack = 0  # What of the last lift has not been found to be service of charges older than it, ticks.
         self.lifts = 0
         self.order = 0  # rank by when it became backlogged, settles ties
         self.entry: _Entry | None = None  # its live entry in level.heap (backlogged) or level.debts (idle, in debt)
 
+    def position(self) -> tuple[int, float]:
+        """Its place in order: the tag, then the charges outstanding over weight."""
+        return self.true + self.pending, self.outstanding * self.rate
 
-_Entry = tuple[int, int, _Flow]  # tag when pushed, order, flow; two of the same tag and order are of the same flow
+
+_Entry = tuple[int, float, int, _Flow]  # position when pushed, order, flow; two that are equal are of the same flow
 
 
 class _Level:
     """The users of one priority, their tags and their virtual time.
 
-    `heap` has a live entry for each backlogged user, at or below its tag: a tag that fell gets a new entry, one that
+    `heap` has a live entry for each backlogged user, at or below its position: one that fell gets a new entry, one that
     rose is put right when its entry comes up. An entry that is not its flow's `entry` is dead: it goes once on top.
     """
 
-    __slots__ = ("_arrivals", "active", "debtors", "debts", "flows", "heap", "priority", "virtual")
+    __slots__ = ("_arrivals", "_charge_s_max", "active", "debtors", "debts", "flows", "heap", "priority", "virtual")
 
-    def __init__(self, priority: int) -> None:
+    def __init__(self, priority: int, charge_s_max: float) -> None:
         self.priority = priority
+        self._charge_s_max = charge_s_max
         self.virtual = 0  # V, ticks
         self.flows: dict[str, _Flow] = {}
         self.active = 0  # flows with anything queued or outstanding
@@ -520,22 +565,25 @@ class _Level:
         if flow is None:
             flow = self.flows[ticket.user] = _Flow(ticket.user, self)
             self.active += 1
-            self._arrive(flow)
-        elif not flow.tickets:
-            if not flow.outstanding:
-                self.active += 1
-                if flow.entry is not None:
-                    self.debtors -= 1
+        elif not flow.tickets and not flow.outstanding:
+            self.active += 1
+            if flow.entry is not None:
+                self.debtors -= 1
+        if flow.tickets:
+            self.reweigh(ticket)
+        else:  # It is backlogged from now on.
+            flow.rate = _TICKS_PER_S / ticket.weight
             self._lift(flow)
-            self._arrive(flow)
-        flow.rate = _TICKS_PER_S / ticket.weight
+            self._arrivals += 1
+            flow.order = self._arrivals
+            self._push(flow)
         flow.tickets[ticket.key] = ticket
 
-    def _arrive(self, flow: _Flow) -> None:
-        """The flow is backlogged from now on."""
-        self._arrivals += 1
-        flow.order = self._arrivals
-        self._push(flow)
+    def reweigh(self, ticket: QueuedTicket) -> None:
+        """The ticket's user, who is backlogged, has the ticket's weight from now on."""
+        flow = self.flows[ticket.user]
+        flow.rate = _TICKS_PER_S / ticket.weight
+        self._fell(flow)
 
     def dequeue(self, ticket: QueuedTicket) -> None:
         flow = self.flows[ticket.user]
@@ -545,87 +593,90 @@ class _Level:
             if not flow.outstanding:
                 self._rest(flow)
 
-    def take(self, may_run: Callable[[QueuedTicket], bool]) -> Charge | None:
+    def first(self, may_run: Callable[[QueuedTicket], bool], passed: list[_Flow]) -> QueuedTicket | None:
+        """The first ticket in order that may run; flows that were passed over are not in the heap any more."""
         heap = self.heap
-        passed: list[_Flow] = []
-        charge = None
-        try:
-            while heap:
-                entry = heap[0]
-                flow = entry[2]
-                if flow.entry is not entry:
-                    heappop(heap)
-                elif flow.tag > entry[0]:
-                    flow.entry = entry = (flow.tag, flow.order, flow)
-                    heapreplace(heap, entry)
-                else:
-                    for ticket in flow.tickets.values():
-                        if may_run(ticket):
-                            charge = self._charge(flow, ticket)
-                            return charge
-                    heappop(heap)
-                    passed.append(flow)
-            return None
-        finally:
-            for flow in passed:
-                if charge is not None:  # else V stands still, and nobody was preferred to it
-                    self._lift(flow)
-                self._push(flow)
+        while heap:
+            entry = heap[0]
+            flow = entry[3]
+            if flow.entry is not entry:
+                heappop(heap)
+                continue
+            tag, load = flow.true + flow.pending, flow.outstanding * flow.rate
+            if tag > entry[0] or load > entry[1]:
+                flow.entry = entry = (tag, load, flow.order, flow)
+                heapreplace(heap, entry)
+                continue
+            for ticket in flow.tickets.values():
+                if may_run(ticket):
+                    return ticket
+            heappop(heap)
+            passed.append(flow)
+        return None
 
-    def _charge(self, flow: _Flow, ticket: QueuedTicket) -> Charge:
-        """Serve the flow, whose entry is at the top of the heap."""
-        tag = flow.tag
-        if tag > self.virtual:
-            self.virtual = tag
+    def pass_over(self, passed: list[_Flow], *, preferred: bool) -> None:
+        """These flows have nothing that may run. If another was preferred to them, they save nothing up by that."""
+        for flow in passed:
+            if preferred:
+                self._lift(flow)
+            self._push(flow)
+
+    def charge(self, ticket: QueuedTicket) -> Charge:
+        """Serve the ticket's flow: its entry in the heap may be below its position from now on."""
+        flow = self.flows[ticket.user]
+        if flow.true > self.virtual:
+            self.virtual = flow.true
             debts = self.debts
-            while debts and debts[0][0] <= tag:
+            while debts and debts[0][0] <= flow.true:
                 self._forgive()
         estimate_s = ticket.expected_duration_s
         if estimate_s is None:
             estimate_s = flow.mean_s
-            if estimate_s is None:
-                estimate_s = DEFAULT_ESTIMATE_S
-        cost = int(estimate_s * flow.rate)
-        flow.tag = tag = tag + cost
+        estimate_s = min(estimate_s, flow.longest_s, self._charge_s_max)
+        cost = int(max(estimate_s, LEAST_CHARGE_S) * flow.rate)
+        flow.pending += cost
         flow.outstanding += 1
         ticket.count -= 1
         if not ticket.count:
             del flow.tickets[ticket.key]
-        if flow.tickets:
-            flow.entry = entry = (tag, flow.order, flow)
-            heapreplace(self.heap, entry)
-        else:
-            flow.entry = None
-            heappop(self.heap)
+            if not flow.tickets:
+                flow.entry = None
         return Charge(ticket, estimate_s, flow, cost)
 
-    def correct(self, flow: _Flow, charge: Charge, change: int) -> None:
-        """The charge ends, worth `change` ticks more than was charged."""
-        if charge._lifts != flow.lifts:
-            before = max(flow.own, flow.floor)
-            flow.own += change
-            change = max(flow.own, flow.floor) - before
-        flow.tag += change
+    def end(self, flow: _Flow, charge: Charge, service: int) -> None:
+        """The charge ends: it was worth `service` ticks."""
+        flow.pending -= charge._cost
         flow.outstanding -= 1
+        if charge._lifts != flow.lifts:  # It ran already when the flow was lifted.
+            known = min(flow.slack, service)
+            flow.slack -= known
+            service -= known
+        flow.true += service
         if flow.tickets:
-            if flow.entry is not None and flow.tag < flow.entry[0]:
-                self._push(flow)
+            self._fell(flow)
         elif not flow.outstanding:
             self._rest(flow)
 
     def _lift(self, flow: _Flow) -> None:
-        """Start the flow no earlier than now."""
-        flow.lifts += 1
-        flow.own = flow.tag
-        flow.floor = self.virtual
-        flow.tag = max(flow.own, flow.floor)
+        """Start the flow no earlier than now: it is behind V by no more than what it has outstanding."""
+        floor = self.virtual - flow.pending
+        if flow.true < floor:
+            flow.lifts += 1
+            flow.slack = floor - flow.true
+            flow.true = floor
 
     def _push(self, flow: _Flow) -> None:
-        flow.entry = entry = (flow.tag, flow.order, flow)
+        flow.entry = entry = (*flow.position(), flow.order, flow)
         heap = self.heap
         heappush(heap, entry)
         if len(heap) > _HEAP_SLACK:
             self._trim(heap)
+
+    def _fell(self, flow: _Flow) -> None:
+        """The flow, which is backlogged, may have come forward."""
+        entry, tag = flow.entry, flow.true + flow.pending
+        if entry is not None and tag <= entry[0] and (tag < entry[0] or flow.outstanding * flow.rate < entry[1]):
+            self._push(flow)
 
     def _forget(self, flow: _Flow) -> None:
         flow.entry = None
@@ -647,10 +698,10 @@ class _Level:
         if not self.active:
             self._reset()
             return
-        if flow.tag <= self.virtual:
+        if flow.true <= self.virtual:
             self._forget(flow)
             return
-        flow.entry = entry = (flow.tag, flow.order, flow)
+        flow.entry = entry = (flow.true, 0.0, flow.order, flow)
         heappush(self.debts, entry)
         self.debtors += 1
         while self.debtors > MAX_DEBTORS:
@@ -660,7 +711,7 @@ class _Level:
     def _forgive(self) -> None:
         """Drop the first entry of `debts`, and if it is live the user with it."""
         entry = heappop(self.debts)
-        flow = entry[2]
+        flow = entry[3]
         if flow.entry is entry:
             self._forget(flow)
             self.debtors -= 1
@@ -668,7 +719,7 @@ class _Level:
     def _trim(self, heap: list[_Entry]) -> None:
         """Rebuild a heap once most of it is dead: constant time, amortised. Its first live entry stays the first."""
         if len(heap) > 2 * len(self.flows) + _HEAP_SLACK:
-            heap[:] = [entry for entry in heap if entry[2].entry is entry]
+            heap[:] = [entry for entry in heap if entry[3].entry is entry]
             heapify(heap)
 
     def check_invariants(self) -> None:
@@ -678,26 +729,28 @@ class _Level:
         for user, flow in self.flows.items():
             assert (flow.user, flow.level) == (user, self), f"{user} is filed wrongly"
             assert flow.outstanding >= 0, f"{user} has {flow.outstanding} charges outstanding"
-            assert flow.tag >= 0, f"{user} has a negative tag {flow.tag}"
+            assert flow.true >= 0, f"{user} has a negative tag {flow.true}"
+            assert flow.pending >= 0, f"{user} has {flow.pending} pending"
+            assert flow.outstanding or not flow.pending, f"{user} has {flow.pending} pending for no charge"
             if flow.tickets or flow.outstanding:
                 active += 1
             if flow.tickets:
                 assert flow.entry is not None, f"{user} is backlogged but has no entry"
                 assert id(flow.entry) in live, f"{user} is backlogged but cannot be picked"
-                assert flow.entry[0] <= flow.tag, f"{user} is filed at {flow.entry[0]}, after its tag {flow.tag}"
-                assert flow.tag >= flow.floor, f"{user} has saved up credit: tag {flow.tag}, floor {flow.floor}"
+                position = flow.position()
+                assert flow.entry[:2] <= position, f"{user} is filed at {flow.entry[:2]}, after its {position}"
             elif flow.outstanding:
                 assert flow.entry is None, f"{user} has nothing queued but is filed"
             else:
                 assert id(flow.entry) in owed, f"{user} is idle but remembered"
-                assert flow.tag > self.virtual, f"{user} owes nothing but is remembered"
+                assert flow.true > self.virtual, f"{user} owes nothing but is remembered"
                 debtors += 1
         assert active == self.active, f"active users: counted {active}, kept {self.active}"
         assert active or not (self.flows or self.heap or self.debts or self.virtual), "nobody is here, but remembered"
         assert debtors == self.debtors <= MAX_DEBTORS, f"users in debt: counted {debtors}, kept {self.debtors}"
         for heap in (self.heap, self.debts):
             for i in range(1, len(heap)):
-                assert heap[(i - 1) // 2][:2] <= heap[i][:2], "a heap is out of order"
+                assert heap[(i - 1) // 2][:3] <= heap[i][:3], "a heap is out of order"
 
 
 def _close(charge: Charge) -> _Flow:

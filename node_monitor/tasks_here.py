@@ -8,8 +8,9 @@ from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.messages import Data
 
 if TYPE_CHECKING:
+    from node_monitor.ahead import Ahead
     from node_monitor.executor_state import AppState, ExecutorState
-    from node_monitor.queues import Charge
+    from node_monitor.queues import Charge, QueuedTicket
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -59,11 +60,11 @@ class JobHere:
 
 
 class Held:
-    """An attempt that is at this node: ready, waiting for its inputs, or given to an executor."""
+    """An attempt that has a place at an executor: it runs, or waits for its inputs or for an earlier run there."""
 
     __slots__ = (
-        "app", "attempt", "charge", "common", "executor", "given_at_s", "inputs", "job", "kill_if_runs", "missing",
-        "payload", "prefetch", "run", "stop", "task",
+        "ahead", "app", "attempt", "began_at_s", "cancelled", "charge", "common", "executor", "given_at_s", "inputs",
+        "job", "kill_if_runs", "missing", "payload", "prefetch", "run", "stop", "task",
     )  # fmt: skip
 
     def __init__(
@@ -89,10 +90,16 @@ class Held:
         self.executor: ExecutorState | None = None
         self.run = 0
         self.given_at_s = 0.0
+        self.began_at_s: float | None = None
+        """Since when its executor works for it, as far as is known; None while it waits."""
+        self.ahead: Ahead | None = None
+        """The books in which it counts, while it waits for an earlier run of its executor."""
         self.missing: frozenset[str] = NOTHING
         """Hashes of inputs that are being fetched; it has a place, and does not run yet."""
+        self.cancelled = False
+        """Its scheduler asked it back."""
         self.kill_if_runs = False
-        """It was asked back; if it runs already it is to be stopped."""
+        """If it runs already it is to be stopped."""
         self.stop: tuple[TaskStatus, str] | None = None
         """It was stopped: how it ends, and why."""
 
@@ -101,6 +108,21 @@ class Held:
         """(scheduler, job, attempt): the attempt id is unique in its job."""
         return self.job.scheduler, self.job.id, self.attempt
 
+    def begins(self, now_s: float) -> None:
+        """The run before it has ended."""
+        self.began_at_s = now_s
+        self.is_not_ahead()
+
+    def is_not_ahead(self) -> None:
+        """It waits for no other run any more."""
+        if self.ahead is not None:
+            self.ahead.less()
+            self.ahead = None
+
+    def worked_s(self, now_s: float) -> float:
+        """How long its executor has worked for it, by the node monitor's clock."""
+        return 0.0 if self.began_at_s is None else now_s - self.began_at_s
+
     @property
     def task_timeout_s(self) -> float | None:
         """How long it may run."""
@@ -108,15 +130,27 @@ class Held:
 
 
 class Ask:
-    """A getTask that has not been answered wholly."""
+    """A getTask that has not been answered wholly.
 
-    __slots__ = ("app", "charges", "deadline_s", "id", "prefetched", "scheduler")
+    charges: of the slots that wait for its answer. ahead: for so many tasks ahead of slots. It is one or the other.
+    """
 
-    def __init__(self, ask_id: int, app: AppState, scheduler: str, deadline_s: float, prefetched: bool) -> None:
+    __slots__ = ("ahead", "app", "charges", "deadline_s", "id", "ticket")
+
+    def __init__(self, ask_id: int, app: AppState, ticket: QueuedTicket, deadline_s: float) -> None:
         self.id = ask_id
         self.app = app
-        self.scheduler = scheduler
+        self.ticket = ticket
         self.deadline_s = deadline_s
-        self.prefetched = prefetched
-        """Whether it asks ahead of free slots, and so holds none."""
         self.charges: list[Charge] = []
+        self.ahead = 0
+
+    @property
+    def scheduler(self) -> str:
+        """Who was asked."""
+        return self.ticket.key[0]
+
+    @property
+    def left(self) -> int:
+        """How many answers are to come."""
+        return self.ahead or len(self.charges)

@@ -1,4 +1,4 @@
-"""Admission: how many unplaced tasks a user may have at this scheduler (guarantee 6)."""
+"""Admission: how many unplaced tasks, and how many bytes, a user may have at this scheduler (guarantee 6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Admission:
         self.held_bytes_max = held_bytes_max
         self.unplaced: dict[str, int] = {}
         self.held_bytes: dict[str, int] = {}
-        """Bytes of payloads of tasks without an outcome, by user."""
+        """Bytes that jobs which have not ended make this scheduler hold, by user (see `footprint`)."""
         self._placed = 0
         self._window_start_s = 0.0
         self._rate_per_s = 0.0
@@ -54,14 +54,14 @@ class Admission:
         return None
 
     def over_bytes(self, user: str) -> str:
-        """That the user's payloads are too many bytes, in words."""
+        """That the user's jobs are too many bytes, in words."""
         return (
-            f"the payloads of user {user} are {self.held_bytes.get(user, 0)} bytes; "
+            f"the jobs of user {user} take {self.held_bytes.get(user, 0)} bytes; "
             f"at most held_bytes_max = {self.held_bytes_max} are held"
         )
 
     def holds(self, user: str, change: int) -> bool:
-        """So many bytes of payloads more are held (or less); False if that is too many."""
+        """So many bytes more are held (or less); False if that is too many."""
         held = self.held_bytes.get(user, 0) + change
         if held > 0:
             self.held_bytes[user] = held

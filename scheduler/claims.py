@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.footprint import known_bytes
 from scheduler.jobs import PLACED, SETTLED, UNPLACED, UNTOLD, Attempt, JobState, StageState
 from scheduler.nodes import Node
 from sparrow_py import messages as m
@@ -76,7 +77,10 @@ class Claims:
         job, core = stage.job, self._core
         for task in range(first, first + count):
             known = job.known.pop(stage.first + task, None)
-            if known is None or stage.states[task] != UNPLACED:
+            if known is None:
+                continue
+            core.holds(job, -known_bytes(known))  # What is kept of it counts from here on.
+            if stage.states[task] != UNPLACED:
                 continue
             self._withdraw(stage, task)
             stage.settled += 1

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scheduler.adaptive import AdaptiveRatio
 from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.claims import ARRIVING, SETTLING, Claims
+from scheduler.footprint import known_bytes, tasks_bytes
 from scheduler.idle import IdleNodes
 from scheduler.invariants import check_job
 from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
@@ -124,7 +125,7 @@ class SchedulerCore:
         self.direct = None if options.placement == "sparrow" else DirectPlacement(self, options.placement)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
         self._ended: list[JobState] = []
-        """Jobs that have ended since one was submitted last: only then is nothing of them looked at any more."""
+        """Jobs that have ended in the event that is handled now: once it is over nothing looks at them any more."""
         self._timers = Timers()
         self._next_attempt = 1
         self._history: deque[tuple[float, str, str]] = deque(maxlen=options.history_len_max)
@@ -184,6 +185,7 @@ class SchedulerCore:
         if self.direct is not None:
             self.direct.node_down(node_id, now_s)
         self._ensure_all(stages, now_s)
+        self._let_go()
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool = True) -> None:
         """A client's link broke. Its jobs go on, or what of them has not started is cancelled, as each job says:
@@ -201,6 +203,7 @@ class SchedulerCore:
             else:
                 over_s = now_s + self.options.client_grace_s
                 self.at_stage(over_s, job.stages[0], partial(_of_job, gone))
+        self._let_go()
 
     def _client_gone(self, job: JobState, now_s: float, *, reason: str) -> None:
         self.cancel(job, reason, now_s)
@@ -210,15 +213,18 @@ class SchedulerCore:
     def receive_from_node(self, node_id: str, message: m.Message, now_s: float) -> None:
         """A message from a connected node monitor; `LinkError` if it may not be sent."""
         self._from_node[type(message)](self.nodes.by_id[node_id], message, now_s)
+        if self._ended:
+            self._let_go()
 
     def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """A message from a client; `LinkError` if it may not be sent."""
         if isinstance(message, m.SubmitJob):
             self._submit(client, user, message, now_s)
-            return
-        job = self.jobs.get(message.job)
-        if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
-            self._from_client[type(message)](job, message, now_s)
+        else:
+            job = self.jobs.get(message.job)
+            if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
+                self._from_client[type(message)](job, message, now_s)
+        self._let_go()
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -229,6 +235,7 @@ class SchedulerCore:
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`: do what was due."""
         self._timers.run_due(now_s)
+        self._let_go()
 
     def drain(self, now_s: float) -> None:
         """Take no further jobs; those accepted go on."""
@@ -253,6 +260,7 @@ class SchedulerCore:
             job.sent_to.clear()
             self._drop(job, now_s)
             self.counters.jobs_handed_over += 1
+        self._let_go()
         return last_words
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
@@ -261,6 +269,7 @@ class SchedulerCore:
         if job is None:
             return False
         self.cancel(job, "it was cancelled by the operator", now_s, running=running)
+        self._let_go()
         return True
 
     def story(self, job_id: str) -> list[str]:
@@ -279,9 +288,6 @@ class SchedulerCore:
     # ---- submission --------------------------------------------------------------------------
 
     def _submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
-        for ended in self._ended:
-            ended.dissolve()
-        self._ended.clear()
         try:
             check_submission(message, self.options.payload_bytes_max)
         except InvalidRequest as error:
@@ -302,10 +308,9 @@ class SchedulerCore:
         if refusal:
             self._refuse(client, message.job, refusal.reason, retry_after_s=refusal.retry_after_s)
             return
-        commons = job.held_bytes()
-        if not self.admission.holds(user, commons):
+        if not self.holds(job, job.counted_bytes()):
             reason = self.admission.over_bytes(user)
-            self.admission.holds(user, -commons)
+            self.holds(job, -job.held_bytes)
             self.admission.withdrawn(user, job.task_count)
             self._refuse(client, message.job, reason, retry_after_s=RETRY_AFTER_UNKNOWN_S)
             return
@@ -413,13 +418,15 @@ class SchedulerCore:
         job.received += given
         payloads = message.payloads
         size = sum(len(p) for p in payloads if isinstance(p, bytes))
-        if not self.admission.holds(job.user, size):
+        fixed = tasks_bytes(payloads, details)
+        job.fixed_bytes += fixed
+        if not self.holds(job, size + fixed):
             reason = self.admission.over_bytes(job.user)
-            self.admission.holds(job.user, -size)
+            self.holds(job, -size)
             self.cancel(job, reason, now_s)
             if not job.claiming:
                 return
-            payloads = [b""] * given  # They may run elsewhere, but not from here.
+            payloads, details = [b""] * given, {}  # They may run elsewhere, but not from here.
         taken = 0
         while taken < given:
             stage = job.stage_of(message.first + taken)
@@ -439,7 +446,7 @@ class SchedulerCore:
         """Tasks of one stage have arrived, the first of which is `first` by the job's count."""
         job = stage.job
         if stage.complete:  # It was doomed while its tasks were on their way.
-            self.admission.holds(job.user, -sum(len(p) for p in payloads if isinstance(p, bytes)))
+            self.holds(job, -sum(len(p) for p in payloads if isinstance(p, bytes)))
             return
         begin = first - stage.first
         own = {
@@ -484,6 +491,15 @@ class SchedulerCore:
         tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
         if not job.epoch or any(not job.received <= task < job.task_count for task in tasks):
             raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow, with an epoch above 0")
+        given = {outcome.task for outcome in message.outcomes}
+        if len(given) < len(message.outcomes) or not given.isdisjoint(job.known):
+            raise LinkError(f"job {job.id}: the outcome of a task was given twice")
+        size = sum(map(known_bytes, message.outcomes))
+        if not self.holds(job, size):
+            self.holds(job, -size)
+            self.cancel(job, self.admission.over_bytes(job.user), now_s)
+            for index, outcome in enumerate(message.outcomes):
+                message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
         self.claims.known(job, message)
 
     def _blob_at(self, job: JobState, message: m.BlobAt, now_s: float) -> None:
@@ -715,13 +731,24 @@ class SchedulerCore:
             jobs.pop(job.id, None)
             if not jobs:
                 del self._jobs_of[job.client]
-        self.admission.holds(job.user, -job.held_bytes())
+        self.holds(job, -job.held_bytes)
         for other_id in job.avoids:
             self.jobs[other_id].avoids.discard(job.id)
         for node_id in sorted(job.sent_to):
             del self.nodes[node_id].sent[job.id]
             self.to_node(node_id, m.ForgetJob(job.id))
         self._ended.append(job)
+
+    def _let_go(self) -> None:
+        """An event is over: what it ended goes."""
+        for job in self._ended:
+            job.dissolve()
+        self._ended.clear()
+
+    def holds(self, job: JobState, change: int) -> bool:
+        """The job makes this scheduler hold so many bytes more (or less); False if that is too many for its user."""
+        job.held_bytes += change
+        return self.admission.holds(job.user, change)
 
     # ---- cancellation ------------------------------------------------------------------------
 
@@ -847,7 +874,7 @@ class SchedulerCore:
         unplaced: dict[str, int] = {}
         held_bytes: dict[str, int] = {}
         for job in self.jobs.values():
-            for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes())):
+            for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes)):
                 if count:
                     counts[job.user] = counts.get(job.user, 0) + count
         for name, counted, held in (

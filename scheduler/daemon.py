@@ -19,7 +19,7 @@ from scheduler.metrics import collect
 from scheduler.options import SchedulerOptions
 from scheduler.routes import add_routes
 from scheduler.validation import check_node
-from sparrow_py import daemon, links
+from sparrow_py import daemon, links, open_files
 from sparrow_py import messages as m
 from sparrow_py.auth import CLUSTER, Principal, check_link
 from sparrow_py.clock import Clock, DeadlineTimer
@@ -28,6 +28,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
+from sparrow_py.shares import Shares
 from sparrow_py.standstill import PATIENCE, Standstill
 
 log = logging.getLogger("sparrow.scheduler")
@@ -58,9 +59,14 @@ class SchedulerDaemon:
         """What peers' messages are fed to."""
         self._nodes: dict[str, Link] = {}
         self._clients: dict[str, Link | LocalLink] = {}
+        self._files = open_files.budget()
+        self._client_seats = _client_seats(options.clients_max, self._files)
+        """Taken by links; a client in this process opens no file."""
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
-        self.http_jobs = HttpJobs(self.core, options, self.clock, self._client_numbers, self._events)
+        self.http_jobs = HttpJobs(
+            self.core, options, self.clock, self._client_numbers, self._events, self._files.readers
+        )
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
         self._listener: daemon.Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
@@ -122,7 +128,7 @@ class SchedulerDaemon:
         self.core.drain(self.clock())
         for link in self._clients.values():
             self._send(link, m.Draining())
-        await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers)
+        await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers.total)
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
@@ -206,26 +212,31 @@ class SchedulerDaemon:
         return ws
 
     def _principal_of(self, request: web.Request, token: str) -> Principal:
-        try:
-            return self.credentials.principal(token, daemon.peer_certificate(request))
-        except AccessDenied as error:
-            log.warning("a link from %s was refused: %s", request.remote, error)
-            raise
+        return self.credentials.principal(token, daemon.peer_certificate(request))
 
     def _admit(self, hello: m.Hello, principal: Principal) -> None:
         check_name("name", hello.name)
         hello.user = check_link(principal, hello.role, hello.user, stated=hello.user_stated)
         if hello.role == "client":
             check_name("user", hello.user, empty=False)
-            if len(self._clients) >= self.options.clients_max:
-                raise LinkError(f"clients_max = {self.options.clients_max} clients are connected")
+            if why_not := self._client_seats.why_not(hello.user):
+                raise LinkError(why_not)
             return
         check_name("node id", hello.name, empty=False)
         if hello.node is None:
             raise InvalidRequest("node", None, "the node's slots, resources, attributes and apps")
         check_node(hello.node)
-        if len(self._nodes) >= self.options.nodes_max and hello.name not in self._nodes:
-            raise LinkError(f"nodes_max = {self.options.nodes_max} node monitors are connected")
+        if hello.name not in self._nodes:
+            self._check_room_for_node()
+
+    def _check_room_for_node(self) -> None:
+        by_files = self._files.links - self._client_seats.total
+        if len(self._nodes) < min(self.options.nodes_max, by_files):
+            return
+        why_not = f"nodes_max = {self.options.nodes_max} node monitors are connected"
+        if by_files < self.options.nodes_max:
+            why_not = f"{len(self._nodes)} node monitors are connected, and {self._files.files} files may be open"
+        raise LinkError(why_not)
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
         node_id, core, clock = hello.name, self._events, self.clock
@@ -305,6 +316,7 @@ class SchedulerDaemon:
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
+        self._client_seats.take(user)
         core, clock = self.core, self.clock
         if core.draining:
             self._send(link, m.Draining())
@@ -332,6 +344,7 @@ class SchedulerDaemon:
             link.close(str(error))
         finally:
             del self._clients[client]
+            self._client_seats.give_back(user)
             core.client_down(client, clock(), said_goodbye=said_goodbye)
             self._timer.update()
             await link.aclose()
@@ -371,3 +384,14 @@ class SchedulerDaemon:
             self._timer.update()
 
         return LocalLink(self.address, received)
+
+
+def _client_seats(clients_max: int, files: open_files.Budget) -> Shares:
+    """For the links of clients: as many as the option says, or as there are files for."""
+    if files.clients >= clients_max:
+        return Shares("clients_max", clients_max, "clients are connected")
+    log.warning(
+        "%d files may be open: %d clients may be connected, not clients_max = %d, and %d HTTP connections",
+        files.files, files.clients, clients_max, files.connections,
+    )  # fmt: skip
+    return Shares(f"clients_max for {files.files} open files", files.clients, "clients are connected")

@@ -3,40 +3,50 @@
 Each job is a client of its own, so that one says nothing of another. What comes of it is kept as the
 lines that readers get, until the job has been over for `http_retention_s`, or until newer results need
 the room (`http_results_bytes_max`). Readers hold a position and no lines: slow ones cost nothing.
-No sockets and no clock of its own.
+A user has a share of all that is kept (`sparrow_py.shares`): beyond it its own oldest go, and only where
+several users fill the whole, those of the user that has most. No sockets and no clock of its own.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 from msgspec import UNSET, Raw, UnsetType
 
+from scheduler.footprint import JOB_BYTES, stage_bytes
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError, SparrowError
 from sparrow_py.http_api import ApiError
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+from sparrow_py.seats import Seats
+from sparrow_py.shares import Shares
 
 if TYPE_CHECKING:
+    import asyncio
+
     from scheduler.audit import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
     from sparrow_py.client_core import ClientJob
 
 JOBS_MAX = 10_000
-"""Jobs kept, those that have ended included; beyond it the oldest ended go, and where there are none jobs wait."""
+"""Jobs kept, those that have ended included; beyond a user's share its oldest ended go, and where it has none its jobs
+are refused."""
 READERS_MAX = 1000
 """Results streamed at a time."""
 SUBMISSIONS_MAX = 16
-"""Bodies read at a time: each may be `http_body_bytes_max`."""
+"""Submissions in hand at a time: each body may be `http_body_bytes_max`."""
 BATCH_BYTES = 256 << 10
 """Written to a reader at a time, a line more at most."""
 LINE_OVERHEAD_BYTES = 64
 """What a line takes besides its bytes, about."""
+TASK_ID_OVERHEAD_BYTES = 150
+"""What a task's id takes besides its characters, about."""
 CHECK_S = 1.0
 """How often it is checked that jobs have not been taken over: the core says nothing of that."""
 BUSY_RETRY_S = 1.0
@@ -106,7 +116,6 @@ class HttpJob:
         """Starts in vain of tasks that were to start again."""
         self.counts = dict.fromkeys(TaskStatus, 0)
         self.lines: list[bytes] = []
-        self.bytes = 0
         self.watchers: set[Callable[[], None]] = set()
         """Called when a line is added and when the job ends or goes."""
         self.stages: list[m.Stage] = [msgspec.structs.replace(s, common=b"") for s in job.submission.stages]
@@ -123,6 +132,11 @@ class HttpJob:
             first += len(stage.tasks)
         self.task_count = first
         self.settled = bytearray(first)
+        self.bytes = self._bytes_without_lines()
+
+    def _bytes_without_lines(self) -> int:
+        ids = sum(len(id_) + TASK_ID_OVERHEAD_BYTES for id_ in self.ids.values())
+        return JOB_BYTES + self.task_count + ids + sum(map(stage_bytes, self.stages))
 
     def stage_of(self, task: int) -> m.Stage:
         """The stage of a task, by the job's count."""
@@ -161,10 +175,14 @@ class HttpJobs:
         clock: Callable[[], float],
         numbers: Iterator[int],
         events: SchedulerCore | AuditedCore | None = None,
+        readers_max: int = READERS_MAX,
     ) -> None:
-        self.bytes = 0
-        self.readers = 0
-        self.submissions = 0
+        self.readers = Seats("READERS_MAX", min(READERS_MAX, readers_max), "readers of results are connected")
+        self.submissions = Seats("SUBMISSIONS_MAX", SUBMISSIONS_MAX, "jobs are submitted at a time")
+        self.bytes = Shares("http_results_bytes_max", options.http_results_bytes_max, "bytes of results are kept")
+        self._unread: dict[str, dict[asyncio.Transport, None]] = {}
+        """By holder the readers who are sent something and do not read it, the longest first."""
+        self._kept = Shares("JOBS_MAX", JOBS_MAX, "jobs that came over HTTP are kept")
         self._core = core
         self._events = events or core
         """What messages are fed to: what writes them down first, if anything does."""
@@ -178,6 +196,8 @@ class HttpJobs:
         """Jobs that run."""
         self._ended: dict[str, HttpJob] = {}
         """Jobs that have ended, in that order."""
+        self._ended_of: dict[str, dict[str, HttpJob]] = {}
+        """The same by user."""
         self._blobs_lost: list[tuple[HttpJob, str]] = []
         self._check_at_s = 0.0
         self._fenced = core.counters.jobs_fenced
@@ -203,15 +223,18 @@ class HttpJobs:
 
     def begin(self, user: str, spec: JobSpec, job: ClientJob) -> HttpJob:
         """Submit a job, whose tasks follow by `add`. `ApiError` says why the scheduler does not take it."""
-        self._make_room_for_job()
         now_s = self._clock()
         http_job = HttpJob(f"http#{next(self._numbers)}", user, spec, job, now_s)
+        self._make_room_for(http_job)
         if not self._by_client:
             self._check_at_s = now_s + CHECK_S
         self._jobs[http_job.id] = self._by_client[http_job.client] = http_job
+        self._kept.take(user)
+        self.bytes.take(user, http_job.bytes)
         self._events.receive_from_client(http_job.client, user, job.submission, now_s)
         if http_job.refusal is not None:
-            del self._jobs[http_job.id], self._by_client[http_job.client]
+            del self._by_client[http_job.client]
+            self._forget(http_job)
             raise self._refused(http_job.refusal)
         return http_job
 
@@ -223,13 +246,10 @@ class HttpJobs:
             self._events.cancel_job(job.id, self._clock(), running=True)
             raise ApiError(400, str(error)) from None
 
-    def _make_room_for_job(self) -> None:
-        while len(self._jobs) >= JOBS_MAX and self._ended:
-            self._drop_oldest(f"JOBS_MAX = {JOBS_MAX} jobs are kept")
-        if len(self._jobs) >= JOBS_MAX:
-            raise ApiError(503, f"JOBS_MAX = {JOBS_MAX} jobs run that came over HTTP", retry_after_s=BUSY_RETRY_S)
-        if not self._fits(0):
-            raise ApiError(503, self._over_bytes(), retry_after_s=BUSY_RETRY_S)
+    def _make_room_for(self, job: HttpJob) -> None:
+        for shares, amount in ((self._kept, 1), (self.bytes, job.bytes)):
+            if why_not := self._why_no_room(shares, job.user, amount):
+                raise ApiError(503, why_not, retry_after_s=BUSY_RETRY_S)
 
     def _refused(self, refusal: m.JobRefused) -> ApiError:
         if refusal.retry_after_s is None:
@@ -261,36 +281,66 @@ class HttpJobs:
         job.settled[outcome.task] = 1
         job.counts[outcome.status] += 1
         line = encode_line(job, outcome, scheme=self._scheme)
-        if not self._fits(len(line) + LINE_OVERHEAD_BYTES):
-            line = encode_line(job, outcome, scheme=self._scheme, dropped=self._over_bytes())
+        if why_not := self._why_no_room(self.bytes, job.user, len(line) + LINE_OVERHEAD_BYTES):
+            line = encode_line(job, outcome, scheme=self._scheme, dropped=why_not)
         size = len(line) + LINE_OVERHEAD_BYTES
         job.lines.append(line)
         job.bytes += size
-        self.bytes += size
+        self.bytes.take(job.user, size)
         job.tell()
 
     def _end(self, job: HttpJob) -> None:
         job.ended_at_s = self._clock()
         del self._by_client[job.client]
-        self._ended[job.id] = job
+        self._ended[job.id] = self._ended_of.setdefault(job.user, {})[job.id] = job
         job.tell()
 
     # ---- limits ------------------------------------------------------------------------------
 
-    def _fits(self, size: int) -> bool:
-        """Whether so many bytes more may be held; the oldest ended jobs go for it."""
-        bytes_max = self._options.http_results_bytes_max
-        while self.bytes + size > bytes_max and self._ended:
-            self._drop_oldest(self._over_bytes())
-        return self.bytes + size <= bytes_max
+    def _why_no_room(self, shares: Shares, user: str, amount: int) -> str:
+        """Why the user cannot have so much more of what is kept; "" if it can, as soon as this returns: its oldest
+        ended jobs go for it, and where all is taken those of the user that has most, which is then beyond a share."""
+        while why_not := shares.why_not(user, amount):
+            loser = user
+            if shares.total + amount > shares.limit and shares.of(user) + amount <= shares.share:
+                loser = shares.greatest()
+            if not self._ended_of.get(loser):
+                return why_not
+            self._drop(next(iter(self._ended_of[loser].values())), why_not)
+        return ""
 
-    def _over_bytes(self) -> str:
-        return f"http_results_bytes_max = {self._options.http_results_bytes_max} bytes of results are kept"
-
-    def _drop_oldest(self, reason: str) -> None:
-        job = self._ended.pop(next(iter(self._ended)))
-        del self._jobs[job.id]
+    def _drop(self, job: HttpJob, reason: str) -> None:
+        """An ended job is not kept any more."""
+        del self._ended[job.id]
+        ended = self._ended_of[job.user]
+        del ended[job.id]
+        if not ended:
+            del self._ended_of[job.user]
+        self._forget(job)
         self._clear(job, reason)
+
+    def _forget(self, job: HttpJob) -> None:
+        del self._jobs[job.id]
+        self._kept.give_back(job.user)
+        self.bytes.give_back(job.user, job.bytes)
+
+    @contextmanager
+    def unread(self, holder: str, transport: asyncio.Transport) -> Iterator[None]:
+        """What is sent to a reader of the holder's is not read until the block ends."""
+        unread = self._unread.setdefault(holder, {})
+        unread[transport] = None
+        try:
+            yield
+        finally:
+            del unread[transport]
+            if not unread:
+                self._unread.pop(holder, None)
+
+    def cut_unread(self, holder: str) -> None:
+        """One more wants to read: if the holder has no seat, who has not read for longest gives up one."""
+        unread = self._unread.get(holder)
+        if unread and self.readers.why_not(holder):
+            next(iter(unread)).abort()
 
     def wake_readers(self) -> None:
         """Have all readers look whether they may go on."""
@@ -298,13 +348,12 @@ class HttpJobs:
             job.tell()
 
     def _clear(self, job: HttpJob, reason: str) -> None:
-        self.bytes -= job.bytes
-        job.bytes, job.lines, job.gone = 0, [], reason
+        job.lines, job.gone = [], reason
         job.tell()
 
     def close(self) -> None:
         """The scheduler ends: readers get no more."""
-        jobs, self._jobs, self._by_client, self._ended = self._jobs, {}, {}, {}
+        jobs, self._jobs, self._by_client, self._ended, self._ended_of = self._jobs, {}, {}, {}, {}
         for job in jobs.values():
             self._clear(job, "the scheduler is shutting down")
 
@@ -322,7 +371,9 @@ class HttpJobs:
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`: do what was due."""
         while self._ended and self._expires_at_s(next(iter(self._ended.values()))) <= now_s:
-            self._drop_oldest(f"http_retention_s = {self._options.http_retention_s:g} s are over")
+            self._drop(
+                next(iter(self._ended.values())), f"http_retention_s = {self._options.http_retention_s:g} s are over"
+            )
         lost, self._blobs_lost = self._blobs_lost, []
         for job, hash_ in lost:  # Whoever posted the job has gone: there is nobody to upload it again.
             self._events.receive_from_client(job.client, job.user, m.BlobAt(job.id, BlobRef(hash_, 0, ())), now_s)

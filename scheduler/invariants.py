@@ -14,6 +14,8 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
     """What is wrong with the job, or None."""
     if job.over:
         return "it is over, and still here"
+    if job.held_bytes != job.counted_bytes():
+        return f"it holds {job.counted_bytes()} bytes, counted as {job.held_bytes}"
     placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
     if placed != set(job.attempts):
         return f"attempts are {sorted(job.attempts)}, of placed tasks {sorted(placed)}"

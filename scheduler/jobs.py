@@ -11,6 +11,7 @@ import heapq
 import itertools
 import math
 
+from scheduler.footprint import job_bytes, known_bytes
 from scheduler.locality import Locality
 from scheduler.nodes import Kind, Node
 from sparrow_py.job import TaskStatus
@@ -226,10 +227,11 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
-        "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "id", "in_vain",
-        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed",
-        "results", "retry_failed", "running_at", "sent_to", "stages", "started_before", "submitted_at_s", "task_count",
-        "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes",
+        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "stages",
+        "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
+        "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
@@ -292,6 +294,10 @@ class JobState:
         """Memories of nodes that have said of all its tasks whether they have started them."""
         self.started_before: set[int] = set()
         """The tasks that they have started."""
+        self.held_bytes = 0
+        """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
+        self.fixed_bytes = job_bytes(message)
+        """The part of them that is held until it ends; see `footprint`."""
         first, self.stages = 0, []
         for index, spec in enumerate(message.stages):
             self.stages.append(StageState(self, index, first, spec))
@@ -365,11 +371,16 @@ class JobState:
         """Whether every task is settled."""
         return all(stage.over for stage in self.stages)
 
-    def held_bytes(self) -> int:
-        """Bytes that the job makes this scheduler hold, by a count from scratch."""
+    def counted_bytes(self) -> int:
+        """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
         commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
         payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
-        return payloads + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        payloads += sum(map(known_bytes, self.known.values()))
+        return (
+            self.fixed_bytes
+            + payloads
+            + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        )
 
 
 def _finite(seconds: float | None) -> float | None:

@@ -29,7 +29,8 @@ class SchedulerOptions(DaemonOptions):
     )
     held_bytes_max: int = option(
         4 << 30,
-        "Bytes of payloads a user's unfinished tasks may have here; beyond it jobs are refused with a retry-after, "
+        "Bytes that a user's unfinished jobs may take here: payloads, results that later stages need, stages, names; "
+        "beyond it jobs are refused with a retry-after, "
         "and a job that goes beyond it with its own tasks is cancelled.",
     )
     user_weight: tuple[str, ...] = option(

@@ -14,7 +14,7 @@ from scheduler.jobs import ShareKey, StageState, Ticket
 from scheduler.locality import FREE
 from scheduler.nodes import Node
 from scheduler.order import ShortestFirst, work_s
-from scheduler.sampling import reservations_wanted, spread
+from scheduler.sampling import reservations_wanted, spread, spread_beside
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
@@ -74,15 +74,12 @@ class Probing:
             self._wait(stage, now_s, self._nodes.eligible(stage.kind))
 
     def _choose(self, stage: StageState, nodes: list[str], count: int, now_s: float) -> list[tuple[str, int]]:
-        """Nodes that said they are idle, no more than there are tasks, then random ones (§3.1): most of these are busy
-        when many are, and cost no ask in vain if the idle ones take all."""
+        """Nodes that said they are idle, no more than there are tasks, then random ones besides (§3.1): most of these
+        are busy when many are, and cost no ask in vain if the idle ones take all."""
         idle = self._core.idle.take(stage, min(count, stage.unplaced), now_s)
         if not idle:
             return spread(nodes, count, self._rng)
-        count -= sum(idle.values())
-        for node_id, more in spread(nodes, count, self._rng) if count else ():
-            idle[node_id] = idle.get(node_id, 0) + more
-        return list(idle.items())
+        return spread_beside(idle, nodes, count - sum(idle.values()), self._rng)
 
     def reserve(self, stage: StageState, per_node: dict[str, int], now_s: float) -> None:
         """Queue reservations at these nodes, which the stage may probe."""

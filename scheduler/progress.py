@@ -176,14 +176,14 @@ class Progress:
             stage.large = True  # Its task may have to produce that again.
         else:
             self._drop_payload(stage, task)
-        if needed and isinstance(result, bytes) and not core.admission.holds(job.user, len(result)):
+        if needed and isinstance(result, bytes) and not core.holds(job, len(result)):
             core.cancel(job, core.admission.over_bytes(job.user), now_s)
 
     def _drop_payload(self, stage: StageState, task: int) -> None:
         payload = stage.payloads[task]
         stage.payloads[task] = None
         if payload and type(payload) is bytes:
-            self._core.admission.holds(stage.job.user, -len(payload))
+            self._core.holds(stage.job, -len(payload))
 
     # ---- stages ------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Progress:
         for task in range(len(stage.states)):
             result = job.results.pop(stage.first + task, None)
             if isinstance(result, bytes):
-                self._core.admission.holds(job.user, -len(result))
+                self._core.holds(job, -len(result))
             if stage.states[task] == SETTLED:
                 self._drop_payload(stage, task)
 
@@ -364,7 +364,7 @@ class Progress:
             if number == producer or (same and isinstance(data, BlobRef) and data.hash == hash_):
                 job.results[number] = data
                 if isinstance(data, bytes):
-                    self._core.admission.holds(job.user, len(data))
+                    self._core.holds(job, len(data))
                 self._unsend(job, number)
         if producer is None:
             self._replace_given(job, hash_, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
@@ -12,12 +12,12 @@ from urllib.parse import quote
 from aiohttp import web
 
 from scheduler import views
-from scheduler.http_jobs import BUSY_RETRY_S, READERS_MAX, SUBMISSIONS_MAX, HttpJob
+from scheduler.http_jobs import BUSY_RETRY_S, HttpJob
 from scheduler.job_requests import USER_DEFAULT, client_job
 from scheduler.openapi import LISTED_MAX, scheduler_document
 from sparrow_py import http_guard
 from sparrow_py.auth import own_user
-from sparrow_py.daemon import principal_of
+from sparrow_py.daemon import holder_of, principal_of
 from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http_api import (
     NDJSON_TYPE,
@@ -135,7 +135,7 @@ class _Api:
     async def submit(self, request: web.Request) -> web.Response:
         """`POST /v1/jobs`."""
         options = self._scheduler.options
-        with self._seat("submissions", SUBMISSIONS_MAX, "jobs are being submitted"):
+        async with self._http_jobs.submissions.taken(holder_of(request), BUSY_RETRY_S):
             body = await read_json_body(request, options.http_body_bytes_max, "http_body_bytes_max")
             stated, spec, job = await self._decode(body)
             user = self._user_of(request, stated)
@@ -183,32 +183,32 @@ class _Api:
 
     async def results(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/jobs/{job}/results`."""
-        job_id, principal, credentials = request.match_info["job"], principal_of(request), self._scheduler.credentials
+        job_id = request.match_info["job"]
         job = self._own(request, self._http_jobs.get(job_id))
         if job is None:
             if self._own(request, self._scheduler.core.jobs.get(job_id)) is not None:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
             raise self._absent(request, job_id, "runs here or is kept")
-        with self._seat("readers", READERS_MAX, "readers of results are connected"), http_guard.seated(request):
-            response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
-            await response.prepare(request)
-            changed = asyncio.Event()
-            with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
-                await _stream(request, response, job, changed, lambda: credentials.tokens.stands(principal))
-            return response
+        holder = holder_of(request, job.user)
+        self._http_jobs.cut_unread(holder)
+        async with self._http_jobs.readers.taken(holder, BUSY_RETRY_S):
+            with http_guard.seated(request):
+                return await self._answer(request, job, holder)
 
-    @contextmanager
-    def _seat(self, name: Literal["submissions", "readers"], seats: int, what: str) -> Iterator[None]:
-        """One of so many at a time."""
-        jobs = self._http_jobs
-        taken = getattr(jobs, name)
-        if taken >= seats:
-            raise ApiError(503, f"{name.upper()}_MAX = {seats} {what}", retry_after_s=BUSY_RETRY_S)
-        setattr(jobs, name, taken + 1)
-        try:
-            yield
-        finally:
-            setattr(jobs, name, getattr(jobs, name) - 1)
+    async def _answer(self, request: web.Request, job: HttpJob, holder: str) -> web.StreamResponse:
+        principal, credentials = principal_of(request), self._scheduler.credentials
+
+        async def write(batch: bytes) -> None:
+            if request.transport is not None:
+                with self._http_jobs.unread(holder, request.transport):
+                    await response.write(batch)
+
+        response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
+        await response.prepare(request)
+        changed = asyncio.Event()
+        with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
+            await _stream(request, response, write, job, changed, lambda: credentials.tokens.stands(principal))
+        return response
 
 
 @contextmanager
@@ -229,6 +229,7 @@ def _abort_if_gone(request: web.Request, job: HttpJob) -> None:
 async def _stream(
     request: web.Request,
     response: web.StreamResponse,
+    write: Callable[[bytes], Awaitable[None]],
     job: HttpJob,
     changed: asyncio.Event,
     stands: Callable[[], bool],
@@ -243,7 +244,7 @@ async def _stream(
             changed.clear()
             batch, position = job.lines_from(position)
             if batch:
-                await response.write(batch)
+                await write(batch)
             elif job.ended_at_s is not None:
                 await response.write_eof()
                 return

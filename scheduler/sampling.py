@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,3 +28,21 @@ def spread(nodes: Sequence[str], count: int, rng: random.Random) -> list[tuple[s
         return [(node, 1) for node in chosen]
     extra = set(chosen)
     return [(node, each + (node in extra)) for node in nodes]
+
+
+def spread_beside(
+    chosen: Mapping[str, int], nodes: Sequence[str], count: int, rng: random.Random
+) -> list[tuple[str, int]]:
+    """`spread` for a job that has some reservations already, on the nodes of `chosen`: `count` more, on distinct
+    random nodes that are not among those while there are enough, and on all nodes alike beyond that.
+
+    Returns all of them, those of `chosen` first. Costs a draw for each of `chosen` and of `count`, however many nodes
+    there are: of so many distinct nodes that many at least are new, if there are so many. What is left of a random
+    order without some nodes is a random order of the others, so each of these is as likely as another.
+    """
+    drawn = rng.sample(nodes, min(len(nodes), len(chosen) + count))
+    others = [node for node in drawn if node not in chosen][:count]
+    found = dict(chosen) | dict.fromkeys(others, 1)
+    for node, more in spread(nodes, count - len(others), rng) if len(others) < count else ():
+        found[node] = found.get(node, 0) + more
+    return list(found.items())

@@ -307,7 +307,7 @@ class NodeHost(Dialler):
 
         self.world.at(self.world.now, kill)
 
-    def fetch(self, ref: BlobRef) -> None:
+    def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
 
         def arrive() -> None:

@@ -45,7 +45,7 @@ class NoBlobs:
     def file(self, hash_: str) -> x.File | None:
         return None
 
-    def adopt(self, file: x.File, owner: int) -> BlobRef | str:
+    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
         raise NotImplementedError("tasks of a simulation return nothing")
 
     def pin(self, hash_: str, owner: int) -> None:
@@ -179,7 +179,7 @@ class NodeHost(_Waking):
     def kill_executor(self, executor: str) -> None:
         raise NotImplementedError("nothing that runs is stopped")
 
-    def fetch(self, ref: BlobRef) -> None:
+    def fetch(self, ref: BlobRef, user: str) -> None:
         raise NotImplementedError("tasks of a simulation need nothing")
 
     # ---- events

@@ -71,7 +71,10 @@ def _quiet(link: Link) -> bool:
 
 def _compare(link: Link, node: NodeHost) -> None:
     name, core = link.scheduler.name, link.scheduler.core
-    queued = sum(ticket.count for ticket in node.core.queue.tickets() if ticket.key[0] == name)
+    ready = [(key, task) for key, task in node.core._ready.all() if key[0] == name]
+    tickets = [ticket for ticket in node.core.queue.tickets() if ticket.key[0] == name]
+    # Those for which it was asked ahead of a slot are queued at the node, and spent for the scheduler.
+    queued = sum(ticket.count - ticket.asked for ticket in tickets) - sum(1 for _, task in ready if task.ask)
     believed = core.live_reservations(node.name)
     # Without cancellation a scheduler forgets reservations that wait at a node; that asks for them one day, in vain.
     # Nor does it keep books of those that it makes for tasks that it pushes.
@@ -79,7 +82,7 @@ def _compare(link: Link, node: NodeHost) -> None:
     if not agrees and not link.duplicated:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
-    held |= {(task.job, task.attempt) for key, task in node.core._pushed.all() if key[0] == name}
+    held |= {(task.job, task.attempt) for _, task in ready}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
         raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])
@@ -133,8 +136,9 @@ def _check_node_empty(world: World, node: NodeHost) -> None:
     for name, amount in world.resources.items():
         if abs(core.free[name] - amount) > 1e-9:
             raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
+    _nothing_left(node.name, ready=list(core._ready.all()), ahead=list(core._ahead.all()))
     for app in core.apps.values():
-        _nothing_left(node.name, asking=app.asking, prefetched=app.prefetched, ready=app.ready)
+        _nothing_left(node.name, asking=app.asking)
     for known in core._executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():
@@ -288,7 +292,7 @@ def _check_result(log: JobLog, outcome: m.Outcome) -> None:
 
 def _check_cancelled(world: World, log: JobLog, outcome: m.Outcome) -> None:
     doomed = any(reason in outcome.error for reason in CANCELLED_BY_CLUSTER)
-    full = world.scheduler_options.held_bytes_max < 1000
+    full = world.scheduler_options.held_bytes_max < 1 << 20
     if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:
         raise Broken(f"task {outcome.task} was cancelled by nobody: {outcome.error!r}", log.id)
     ran = [start for start in log.starts if start.task == outcome.task and not start.returned]

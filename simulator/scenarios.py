@@ -144,7 +144,7 @@ def _setup(rng: random.Random) -> dict[str, Any]:
             "overtaken_max": pick([0, 5, 10_000]),
             "probe_ratio_max": pick([0.0, 0.0, 6.0]),
             "unplaced_tasks_max": pick([20, 60, 1_000_000]),
-            "held_bytes_max": pick([300, *[1 << 30] * 9]),
+            "held_bytes_max": pick([10_000, *[1 << 30] * 9]),
             "settling_s": pick([0.0, 0.0, 2.0]),
             "client_grace_s": pick([0.1, 10.0]),
             "claim_timeout_s": 1.0 if latency[1] > 0.01 else pick([0.2, 1.0]),

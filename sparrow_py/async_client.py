@@ -7,7 +7,9 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from sparrow_py.client import (
     stage_of,
     task_report,
 )
+from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
@@ -32,36 +35,42 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
+Started = tuple["LocalCluster | None", "str | Sequence[str] | SchedulerHere", Access]
+"""What `cluster_of` returns."""
+
+
 class AsyncJob:
     """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
 
-    def __init__(self, client: AsyncClient, spec: JobSpec) -> None:
+    def __init__(self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec) -> None:
+        """`jobs` are those of the client that have not ended, by their ids."""
         loop = asyncio.get_running_loop()
         self.spec = spec
         self.job_id = spec.job_id
-        self.submitted_at_s = client._session.now_s()
+        self.submitted_at_s = session.now_s()
         self.futures: list[asyncio.Future[Any]] = [
             loop.create_future() for stage in spec.as_stages() for _ in stage.tasks
         ]
         for task, future in enumerate(self.futures):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
-        self._client = client
+        self._session = session
+        self._jobs = jobs
         self._reports: list[TaskReport | None] = [None] * len(self.futures)
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._completed: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
-        self._iterated = 0
+        self._completed: list[asyncio.Future[Any]] = []
+        """Those whose task has ended, in that order."""
+        self._watchers: list[asyncio.Future[None]] = []
+        """Of iterators: each waits for the next to complete."""
 
-    def __aiter__(self) -> AsyncJob:
-        """The futures, as they complete; each once, however often iteration starts anew."""
-        return self
-
-    async def __anext__(self) -> asyncio.Future[Any]:
-        if self._iterated == len(self.futures):
-            raise StopAsyncIteration
-        future = await self._completed.get()
-        self._iterated += 1
-        return future
+    async def __aiter__(self) -> AsyncIterator[asyncio.Future[Any]]:
+        """All futures, as they complete; of several iterators each gets them all."""
+        for number in range(len(self.futures)):
+            while number >= len(self._completed):
+                watcher = asyncio.get_running_loop().create_future()
+                self._watchers.append(watcher)
+                await watcher
+            yield self._completed[number]
 
     async def accepted(self) -> None:
         """Return when a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
@@ -86,19 +95,23 @@ class AsyncJob:
     def cancel(self, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
         """Cancel the job, or some of its tasks, as far as they have not started; with `running` stop them."""
         if tasks is None:
-            self._client._session.cancel_job(self.job_id, running=running)
+            self._session.cancel_job(self.job_id, running=running)
         else:
-            self._client._session.cancel_tasks(self.job_id, list(tasks), running=running)
+            self._session.cancel_tasks(self.job_id, list(tasks), running=running)
 
     def _settle(self, task: int, value: Any, error: BaseException | None) -> None:
         future = self.futures[task]
-        if not future.done():  # Else its caller cancelled it.
+        if not future.done():  # Else its caller cancelled it, or has set it.
             if error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
                 future.exception()  # The job keeps it; asyncio need not warn that nobody asked.
-        self._completed.put_nowait(future)
+        self._completed.append(future)
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():  # Else who waited was cancelled.
+                watcher.set_result(None)
 
     def _cancelled_by_caller(self, task: int, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
@@ -118,6 +131,7 @@ class AsyncJob:
     def on_ended(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+        self._jobs.pop(self.job_id, None)
 
 
 class _Sink:
@@ -132,7 +146,6 @@ class _Sink:
 
     def refused(self, error: SparrowError) -> None:
         self._job.on_refused(error)
-        self._job._client._jobs.pop(self._job.job_id, None)
 
     def placed(self, task: int) -> None:
         """asyncio's futures know no running state."""
@@ -154,7 +167,44 @@ class _Sink:
     def ended(self) -> None:
         self.accepted()
         self._job.on_ended()
-        self._job._client._jobs.pop(self._job.job_id, None)
+
+
+class _State(Enum):
+    NEW = "the client has not been started: await its start(), or use it in an `async with` block"
+    STARTING = "the client has not been started yet: await its start()"
+    OPEN = "the client has been started"
+    CLOSED = "the client is closed"
+
+
+class _Shared:
+    """What a client and its views share: they are started together, and end together."""
+
+    def __init__(self) -> None:
+        self.state = _State.NEW
+        self.jobs: dict[str, AsyncJob] = {}
+        """Those that have not ended, by their ids."""
+        self.session: Session | None = None
+        self.own_cluster: LocalCluster | None = None
+
+    def open_session(self) -> Session:
+        """The session; `RuntimeError` if the client is not open."""
+        if self.session is None or self.state is not _State.OPEN:
+            raise RuntimeError(self.state.value)
+        return self.session
+
+    async def end(self) -> None:
+        """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
+        session, self.session = self.session, None
+        cluster, self.own_cluster = self.own_cluster, None
+        try:
+            if session is not None:
+                session.core.abandon()
+                await session.stop()
+        finally:
+            for job in list(self.jobs.values()):
+                job.on_refused(SparrowError("the client was closed before the task's outcome came"))
+            if cluster is not None:
+                await asyncio.shield(asyncio.to_thread(cluster.stop))  # It goes on though its caller is cancelled.
 
 
 class AsyncClient:
@@ -181,10 +231,7 @@ class AsyncClient:
             "heartbeat_s": heartbeat_s,
         }
         self.options = options or CallOptions()
-        self._jobs: dict[str, AsyncJob] = {}
-        self._closed = False
-        self._own_cluster: LocalCluster | None = None
-        self._session: Session
+        self._shared = _Shared()
 
     async def __aenter__(self) -> AsyncClient:
         await self.start()
@@ -194,32 +241,38 @@ class AsyncClient:
         await self.close()
 
     async def start(self) -> None:
-        """Connect; starts an embedded cluster if no schedulers were given."""
-        self._own_cluster, addresses, access = await asyncio.to_thread(cluster_of, self._schedulers, *self._shown)
+        """Connect; starts an embedded cluster if no schedulers were given.
+
+        `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before.
+        """
+        shared = self._shared
+        if shared.state is not _State.NEW:
+            raise RuntimeError(shared.state.value)
+        shared.state = _State.STARTING
         try:
-            self._session = Session(addresses, access=access, **self._session_options)
-            await self._session.start()
+            shared.own_cluster, addresses, access = await _start_cluster(self._schedulers, *self._shown)
+            session = Session(addresses, access=access, **self._session_options)
+            await session.start()
+            shared.session = session
+            if shared.state is not _State.STARTING:
+                raise RuntimeError("the client was closed while it was being started")
+            shared.state = _State.OPEN
         except BaseException:
-            await self._stop_cluster()
+            if shared.state is _State.STARTING:
+                shared.state = _State.NEW
+            await shared.end()
             raise
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
-        self._session.renew_token(token)
+        self._shared.open_session().renew_token(token)
 
     async def close(self) -> None:
-        """End the client: what has not started is cancelled, futures not done end with an error."""
-        self._session.core.abandon()
-        await self._session.stop()
-        self._closed = True
-        for job in list(self._jobs.values()):
-            job.on_refused(SparrowError("the client was closed before the task's outcome came"))
-        self._jobs.clear()
-        await self._stop_cluster()
-
-    async def _stop_cluster(self) -> None:
-        if self._own_cluster is not None:
-            await asyncio.to_thread(self._own_cluster.stop)
+        """End the client and its views: what has not started is cancelled, futures not done end with an error."""
+        starting = self._shared.state is _State.STARTING
+        self._shared.state = _State.CLOSED
+        if not starting:  # Else `start` ends what it has begun.
+            await self._shared.end()
 
     def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
         """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
@@ -230,16 +283,14 @@ class AsyncClient:
         if speculate is not None:
             check_speculation(speculate, spec)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        if spec.job_id in self._jobs:
+        session, jobs = self._shared.open_session(), self._shared.jobs
+        if spec.job_id in jobs:
             raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
-        job = AsyncJob(self, spec)
-        self._jobs[spec.job_id] = job
+        job = jobs[spec.job_id] = AsyncJob(session, jobs, spec)
         try:
-            self._session.submit(spec, _Sink(job), speculate)
+            session.submit(spec, _Sink(job), speculate)
         except BaseException:
-            self._jobs.pop(spec.job_id, None)
+            jobs.pop(spec.job_id, None)
             raise
         return job
 
@@ -267,11 +318,11 @@ class AsyncClient:
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
-        return await self._session.upload(data)
+        return await self._shared.open_session().upload(data)
 
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
-        return bytes(await self._session.download(ref))
+        return bytes(await self._shared.open_session().download(ref))
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
@@ -308,15 +359,17 @@ class AsyncClient:
                     pending.extend((future, job) for future in job.futures)
                 if not pending:
                     return
-                for value in await pending[0][0]:
-                    yield value
+                values = await pending[0][0]
                 pending.popleft()
+                values.reverse()
+                while values:  # The future has the same list: nothing here refers to what was yielded.
+                    yield values.pop()
         finally:
             for job in {job.job_id: job for _, job in pending}.values():
                 job.cancel()
 
     def with_options(self, **changes: Any) -> AsyncClient:
-        """This client with other `CallOptions`; it shares the links, and ends with the client it is made of."""
+        """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
         view = copy.copy(self)
         view.options = replace(self.options, **changes)
         return view
@@ -334,3 +387,25 @@ class AsyncClient:
     async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
         """All results in the order given; raises the first failure."""
         return list(await asyncio.gather(*futures))
+
+
+async def _start_cluster(
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
+) -> Started:
+    """As `cluster_of`, aside. To be cancelled takes until a cluster that is being started has started and stopped."""
+    thread = ThreadPoolExecutor(1, "sparrow-cluster")
+    starting = thread.submit(cluster_of, schedulers, token, tls)
+    try:
+        return await asyncio.wrap_future(starting)
+    except asyncio.CancelledError:
+        # The thread gets to it after the start; if this is cancelled again, too.
+        await asyncio.shield(asyncio.wrap_future(thread.submit(_stop_started, starting)))
+        raise
+    finally:
+        thread.shutdown(wait=False)
+
+
+def _stop_started(starting: Future[Started]) -> None:
+    """Stop the cluster that was started, if one was."""
+    if not starting.cancelled() and starting.exception() is None and (own := starting.result()[0]) is not None:
+        own.stop()

@@ -57,6 +57,14 @@ def sha256_hex(data: bytes | bytearray | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+async def sha256_hex_aside(data: bytes | bytearray) -> str:
+    """As `sha256_hex`, without holding the loop up."""
+    try:
+        return await asyncio.to_thread(sha256_hex, data)
+    except RuntimeError:  # No thread can be started any more: the interpreter ends, and this is of its last work.
+        return sha256_hex(data)
+
+
 def is_hash(text: str) -> bool:
     """Whether this may name a blob."""
     return _is_hash(text) is not None
@@ -189,7 +197,7 @@ async def _read(response: aiohttp.ClientResponse, ref: BlobRef) -> bytearray:
     if ref.size <= INLINE_HASH_BYTES_MAX:
         check_digest(sha256_hex(data), ref.hash)
     else:
-        check_digest(await asyncio.to_thread(sha256_hex, data), ref.hash)
+        check_digest(await sha256_hex_aside(data), ref.hash)
     return data
 
 

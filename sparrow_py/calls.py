@@ -8,6 +8,7 @@ Pickle is only ever decoded in the Python executor and in the client that asked 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import mmap
@@ -206,14 +207,33 @@ def failure(outcome: Outcome, app: str) -> BaseException:
     if app != APP or not result:
         return own
     try:
-        exception: object
         exception, text = pickle.loads(result)
-    except Exception as error:
-        own.add_note(f"its exception could not be unpickled here: {shown(error)}")
+        if not issubclass(type(exception), BaseException):
+            return own
+        exception = carried(exception, "the task raised")
+        BaseException.__setattr__(exception, "__cause__", RemoteTraceback(text))  # A frozen class's own refuses.
+    except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
+        own.add_note(f"its exception could not be unpickled here: {_told(error)}")
         return own
-    if not isinstance(exception, BaseException):
-        return own
-    if isinstance(exception, StopIteration):  # Futures cannot carry it, and generators would end by it.
-        exception = RuntimeError(f"the task raised {shown(exception)}")
-    BaseException.__setattr__(exception, "__cause__", RemoteTraceback(text))  # A frozen class's own refuses.
     return exception
+
+
+def not_unpickled(outcome: Outcome, error: BaseException) -> BaseException:
+    """What a task's future ends with if to unpickle its result raised `error`: as far as possible that, with a note."""
+    carries = carried(error, "its unpickling raised")
+    with contextlib.suppress(Exception):  # A frozen class refuses it.
+        carries.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
+    return carries
+
+
+def carried(exception: BaseException, what: str) -> BaseException:
+    """The exception, or one in its place: futures cannot carry a StopIteration, and generators would end by it."""
+    return RuntimeError(f"{what} {_told(exception)}") if isinstance(exception, StopIteration) else exception
+
+
+def _told(error: BaseException) -> str:
+    """The error as messages repeat it, even if its own code does not let it be shown."""
+    try:
+        return shown(error)
+    except BaseException:
+        return f"{type(error).__name__}, which cannot be shown"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import operator
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed, wait
+from concurrent.futures import CancelledError, Future, InvalidStateError, as_completed, wait
+from concurrent.futures._base import CANCELLED, PENDING  # As all who write futures of their own need them.
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
@@ -32,11 +35,14 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
+CLOSED = "the client is closed"
 MAP_WINDOW_DEFAULT = 20_000
 """Tasks of a `map` in flight at a time."""
 MAP_JOB_TASKS = 5_000
 """Tasks that a `map` submits as one job."""
 CANCEL_ANSWER_TIMEOUT_S = 30.0
+callbacks_log = logging.getLogger("concurrent.futures")
+"""Where futures' callbacks say what went wrong."""
 
 
 def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
@@ -73,9 +79,8 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
         return bytes(outcome.result), None
     try:
         return calls.decode_value(outcome), None
-    except Exception as error:  # Unpickling runs the user's code.
-        error.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
-        return None, error
+    except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
+        return None, calls.not_unpickled(outcome, error)
 
 
 class TaskFuture(Future[Any]):
@@ -103,26 +108,63 @@ class TaskFuture(Future[Any]):
             return self.cancelled()
         return self.job.cancel_futures([self]) == 1
 
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
+        super().add_done_callback(partial(_call_back, fn))
+
+    # ---- its end, on the client's loop --------------------------------------------------------
+
+    def placed(self) -> None:
+        """The task has left the queue: the future is running, unless it is done."""
+        with self._condition:
+            if self._state == PENDING:
+                self.set_running_or_notify_cancel()
+
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
-        """The task's outcome has come (on the client's loop); `lost` if its result could not be fetched."""
+        """The task's outcome has come; `lost` if its result could not be fetched."""
         self.outcome = outcome
         value, error = (None, lost) if lost is not None else outcome_value(outcome, self.job.app_of(self.task))
-        if error is None:
-            self.set_result(value)
-        elif outcome.status is TaskStatus.CANCELLED and super().cancel():
-            self.set_running_or_notify_cancel()
-        else:  # A cancelled one among them was known to be placed, which a Future takes for running.
-            self.set_exception(error)
-        self._answer()
+        self._end(value, error, cancelled=outcome.status is TaskStatus.CANCELLED)
 
     def refuse(self, error: SparrowError) -> None:
         """The task's job was not accepted."""
-        self.set_exception(error)
-        self._answer()
+        self._end(None, error)
 
-    def _answer(self) -> None:
+    def _end(self, value: Any, error: BaseException | None, *, cancelled: bool = False) -> None:
+        try:
+            if error is None:
+                self.set_result(value)
+            elif not (cancelled and super().cancel()):  # Not one that is known to run, which no Future lets cancel.
+                self.set_exception(error)
+        except InvalidStateError:
+            pass  # Its user has set it, and it stays so.
+        if self._state == CANCELLED:  # By its user, perhaps.
+            self._wake_waiters()
+        self.answered()
+
+    def _wake_waiters(self) -> None:
+        """Have `wait` and `as_completed` see that the future is cancelled."""
+        with self._condition:
+            if self._state == CANCELLED:
+                self.set_running_or_notify_cancel()
+
+    def answered(self) -> None:
+        """Who asked to cancel the task has an answer."""
         if self._cancel_answer is not None:
             self._cancel_answer.set()
+
+
+def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None:
+    """Call a done-callback. `Future` logs each `Exception`; on the client's loop what is none would end the loop."""
+    try:
+        fn(future)
+    except Exception:
+        raise
+    except BaseException:
+        assert isinstance(future, TaskFuture)
+        if not future.job.runs_here():
+            raise
+        callbacks_log.exception("exception calling callback for %r", future)
 
 
 class Job:
@@ -185,6 +227,10 @@ class Job:
             raise self._error
         return JobReport(self.job_id, [future.report for future in self.futures if future.report is not None])
 
+    def runs_here(self) -> bool:
+        """Whether the caller is on the loop of the job's client."""
+        return self._client.runs_here()
+
     def cancel(self, *, running: bool = False) -> None:
         """Cancel what has not started. What runs goes on, and its outcome comes; with `running` it is stopped."""
         self._client._call_soon(lambda: self._client._session.cancel_job(self.job_id, running=running))
@@ -237,9 +283,7 @@ class _Sink:
         self._job.on_refused(error)
 
     def placed(self, task: int) -> None:
-        future = self._futures[task]
-        if not future.done() and not future.running():
-            future.set_running_or_notify_cancel()
+        self._futures[task].placed()
 
     def outcome(self, outcome: m.Outcome) -> None:
         self._futures[outcome.task].settle(outcome)
@@ -248,8 +292,8 @@ class _Sink:
         self._futures[outcome.task].settle(outcome, error)
 
     def not_cancelled(self, task: int) -> None:
-        self.placed(task)
-        self._futures[task]._answer()
+        self._futures[task].placed()
+        self._futures[task].answered()
 
     def ended(self) -> None:
         self._job.on_ended()
@@ -289,6 +333,8 @@ class Client:
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
+        self._refusal = ""
+        """Why no more calls are taken; empty as long as they are."""
         self._closed = False
         self._batches: list[_Batch] = []
         self._waking = False
@@ -302,10 +348,10 @@ class Client:
                 heartbeat_s=heartbeat_s,
             )
             self._loop = new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="sparrow-client", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
             self._thread.start()
             try:
-                self._run(self._session.start())
+                self._run(self._session.start)
             except BaseException:
                 self._stop_loop()
                 raise
@@ -327,14 +373,22 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-        self._run(self._end())
+            self._refusal = self._refusal or CLOSED
+            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        ending.result()
         self._stop_loop()
         if self._own_cluster is not None:
             self._own_cluster.stop()
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
-        self._loop.call_soon_threadsafe(self._session.renew_token, check_secret("token", token).shown)
+        shown = check_secret("token", token).shown
+        self._call_soon(lambda: self._session.renew_token(shown))
+
+    def take_no_more(self, reason: str) -> None:
+        """Refuse further calls and jobs with a `RuntimeError` that says this; those that were taken go on."""
+        with self._lock:
+            self._refusal = self._refusal or reason
 
     # ---- submitting --------------------------------------------------------------------------
 
@@ -351,6 +405,7 @@ class Client:
             common = calls.encode_function(function, capture_output=options.capture_output)
             payload = calls.encode_arguments(args, kwargs)
         except Exception as error:
+            self._check_open()
             return self._failed_future(error)
         with self._lock:
             self._check_open()
@@ -359,9 +414,9 @@ class Client:
                 batch = _Batch(self, function, options, common)
                 self._batches.append(batch)
             future = batch.add(payload)
-            wake, self._waking = not self._waking, True
-        if wake:
-            self._loop.call_soon_threadsafe(self._submit_batches)
+            if not self._waking:
+                self._waking = True
+                self._loop.call_soon_threadsafe(self._submit_batches)
         return future
 
     def _failed_future(self, error: Exception) -> TaskFuture:
@@ -390,7 +445,7 @@ class Client:
             self._session.submit(job.spec, _Sink(job), job.speculate)
         except SparrowError as error:
             job.on_refused(error)
-        except Exception as error:  # Something in it that messages cannot hold.
+        except BaseException as error:  # Something in it that messages cannot hold, or the user's code that it has.
             job.on_refused(SparrowError(f"the job cannot be sent: {error}"))
         else:
             if not job.futures:
@@ -408,7 +463,7 @@ class Client:
         job = Job(self, spec, sum(len(stage.tasks) for stage in spec.as_stages()), speculate)
         with self._lock:
             self._check_open()
-        self._call_soon(lambda: self._start(job))
+            self._loop.call_soon_threadsafe(self._start, job)
         if progress:
             show_progress(job.futures, spec.name or spec.app)
         return job
@@ -454,6 +509,7 @@ class Client:
         """
         check_whole("chunksize", chunksize, 1, 1 << 20)
         check_whole("window", window, 1, 1 << 24)
+        self._check_open()
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
         name = function_name(function)
@@ -489,8 +545,10 @@ class Client:
             while pending:
                 left_s = None if deadline_s is None else max(0.0, deadline_s - self._session.now_s())
                 values = pending[0].result(left_s)
-                pending.popleft()
-                yield from values
+                pending.popleft().outcome = None  # It has the result's bytes, and its job may last.
+                values.reverse()
+                while values:  # The future has the same list: nothing here refers to what was yielded.
+                    yield values.pop()
                 if len(pending) * 2 <= in_flight_max:
                     refill()
                 if bar is not None:
@@ -515,11 +573,11 @@ class Client:
 
         It is kept as long as jobs use it, and for the nodes' retention time after that.
         """
-        return self._run(self._session.upload(data))
+        return self._run(lambda: self._session.upload(data))
 
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
-        return bytes(self._run(self._session.download(ref)))
+        return bytes(self._run(lambda: self._session.download(ref)))
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
@@ -537,22 +595,42 @@ class Client:
             asked[0].job.cancel_futures(asked, running=running)
 
     def unfinished(self) -> list[TaskFuture]:
-        """The futures that are not done."""
+        """The futures that are not done; none of a closed client."""
+        self._check_not_on_loop()
         with self._lock:
+            if self._closed:
+                return []
             futures = [future for batch in self._batches for future in batch.job.futures]
-        # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
-        for job in self._run(self._current_jobs()):
+            # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
+            jobs = asyncio.run_coroutine_threadsafe(self._current_jobs(), self._loop)
+        for job in jobs.result():
             futures += job.futures
         return [future for future in futures if not future.done()]
 
     async def _current_jobs(self) -> list[Job]:
         return list(self._jobs.values())
 
+    def cancel_unfinished(self) -> None:
+        """Cancel all that has not started, without waiting until it is."""
+        with self._lock:
+            if not self._closed:
+                self._loop.call_soon_threadsafe(self._cancel_unfinished)
+
+    def _cancel_unfinished(self) -> None:
+        self._submit_batches()
+        for job in list(self._jobs.values()):
+            self._session.cancel_tasks(job.job_id, [future.task for future in job.futures if not future.done()])
+
+    def cut_off_s(self) -> float:
+        """For how long no scheduler could be reached; 0 while one can be."""
+        return self._session.cut_off_s()
+
     # ---- the loop ----------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("the client is closed")
+        """With the lock held it stays so: what is put on the loop under it comes before the client's end."""
+        if self._refusal:
+            raise RuntimeError(self._refusal)
 
     def _check_not_on_loop(self) -> None:
         if self.runs_here():
@@ -563,16 +641,23 @@ class Client:
         return threading.current_thread() is self._thread
 
     def _call_soon(self, action: Callable[[], object]) -> None:
-        try:
+        """Do it on the loop; `RuntimeError` if the client is closed."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(CLOSED)
             self._loop.call_soon_threadsafe(action)
-        except RuntimeError:
-            raise RuntimeError("the client is closed") from None
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self.runs_here():
-            coroutine.close()
+    def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do it on the loop, and wait for it; `RuntimeError` if the client is closed, or is meanwhile."""
         self._check_not_on_loop()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(CLOSED)
+            running = asyncio.run_coroutine_threadsafe(start(), self._loop)
+        try:
+            return running.result()
+        except CancelledError:
+            raise RuntimeError("the client was closed meanwhile") from None
 
     async def _end(self) -> None:
         with self._lock:
@@ -581,6 +666,16 @@ class Client:
         for future in [future for job in jobs for future in job.futures if not future.done()]:
             future.refuse(SparrowError("the client was closed before the task's outcome came"))
         await self._session.stop()
+
+    def _serve(self) -> None:
+        """The loop's thread."""
+        self._loop.run_forever()
+        # Who waits for something else of the loop must not wait for ever.
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -124,9 +124,9 @@ class LocalCluster:
         debugger sees them. Tasks then share this interpreter, and killing is not possible.
     enable_command: offer the app `command`.
     scheduler_options, node_options: further command-line flags of the daemons.
-    token_file, tls: the daemons' tokens, and their files for mutual TLS, whose certificate must be for 127.0.0.1.
-        Clients that are given the cluster show the first of the cluster's tokens, and the same certificate, unless
-        they have their own.
+    token_file, tls: the daemons' tokens, and their files for mutual TLS, whose certificate must be a daemon's, for
+        127.0.0.1. Clients that are given the cluster show the first of the cluster's tokens, and the same certificate,
+        unless they have their own.
     log_dir: where the daemons' logs go, a file each; default: nowhere.
     """
 
@@ -164,6 +164,7 @@ class LocalCluster:
         self._scheduler_options = [*security, *scheduler_options]
         self._node_options = [
             *security,
+            *("--executor-env", "*"),  # Its tasks are this process's own: they get what it has.
             *(["--slots", str(slots)] if slots else []),
             *(["--enable-command"] if enable_command else []),
             *node_options,

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py.auth import ANYBODY, TLS, Principal, Tokens, blob_key, check_secret, principal_of_certificate
+from sparrow_py.auth import ANYBODY, CLUSTER, TLS, Principal, Tokens, blob_key, check_secret, principal_of_certificate
 from sparrow_py.errors import AccessDenied, InvalidOption
 from sparrow_py.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sparrow.credentials")
 MISSING_OR_WRONG = "the token is missing or wrong"
+refusals = SparingLog(log)
+"""Of all who are refused by this process: links, requests and TLS handshakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +142,59 @@ def server_context(tls: TLS) -> ssl.SSLContext:
     """For connections that come: a peer must show a certificate that one of our authorities has signed."""
     context = _context(tls, ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
+    context.sslobject_class = _Accepted
     return context
 
 
 def client_context(tls: TLS) -> ssl.SSLContext:
-    """For connections that we make: the daemon's certificate must also be for the name or address that was dialled."""
-    return _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    """For connections that we make: who answers must show a daemon's certificate for the name that was dialled."""
+    context = _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    context.sslobject_class = _Dialled
+    context.sslsocket_class = _DialledSocket
+    return context
+
+
+class _Accepted(ssl.SSLObject):
+    """Of a connection that comes: who fails to show the right certificate is heard of."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            refusals.warning("a TLS handshake failed: %s", error.reason or error)
+            raise
+
+
+class _Dialled(ssl.SSLObject):
+    """Of a connection that asyncio makes."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        _check_daemon(self.getpeercert())
+
+
+class _DialledSocket(ssl.SSLSocket):
+    """Of one that the standard library's HTTP client makes."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        super().do_handshake(block)
+        _check_daemon(self.getpeercert())
+
+
+def _check_daemon(certificate: Mapping[str, Any] | None) -> None:
+    """`SSLCertVerificationError` unless a peer's certificate, which is in order otherwise, is a daemon's: a user's,
+    too, is of our authority, and may be for this address; but a user is told no other's token."""
+    try:
+        principal = principal_of_certificate(certificate or {})
+        problem = "" if principal.role == CLUSTER else f"it is no daemon's, but of {principal}"
+    except AccessDenied as denied:
+        problem = f"it is no daemon's: {denied}"
+    if problem:
+        error = ssl.SSLCertVerificationError(1, problem)
+        error.verify_message = problem
+        raise error
 
 
 def _context(tls: TLS, protocol: ssl._SSLMethod) -> ssl.SSLContext:

@@ -26,9 +26,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from sparrow_py import auth, http_guard
-from sparrow_py.auth import Principal
-from sparrow_py.credentials import Credentials
+from sparrow_py import auth, http_guard, open_files
+from sparrow_py.auth import ANYBODY, Principal
+from sparrow_py.credentials import Credentials, refusals
 from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption
 from sparrow_py.options import BEYOND_LOOPBACK, DaemonOptions
 from sparrow_py.printable import LogFormatter
@@ -37,6 +37,8 @@ from sparrow_py.process_control import hide_from_others
 log = logging.getLogger("sparrow")
 HTTP_BODY_BYTES_MAX = 1 << 20
 LISTEN_BACKLOG = 4096
+TLS_HANDSHAKE_TIMEOUT_S = 5.0
+"""A connection whose TLS handshake is not over by then is closed: no other bound sees it before."""
 GC_THRESHOLDS = (50_000, 20, 100)
 GC_EVERY_S = 60.0
 """All garbage is collected so often at most. Connections that have ended refer to themselves, so that only the
@@ -104,7 +106,7 @@ def make_app(daemon: Any, credentials: Credentials, collect: Callable[[], Iterab
     app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_authentication(credentials)])
     # Where a token or a certificate is asked for a page of another name, which has neither, gets nowhere.
     names = None if daemon.options.guarded else daemon.options.names()
-    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS)
+    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS, holder_of=holder_of)
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
@@ -125,7 +127,9 @@ def _authentication(credentials: Credentials) -> Any:
             if _shows_blob_key(request, secret, credentials):
                 return await handler(request)
             header = "the header Authorization: Bearer TOKEN is missing or wrong"
-            return json_error(401, header if credentials.tokens else str(error))
+            why_not = header if credentials.tokens else str(error)
+            refusals.warning("a request from %s was refused: %s", request.remote, why_not)
+            return json_error(401, why_not)
         request[PRINCIPAL] = principal
         return await handler(request)
 
@@ -149,6 +153,13 @@ def principal_of(request: web.Request) -> Principal:
     return request[PRINCIPAL]
 
 
+def holder_of(request: web.Request, named: str = "") -> str:
+    """Whose seats the request takes: those of its token's or certificate's user; of the user that is named, where
+    neither says one; else of the address that it comes from."""
+    principal = request.get(PRINCIPAL, ANYBODY)
+    return principal.user or named or f"address {request.remote}"
+
+
 def json_response(value: Any, status: int = 200) -> web.Response:
     """A JSON answer."""
     return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
@@ -157,6 +168,21 @@ def json_response(value: Any, status: int = 200) -> web.Response:
 def json_error(status: int, message: str) -> web.Response:
     """A JSON error in the one shape that all errors have."""
     return json_response({"error": {"message": message}}, status)
+
+
+class _Site(web.SockSite):
+    """A socket that is listened on, where TLS has its time."""
+
+    async def start(self) -> None:
+        await web.BaseSite.start(self)
+        assert self._runner.server is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            self._runner.server,
+            sock=self._sock,
+            ssl=self._ssl_context,
+            backlog=self._backlog,
+            ssl_handshake_timeout=None if self._ssl_context is None else TLS_HANDSHAKE_TIMEOUT_S,
+        )
 
 
 class Listener:
@@ -189,7 +215,7 @@ class Listener:
         for listening in self._sockets:
             # A copy: a site closes its socket, and connections that wait to be accepted are to find another there.
             context = self._credentials.server_context
-            await web.SockSite(self._runner, listening.dup(), ssl_context=context, backlog=LISTEN_BACKLOG).start()
+            await _Site(self._runner, listening.dup(), ssl_context=context, backlog=LISTEN_BACKLOG).start()
 
     async def renew(self) -> None:
         """Accept new connections with the certificate and the authorities that the files have now; others go on."""
@@ -239,6 +265,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     one ends at once.
     """
     limit_malloc_arenas()
+    open_files.raise_limit()
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

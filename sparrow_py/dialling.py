@@ -24,6 +24,8 @@ from sparrow_py.links import Link
 log = logging.getLogger("sparrow.links")
 REDIAL_MIN_S = 0.05
 REDIAL_MAX_S = 5.0
+OUTAGE_SAID_AFTER_S = 3.0
+"""So long no link stands until that is said: a scheduler that is only started again is back before."""
 STOOD_S = 5.0
 """A link that stood for so long is dialled again at once."""
 
@@ -69,8 +71,13 @@ class Dialling:
         """What is dialled with: asked each time, as it may be renewed."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
-        self._refusals: dict[str, str] = {}
-        """What schedulers' last answers were, by address, for those that will have no link."""
+        self._failures: dict[str, str] = {}
+        """Why the last dial to an address failed, of those that no link leads to."""
+        self._cut_off_at_s: float | None = None
+        """Since when no link stands, after one did; monotonic."""
+        self._outage: asyncio.TimerHandle | None = None
+        """When it will be said that no link stands; None if one does, or if it has been said."""
+        self._stopping = False
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -86,18 +93,54 @@ class Dialling:
     def give_up(self, reason: str) -> None:
         """Links that stand are as good as gone: their user hears so now, and they are dialled again."""
         for scheduler, link in list(self.links.items()):
-            del self.links[scheduler]
             link.close(reason)
-            self._user.scheduler_down(scheduler, reason)
+            self._drop(scheduler, reason)
+
+    def _drop(self, scheduler: str, reason: str) -> None:
+        del self.links[scheduler]
+        if not self.links and not self._stopping:
+            self._cut_off()
+        self._user.scheduler_down(scheduler, reason)
 
     async def stop(self, reason: str) -> None:
         """Close all links and dial no more."""
+        self._stopping = True
+        if self._outage is not None:
+            self._outage.cancel()
         tasks = [*self._tasks.values(), *([self._watch] if self._watch else [])]
         for link in list(self.links.values()):
             await link.aclose(reason)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- outages -----------------------------------------------------------------------------
+
+    def cut_off_s(self) -> float:
+        """For how long no link has stood; 0 while one does, or if none ever did."""
+        since_s = self._cut_off_at_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def _reached(self) -> None:
+        """A link stands."""
+        if self._outage is not None:
+            self._outage.cancel()
+            self._outage = None
+        elif self._cut_off_at_s is not None:
+            log.info("a scheduler is reached again, after %.1f s", self.cut_off_s())
+        self._cut_off_at_s = None
+
+    def _cut_off(self) -> None:
+        """The last link is gone."""
+        self._cut_off_at_s = time.monotonic()
+        self._outage = asyncio.get_running_loop().call_later(OUTAGE_SAID_AFTER_S, self._say_outage)
+
+    def _say_outage(self) -> None:
+        self._outage = None
+        reasons = [self._failures.get(address, f"scheduler {address} does not answer") for address in self._tasks]
+        log.warning("no scheduler can be reached, and dialling goes on: %s", "; ".join(reasons) or self.last_error)
+
+    # ---- the links ---------------------------------------------------------------------------
 
     async def _watch_addresses(self) -> None:
         """Keep a task per address, as addresses come and go."""
@@ -113,7 +156,7 @@ class Dialling:
                     self._tasks[address] = asyncio.create_task(self._keep_link(address))
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
-                self._refusals.pop(address, None)
+                self._failures.pop(address, None)
             if resolution.is_fixed(self._sources):
                 return
             await asyncio.sleep(resolution.REFRESH_S)
@@ -156,12 +199,11 @@ class Dialling:
         except LinkError as error:
             self.last_error = str(error)
             # Somebody must do something about a refusal, so it is said, but not at each of the dials to come.
-            news = isinstance(error, LinkRefused) and self._refusals.get(address) != str(error)
+            news = isinstance(error, LinkRefused) and self._failures.get(address) != str(error)
             log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
-            if news:
-                self._refusals[address] = str(error)
+            self._failures[address] = str(error)
             raise
-        self._refusals.pop(address, None)
+        self._failures.pop(address, None)
         return link
 
     async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
@@ -171,6 +213,7 @@ class Dialling:
             await link.aclose("there is a link already")
             return
         self.links[scheduler] = link
+        self._reached()
         try:
             self._user.scheduler_up(scheduler, welcome)
             async for batch in link.batches():
@@ -190,6 +233,5 @@ class Dialling:
             link.close(str(error))
         finally:
             if self.links.get(scheduler) is link:
-                del self.links[scheduler]
-                self._user.scheduler_down(scheduler, link.closed_because or "the connection was closed")
+                self._drop(scheduler, link.closed_because or "the connection was closed")
             await link.aclose()

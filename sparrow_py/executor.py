@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  # The interpreter's end comes to us before it comes to this.
+import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.client import Client
+from sparrow_py.errors import NoScheduler
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
+log = logging.getLogger("sparrow.executor")
 SUBMIT_TIMEOUT_S = 86400.0
 MAP_CALLS_MAX = 1 << 24
 """Calls that a `map` without buffersize takes from its iterables at once."""
+EXIT_PATIENCE_S = 60.0
+"""For so long the interpreter's end waits for a scheduler, if none can be reached."""
+EXIT_LOOK_S = 0.5
+"""How often it looks whether one can."""
 
 
 class SparrowExecutor(Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
-    With no address it starts an embedded cluster of this machine's cores, and ends it at shutdown.
+    With no address it starts an embedded cluster of this machine's cores, and ends it at shutdown. One that is
+    dropped, or left when the interpreter ends, shuts down as a process pool does: what was submitted is finished.
     """
 
     def __init__(
@@ -38,16 +50,12 @@ class SparrowExecutor(Executor):
         # A pool's queue has no end: what schedulers refuse for now is offered again, for a day.
         client_options.setdefault("submit_timeout_s", SUBMIT_TIMEOUT_S)
         self._client = Client(schedulers, options=options, **client_options)
-        self._lock = threading.Lock()
-        self._is_shut_down = False
-        self._closer: threading.Thread | None = None
+        self._end = _End(self._client)
+        weakref.finalize(self, self._end.begin).atexit = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Schedule `fn(*args, **kwargs)`; `RuntimeError` after shutdown."""
-        with self._lock:
-            if self._is_shut_down:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            return self._client.submit(fn, *args, **kwargs)
+        """Schedule `fn(*args, **kwargs)`; `RuntimeError` after shutdown, and when the interpreter ends."""
+        return self._client.submit(fn, *args, **kwargs)
 
     def map(
         self,
@@ -66,29 +74,89 @@ class SparrowExecutor(Executor):
             raise ValueError("chunksize must be >= 1.")
         if buffersize is not None and buffersize < 1:
             raise ValueError("buffersize must be None or > 0")
-        with self._lock:
-            if self._is_shut_down:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-        return self._client.map(
+        results = self._client.map(
             fn, *iterables, timeout_s=timeout, chunksize=chunksize, window=buffersize or MAP_CALLS_MAX
         )
+        return results if buffersize is None else self._held_for(results)
+
+    def _held_for(self, results: Iterator[T]) -> Iterator[T]:
+        """The results; as long as somebody has this iterator, the executor takes calls."""
+        yield from results
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; then end, in the background if not to `wait`."""
-        with self._lock:
-            first, self._is_shut_down = not self._is_shut_down, True
-            if first:
-                # In a thread of its own, as a future's callback may call this, and it must not wait for itself.
-                self._closer = threading.Thread(
-                    target=self._close, args=(cancel_futures,), name="sparrow-executor-shutdown"
-                )
-                self._closer.start()
-        # A callback cannot wait for what waits for it.
-        if wait and self._closer is not None and not self._client.runs_here():
-            self._closer.join()
-
-    def _close(self, cancel_futures: bool) -> None:
+        self._client.take_no_more("cannot schedule new futures after shutdown")
         if cancel_futures:
-            self._client.cancel(self._client.unfinished())
+            self._client.cancel_unfinished()
+        self._end.begin()
+        # A callback cannot wait for what waits for it.
+        if wait and not self._client.runs_here():
+            self._end.join()
+
+
+class _End(threading.Thread):
+    """Of an executor: waits until it is begun, then for all that was submitted, and closes the client.
+
+    A thread of its own, as a callback may shut the executor down and must not wait for itself; made with the executor,
+    as none can be started when the interpreter ends (since Python 3.12), nor where garbage is collected.
+    """
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(name="sparrow-executor-shutdown", daemon=True)
+        self._client = client
+        self._begun: SimpleQueue[None] = SimpleQueue()  # Which a finalizer may put to, whatever it interrupts.
+        self.start()
+        _ends.add(self)
+        if _exiting:
+            self.begin_at_exit()
+
+    def run(self) -> None:
+        """The thread's work."""
+        self._begun.get()
         wait(self._client.unfinished())
         self._client.close()
+        _ends.discard(self)
+
+    def begin(self) -> None:
+        """Nothing more will be submitted."""
+        self._begun.put(None)
+
+    def begin_at_exit(self) -> None:
+        """The interpreter ends."""
+        self._client.take_no_more("cannot schedule new futures after interpreter shutdown")
+        self.begin()
+
+    def finish_at_exit(self) -> None:
+        """Wait until all is done, unless no scheduler can be reached for so long that none will."""
+        while self.is_alive():
+            self.join(EXIT_LOOK_S)
+            if self._client.cut_off_s() > EXIT_PATIENCE_S and (left := self._client.unfinished()):
+                reason = f"the interpreter ends, and no scheduler could be reached for {EXIT_PATIENCE_S:g} s"
+                log.warning("%d calls are given up: %s", len(left), reason)
+                for future in left:
+                    future.refuse(NoScheduler(reason))
+
+
+_ends: set[_End] = set()
+"""Of the executors that have not ended."""
+_exiting = False
+"""Whether the interpreter ends."""
+
+
+def _finish_at_exit() -> None:
+    """Before the interpreter ends: finish what was submitted, as the standard library's executors do."""
+    global _exiting  # noqa: PLW0603
+    _exiting = True
+    ends = list(_ends)
+    for end in ends:
+        end.begin_at_exit()
+    for end in ends:
+        end.finish_at_exit()
+
+
+try:
+    threading._register_atexit(_finish_at_exit)  # type: ignore[attr-defined]  # As the library's own executors do.
+except RuntimeError:  # This was imported too late.
+    _exiting = True
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ends.clear)  # A child has none of the threads.

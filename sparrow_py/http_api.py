@@ -12,7 +12,10 @@ import msgspec
 from aiohttp import web
 
 from sparrow_py.errors import InvalidRequest, shown
+from sparrow_py.seats import NoSeat
 
+NO_SEAT_RETRY_S = 1.0
+"""When to try again if all seats are taken that one may have."""
 BODY_TIMEOUT_S = 30.0
 """A body must have come within this time."""
 JSON_TYPE = "application/json"
@@ -54,6 +57,11 @@ def error_response(
     return struct_response(ErrorAnswer(ErrorDetail(message, field)), status, headers)
 
 
+def no_seat(error: NoSeat) -> web.Response:
+    """The answer to who finds no seat."""
+    return error_response(503, str(error), headers={"Retry-After": str(math.ceil(NO_SEAT_RETRY_S))})
+
+
 @web.middleware
 async def api_middleware(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -63,6 +71,8 @@ async def api_middleware(
         return await handler(request)
     except InvalidRequest as error:
         return error_response(400, str(error), field=error.field)
+    except NoSeat as error:
+        return no_seat(error)
     except ApiError as error:
         retry = error.retry_after_s
         # The header knows whole seconds only.

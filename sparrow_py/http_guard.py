@@ -8,7 +8,11 @@ to redirect, so all of them will do.
 
 Connections. One that is in no handler's hands, because it says nothing, says it too slowly or does not read its
 answer, is closed after `IDLE_TIMEOUT_S`, and before that if others need the room: so whoever opens connections in
-masses closes its own. Links and readers of results are counted elsewhere.
+masses closes its own. Of those that are in a handler's hands a user has a share, and all users together leave a share
+free for what comes new, above all for operators and their probes. Links and readers of results are counted elsewhere.
+
+Links. What dials one has shown nothing until its Hello has been accepted. Until then it may send no more than
+`HELLO_BYTES_MAX`, and of those that have come so far there are at most `HANDSHAKES_MAX`.
 """
 
 from __future__ import annotations
@@ -17,25 +21,33 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import resource
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
+from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from sparrow_py import open_files
 from sparrow_py.errors import shown
-from sparrow_py.http_api import error_response
+from sparrow_py.http_api import error_response, no_seat
+from sparrow_py.seats import NoSeat, Seats
+from sparrow_py.seldom import Seldom
+from sparrow_py.shares import share_of
 
 log = logging.getLogger("sparrow.http")
-CONNECTIONS_MAX = 4096
-"""HTTP connections of a daemon; half as many as it may have open files, if that is less."""
+HELLO_BYTES_MAX = 64 << 10
+"""What a link may send until its Hello has been accepted."""
+DROPPED_BYTES_MAX = 1 << 20
+"""What may come beyond that before the connection is cut without a word."""
+HANDSHAKES_MAX = 1024
+"""Links whose Hello has not been accepted; one more closes that which has waited longest."""
 IDLE_TIMEOUT_S = 75.0
 """A connection is closed that has not brought its first or next request, or not read its answer, in so long."""
-WARN_INTERVAL_S = 60.0
-"""Connections closed for lack of room are logged so often at most."""
+BRACKETED = re.compile(r"\[(?P<address>[0-9a-f:.]*:[0-9a-f:.]*(%[^\]]*)?)\](:[0-9]*)?")
+"""A Host with an address of IPv6, and nothing behind it but a port."""
 OWN_FETCHES = frozenset({"none", "same-origin"})
 """`Sec-Fetch-Site` of what a person typed in, and of what a browser fetches with it."""
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -60,10 +72,11 @@ def web_page(request: web.BaseRequest) -> str:
 
 
 def host_of(header: str) -> str:
-    """The name or address of `host` or `host:port`, as a Host header has it."""
+    """The name or address of `host` or `host:port`, as a Host header has it; what is neither is returned as it is."""
     host = header.strip().lower()
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        bracketed = BRACKETED.fullmatch(host)
+        return bracketed["address"] if bracketed else host
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).removesuffix(".")
 
@@ -104,12 +117,6 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 # ---- connections -----------------------------------------------------------------------------
 
 
-def connections_max() -> int:
-    """How many connections there may be: so many that files are left for all else."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return CONNECTIONS_MAX if files == resource.RLIM_INFINITY else max(1, min(CONNECTIONS_MAX, files // 2))
-
-
 class Connections:
     """The HTTP connections of a daemon, and which of them go when there are too many."""
 
@@ -118,10 +125,13 @@ class Connections:
         self._idle_timeout_s = idle_timeout_s
         self._waiting: OrderedDict[web.RequestHandler, tuple[float, asyncio.Transport]] = OrderedDict()
         """Those in no handler's hands, and since when; the longest first."""
-        self._served: dict[web.RequestHandler, asyncio.Transport] = {}
+        self._served: dict[web.RequestHandler, tuple[asyncio.Transport, str]] = {}
+        """Those in a handler's hands, and whose they are."""
+        self._handshakes: OrderedDict[web.RequestHandler, asyncio.Transport] = OrderedDict()
+        """Of those that wait the links to be; the longest first."""
+        self.seats = Seats("CONNECTIONS_MAX", max(1, most - share_of(most)), "HTTP requests are served at a time")
         self._sweep: asyncio.TimerHandle | None = None
-        self._closed = 0
-        self._warned_s = float("-inf")
+        self._closings = Seldom()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._served)
@@ -130,35 +140,55 @@ class Connections:
         """A new connection: if there is no room, that which has waited longest goes."""
         self._wait(connection, transport)
         if len(self) > self._most:
-            self._drop_oldest()
-            self._warn()
+            self._drop(next(iter(self._waiting)))
+            self._warn(self._most, "HTTP connections")
 
     def gone(self, connection: web.RequestHandler) -> None:
         """It has closed, or is counted elsewhere from now on."""
         self._waiting.pop(connection, None)
-        self._served.pop(connection, None)
+        self._handshakes.pop(connection, None)
+        self._serve_no_more(connection)
+
+    def begins(self, connection: web.RequestHandler) -> None:
+        """It is to be a link, and is asked for its Hello."""
+        found = self._waiting.get(connection)
+        if found is not None:
+            self._handshakes[connection] = found[1]
+            if len(self._handshakes) > HANDSHAKES_MAX:
+                self._drop(next(iter(self._handshakes)))
+                self._warn(HANDSHAKES_MAX, "links without a Hello")
 
     @contextlib.contextmanager
-    def served(self, connection: web.RequestHandler) -> Iterator[None]:
-        """While it is in a handler's hands it is not closed."""
+    def served(self, connection: web.RequestHandler, holder: str) -> Iterator[None]:
+        """While it is in a handler's hands, on behalf of `holder`, it is not closed."""
         _, transport = self._waiting.pop(connection, (0.0, None))
         if transport is not None:
-            self._served[connection] = transport
+            self._serve(connection, transport, holder)
         try:
             yield
         finally:
-            if transport is not None and self._served.pop(connection, None) is not None:
+            if transport is not None and self._serve_no_more(connection) is not None:
                 self._wait(connection, transport)
 
     @contextlib.contextmanager
     def seated(self, connection: web.RequestHandler) -> Iterator[None]:
         """While another limit counts it, this one does not. It is in a handler's hands before and after."""
-        transport = self._served.pop(connection, None)
+        found = self._serve_no_more(connection)
         try:
             yield
         finally:
-            if transport is not None and not transport.is_closing():
-                self._served[connection] = transport
+            if found is not None and not found[0].is_closing():
+                self._serve(connection, *found)
+
+    def _serve(self, connection: web.RequestHandler, transport: asyncio.Transport, holder: str) -> None:
+        self._served[connection] = transport, holder
+        self.seats.take(holder)
+
+    def _serve_no_more(self, connection: web.RequestHandler) -> tuple[asyncio.Transport, str] | None:
+        found = self._served.pop(connection, None)
+        if found is not None:
+            self.seats.give_back(found[1])
+        return found
 
     def _wait(self, connection: web.RequestHandler, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
@@ -169,41 +199,47 @@ class Connections:
     def _drop_idle(self) -> None:
         loop, self._sweep = asyncio.get_running_loop(), None
         while self._waiting:
-            since_s, _ = next(iter(self._waiting.values()))
+            connection, (since_s, _) = next(iter(self._waiting.items()))
             if since_s + self._idle_timeout_s > loop.time():
                 self._sweep = loop.call_at(since_s + self._idle_timeout_s, self._drop_idle)
                 return
-            self._drop_oldest()
+            self._drop(connection)
 
-    def _drop_oldest(self) -> None:
-        _, (_, transport) = self._waiting.popitem(last=False)
+    def _drop(self, waiting: web.RequestHandler) -> None:
+        _, transport = self._waiting.pop(waiting)
+        self._handshakes.pop(waiting, None)
         transport.abort()  # To close it would wait for what it does not read.
 
-    def _warn(self) -> None:
-        self._closed += 1
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._warned_s + WARN_INTERVAL_S:
-            log.warning("more than %d HTTP connections: %d that waited were closed", self._most, self._closed)
-            self._warned_s, self._closed = now_s, 0
+    def _warn(self, most: int, what: str) -> None:
+        closed = self._closings.happened(asyncio.get_running_loop().time())
+        if closed:
+            log.warning("more than %d %s: %d that waited were closed", most, what, closed)
 
 
 _CONNECTIONS = web.AppKey("connections", Connections)
 
 
-def _serving(public_paths: Collection[str]) -> Any:
+def _serving(public_paths: Collection[str], holder_of: Callable[[web.Request], str]) -> Any:
     @web.middleware
     async def serving(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in public_paths:  # Who asks there has not shown any right to stay.
             return await handler(request)
-        with request.app[_CONNECTIONS].served(request.protocol):
+        connections, holder = request.app[_CONNECTIONS], holder_of(request)
+        try:
+            connections.seats.check(holder)
+        except NoSeat as error:
+            response = no_seat(error)
+            response.force_close()
+            return response
+        with connections.served(request.protocol, holder):
             return await handler(request)
 
     return serving
 
 
-def served(request: web.BaseRequest) -> contextlib.AbstractContextManager[None]:
+def served(request: web.BaseRequest, holder: str) -> contextlib.AbstractContextManager[None]:
     """For an answer that is sent after its handler has returned: it is in hand until the block ends."""
-    return _connections(request).served(request.protocol)
+    return _connections(request).served(request.protocol, holder)
 
 
 def seated(request: web.Request) -> contextlib.AbstractContextManager[None]:
@@ -211,9 +247,56 @@ def seated(request: web.Request) -> contextlib.AbstractContextManager[None]:
     return _connections(request).seated(request.protocol)
 
 
-def admitted(request: web.Request) -> None:
-    """The request's connection is a link now: another limit counts it."""
-    _connections(request).gone(request.protocol)
+class Handshake:
+    """Stands between a connection and what parses its frames until its Hello has been accepted: so much and no more.
+
+    A frame's own limit would not do: it bounds what one may be, not what has come of it and lies there.
+    """
+
+    def __init__(self, request: web.Request, ws: web.WebSocketResponse) -> None:
+        """`ws` has been prepared as the answer to `request`."""
+        self._ws = ws
+        self._request = request
+        self._bytes_left = HELLO_BYTES_MAX
+        self._overflowed = False
+        protocol: Any = request.protocol
+        # There is no public way to it; all that aiohttp does with the parser is to feed it.
+        self._parser, self._received = protocol._payload_parser, protocol._data_received_cb
+        if self._parser is not None:  # Else the connection is gone.
+            protocol._payload_parser = self
+            _connections(request).begins(protocol)
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """As the parser's."""
+        self._bytes_left -= len(data)
+        if self._bytes_left >= 0:
+            fed: tuple[bool, bytes] = self._parser.feed_data(data)
+            return fed
+        if self._bytes_left < -DROPPED_BYTES_MAX:
+            self.cut()
+        elif not self._overflowed:  # What else comes is dropped, so that it hears why.
+            self._overflowed = True
+            reader: Any = self._ws._reader
+            reason = f"more than HELLO_BYTES_MAX = {HELLO_BYTES_MAX} bytes came before a Hello was accepted"
+            reader.feed_data(WSMessage(WSMsgType.ERROR, WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, reason), None), 0)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """As the parser's."""
+        self._parser.feed_eof()
+
+    def cut(self) -> None:
+        """It was refused, and told so: nothing more is heard of it."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    def accepted(self) -> None:
+        """The connection is a link now: another limit counts it, and from here on its frames go straight to the
+        parser."""
+        protocol: Any = self._request.protocol
+        if protocol is not None and protocol._payload_parser is self:
+            protocol._payload_parser = self._parser
+        _connections(self._request).gone(protocol)
 
 
 def _connections(request: web.BaseRequest) -> Connections:
@@ -274,13 +357,20 @@ class Runner(web.AppRunner):
 # ---- all of it -------------------------------------------------------------------------------
 
 
-def protect(app: web.Application, *, names: Collection[str] | None, public_paths: Collection[str]) -> None:
+def protect(
+    app: web.Application,
+    *,
+    names: Collection[str] | None,
+    public_paths: Collection[str],
+    holder_of: Callable[[web.Request], str],
+) -> None:
     """Put all this before an application's middlewares, which are those that ask for the secret.
 
-    `names`: those that this daemon is known by; None where a secret is asked for, and any will do.
+    `names`: those that this daemon is known by; None where a secret is asked for, and any will do. `holder_of`: whose
+    share a request counts to.
     """
-    app[_CONNECTIONS] = Connections(connections_max(), IDLE_TIMEOUT_S)
+    app[_CONNECTIONS] = Connections(open_files.budget().connections, IDLE_TIMEOUT_S)
     known = None if names is None else {host_of(name) for name in names}
     app.middlewares.insert(0, _check(known))
-    app.middlewares.append(_serving(public_paths))
+    app.middlewares.append(_serving(public_paths, holder_of))
     app.on_response_prepare.append(_add_headers)

@@ -20,7 +20,7 @@ from aiohttp import web
 from sparrow_py import http_guard
 from sparrow_py import messages as m
 from sparrow_py.auth import ANYBODY, Principal
-from sparrow_py.credentials import OPEN, Access, tls_reason
+from sparrow_py.credentials import OPEN, Access, refusals, tls_reason
 from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
 
 LINK_PATH = "/link"
@@ -339,6 +339,7 @@ async def accept(
         await ws.prepare(request)
     except _LINK_LOST:  # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
         raise web.HTTPBadRequest from None
+    handshake = http_guard.Handshake(request, ws)
     try:
         hello = await _receive_one(ws, m.Hello)
         version = common_version(hello)
@@ -347,9 +348,11 @@ async def accept(
             raise InvalidRequest("role", hello.role, " or ".join(decoders))
         admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
+        refusals.warning("a link from %s was refused: %s", request.remote, error)
         await _say_goodbye(ws, str(error))
+        handshake.cut()
         return ws
-    http_guard.admitted(request)
+    handshake.accepted()
     link = _link_of(version)(
         ws,
         hello.name or hello.user,
@@ -439,6 +442,8 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
         raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
     except _LINK_LOST as error:
         raise LinkError(f"connection lost: {error}") from None
+    if frame.type is aiohttp.WSMsgType.ERROR:
+        raise LinkError(f"{frame.data}")
     if frame.type is not aiohttp.WSMsgType.BINARY:
         raise LinkError("closed before its first message" if frame.type is not aiohttp.WSMsgType.TEXT else "text frame")
     batch = m.FrameDecoder(kind)(frame.data)
@@ -451,7 +456,8 @@ async def _say_goodbye(ws: web.WebSocketResponse, reason: str) -> None:
     frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
     m.encode_into(m.Goodbye(reason[:REASON_CHARS_MAX]), frame, -1)
     try:
-        await ws.send_bytes(bytes(frame))
-        await ws.close()
-    except (ConnectionError, aiohttp.ClientError):
+        async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):  # It may not read what it is told.
+            await ws.send_bytes(bytes(frame))
+            await ws.close()
+    except (TimeoutError, ConnectionError, aiohttp.ClientError):
         pass

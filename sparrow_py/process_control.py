@@ -61,6 +61,12 @@ def lower_limit(kind: int, limit: int, grace: int = 0) -> None:
         resource.setrlimit(kind, (limit, limit + grace if hard == resource.RLIM_INFINITY else min(limit + grace, hard)))
 
 
+def restore_soft_limit(kind: int, soft: int) -> None:
+    """Have the soft limit that this process's parent had before it raised its own; the hard one stays."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
 def children() -> set[int]:
     """The process ids of this process's children, zombies included; none where /proc does not tell.
 

@@ -231,6 +231,10 @@ class Session:
         """The session's clock."""
         return self._clock()
 
+    def cut_off_s(self) -> float:
+        """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
+        return 0.0 if self._dialling is None else self._dialling.cut_off_s()
+
     # ---- copies of slow tasks ----------------------------------------------------------------
 
     def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> DeadlineTimer:
@@ -316,7 +320,7 @@ class Session:
         async def reference(data: bytes | BlobRef, bytes_max: int = INLINE_BYTES_MAX) -> bytes | BlobRef:
             if not isinstance(data, bytes) or len(data) <= bytes_max:
                 return data
-            hash_ = await asyncio.to_thread(blobs.sha256_hex, data)
+            hash_ = await blobs.sha256_hex_aside(data)
             if hash_ not in known:  # What many tasks are given is uploaded once.
                 known[hash_] = await self._upload(data, hash_)
                 uploads[hash_] = data
@@ -348,7 +352,7 @@ class Session:
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it."""
-        return await self._upload(data, await asyncio.to_thread(blobs.sha256_hex, data))
+        return await self._upload(data, await blobs.sha256_hex_aside(data))
 
     async def _upload(self, data: bytes, hash_: str) -> BlobRef:
         assert self._session is not None

@@ -26,6 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, default=None, help="the seed of the first round, as a failure names it")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several processes (pytest-xdist, `--dist loadgroup`) the tests of a file stay together, since they share
+    what its fixtures have made; and those of sql, whose data take long to make."""
+    for item in items:
+        parts = item.path.relative_to(config.rootpath).parts
+        item.add_marker(pytest.mark.xdist_group("/".join(parts[:3] if "sql" in parts else parts)))
+
+
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""
 

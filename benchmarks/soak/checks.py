@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,16 +172,22 @@ def left_at_scheduler(name: str, metrics: str, jobs: Sequence[Any], nodes: Seque
     return left
 
 
-def left_at_node(name: str, metrics: str, nodes: Sequence[dict[str, Any]], schedulers: int) -> list[str]:
-    """What a node monitor has that it should not have when nothing is to do, or lacks."""
+def left_at_node(
+    name: str, metrics: str, nodes: Sequence[dict[str, Any]], schedulers: int | None, ignored: Container[str] = ()
+) -> list[str]:
+    """What a node monitor has that it should not have when nothing is to do, or lacks.
+
+    schedulers: to how many it must be linked; None: to any number. ignored: gauges that may be what they are.
+    """
     values = gauges(metrics)
-    left = [f"{name}: {gauge} is {values[gauge]:g}" for gauge in NODE_GAUGES if values[gauge]]
+    wrong = [gauge for gauge in NODE_GAUGES if values[gauge] and gauge not in ignored]
+    left = [f"{name}: {gauge} is {values[gauge]:g}" for gauge in wrong]
     for node in nodes:
         if node["free_slots"] != node["slots"]:
             left.append(f"{name}: {node['free_slots']} of {node['slots']} slots are free")
         if node["queued_by_user"]:
             left.append(f"{name}: reservations of {node['queued_by_user']}")
-        if len(node["schedulers"]) != schedulers:
+        if schedulers is not None and len(node["schedulers"]) != schedulers:
             left.append(f"{name}: linked to {len(node['schedulers'])} of {schedulers} schedulers")
     return left
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
-import os
 import shutil
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +15,7 @@ from typing import Any
 import aiohttp
 import psutil
 
+from benchmarks.leftovers import living_children
 from benchmarks.soak import checks, functions
 from benchmarks.soak.cluster import Cluster, Daemon, Shape, runs
 from benchmarks.soak.faults import Chaos
@@ -30,6 +29,7 @@ from sparrow_py import AsyncClient, CallOptions, blobs
 from sparrow_py.credentials import OPEN
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import BlobRef
+from sparrow_py.process_control import adopt_orphans
 
 SAMPLE_S = 2.0
 FILL_TASKS = 2
@@ -48,8 +48,6 @@ QUIET_TIMEOUT_S = 60.0
 """Then reservations, slots and large data have so long to be given back, beside the retention time of the latter."""
 QUIET_POLL_S = 0.5
 ORPHANS_TIMEOUT_S = 15.0
-PR_SET_CHILD_SUBREAPER = 36
-"""prctl: processes whose parent has died become ours, so that none can hide (Linux)."""
 
 
 @dataclass
@@ -88,7 +86,7 @@ class Soak:
     async def run(self) -> Soaked:
         """The whole of it."""
         cluster = self._cluster
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_orphans()  # So that none can hide.
         strangers = {child.pid for child in psutil.Process().children()}
         try:
             await cluster.start()
@@ -242,13 +240,13 @@ class Soak:
     async def _check_orphans(self, strangers: set[int]) -> None:
         """Processes that have lost their parents are ours now; there must be none that still runs."""
         deadline_s = time.monotonic() + ORPHANS_TIMEOUT_S
-        while (orphans := _living_children(strangers)) and time.monotonic() < deadline_s:
+        while (orphans := living_children(strangers)) and time.monotonic() < deadline_s:
             await asyncio.sleep(QUIET_POLL_S)
         for orphan in orphans:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._violations.append(f"a process is left: {orphan.pid} {' '.join(orphan.cmdline())[:200]}")
                 orphan.kill()
-        _living_children(strangers)  # Reaps them.
+        living_children(strangers)  # Reaps them.
 
     def _judge(self, quiet_after_s: float) -> Soaked:
         records = [checks.read_jsonl(path) for path in sorted((self._directory / "records").iterdir())]
@@ -275,18 +273,3 @@ class Soak:
             quiet_after_s,
             [*tally.violations, *self._violations],
         )
-
-
-def _living_children(strangers: set[int]) -> list[psutil.Process]:
-    """Children of this process that run, but for those; others that have ended are reaped."""
-    living = []
-    for child in psutil.Process().children():
-        if child.pid in strangers:
-            continue
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if child.status() == psutil.STATUS_ZOMBIE:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(child.pid, os.WNOHANG)
-            else:
-                living.append(child)
-    return living

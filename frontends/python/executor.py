@@ -159,6 +159,8 @@ def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
     except Exception as error:
         described, why = f"{_text(shown, value)} of type {type(value).__qualname__}", _text(str, error)
         return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
+    except BaseException as error:  # As in the call itself.
+        return _failed(error)
     if len(result) > RESULT_BYTES_MAX:
         return _failed(ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned"))
     return TaskStatus.FINISHED, result, ""
@@ -172,7 +174,7 @@ def _text(show: Callable[[Any], str], value: object) -> str:
     """`show(value)`, which runs the user's code and may fail."""
     try:
         return show(value)
-    except Exception:
+    except BaseException:
         return f"<{type(value).__qualname__}, which cannot be shown>"
 
 
@@ -198,7 +200,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     try:
         result = encode_value((error, text))
         pickle.loads(result)  # Some exceptions pickle and do not unpickle.
-    except Exception:
+    except BaseException:  # Both run the user's code.
         stand_in = RuntimeError(f"{summary} (the exception itself cannot be pickled)")
         result = pickle.dumps((stand_in, text))
     return TaskStatus.FAILED, result, summary

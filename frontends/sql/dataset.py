@@ -7,8 +7,13 @@ customer.parquet, …         the tables that every node holds whole
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +27,7 @@ NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 """Names of datasets: they become part of nodes' attributes and of schemas."""
 MANIFEST_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 1000
+DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ATTRIBUTE_PREFIX = "sql."
 
 
@@ -45,11 +51,15 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Dataset:
-    """A dataset in a directory; `InvalidRequest` if there is none."""
+    """A dataset in a directory; `InvalidRequest` if there is none.
 
-    def __init__(self, directory: str | Path) -> None:
+    confined: what is read of it must lie there, and not where links lead: for who reads what others have written.
+    """
+
+    def __init__(self, directory: str | Path, *, confined: bool = False) -> None:
         self.directory = Path(directory).absolute()
-        self.manifest = _read_manifest(self.directory)
+        self._confined = confined
+        self.manifest = _read_manifest(self.directory, self.open)
 
     @property
     def key(self) -> str:
@@ -77,17 +87,40 @@ class Dataset:
             raise InvalidRequest("directory", str(self.directory), "", f"{of} has no file in {self.directory}")
         return found
 
+    def open(self, path: Path) -> BinaryIO:
+        """A file of the dataset, to be read; `OSError` if it is none."""
+        return open_without_links(path) if self._confined else path.open("rb")
+
     def check_partition(self, partition: int) -> None:
         """Raise `InvalidRequest` unless there is this partition."""
         if not 0 <= partition < self.manifest.partitions:
             raise InvalidRequest("partition", partition, f"a whole number from 0 to {self.manifest.partitions - 1}")
 
 
-def _read_manifest(directory: Path) -> Manifest:
+def open_without_links(path: Path) -> BinaryIO:
+    """The regular file at this absolute path, of which no part is a link, whatever happens there meanwhile; `OSError`
+    if it is none."""
+    parent = os.open(path.anchor, DIRECTORY)
+    try:
+        for name in path.parts[1:-1]:
+            child = os.open(name, DIRECTORY, dir_fd=parent)
+            os.close(parent)
+            parent = child
+        # Not to wait for a pipe's other end.
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def _read_manifest(directory: Path, opened: Callable[[Path], BinaryIO]) -> Manifest:
     path = directory / MANIFEST
     allowed = "a directory that `sparrow sql generate` has made"
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             manifest = msgspec.json.decode(file.read(MANIFEST_BYTES_MAX), type=Manifest)
     except OSError as error:
         raise InvalidRequest("data", str(directory), f"{allowed} ({MANIFEST}: {error.strerror})") from None

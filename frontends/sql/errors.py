@@ -5,6 +5,7 @@ SparrowError
 │   ├── InvalidQuery          the text is no query over the dataset's tables
 │   │   └── NotSupported      it is one, and uses a construct that is not supported, which is named
 │   └── DoesNotFit            a scale factor whose data do not fit memory or disk
+├── NotYours             a data set that the user may not load or read
 ├── PartitionLost             no live node holds a replica of a partition; names table and partition
 ├── QueryFailed               a task of the query failed
 └── ExtraMissing              a package of the extra `sql` is not installed
@@ -41,6 +42,20 @@ class NotSupported(InvalidQuery):
 
 class DoesNotFit(InvalidRequest):
     """A scale factor whose data do not fit."""
+
+
+class NotYours(SparrowError):
+    """A data set that the user may not load or read. Whether there is one is not said."""
+
+    def __init__(self, directory: str, user: str) -> None:
+        super().__init__(
+            f"user {user} may not have the data set in {directory}: here it is another's, or nobody's; the operator of "
+            "the node monitor says whose by sql_data"
+        )
+        self.directory, self.user = directory, user
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.directory, self.user)
 
 
 class PartitionLost(SparrowError):

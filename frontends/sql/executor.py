@@ -3,21 +3,27 @@
 One process per node, with a place for each slot. It holds partitions in memory, says in its node's attributes which,
 and runs fragments over them, each in a thread of its own: DuckDB and Arrow leave the interpreter to the others while
 they work. A fragment for a partition that it does not hold (it was just started again, say) loads it first.
+
+It serves all users of the node, and trusts no payload: `access` says whose data sets are whose, `engine` what a
+fragment may do.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import duckdb
+import msgspec
 
+from frontends.sql.access import DataAccess
 from frontends.sql.dataset import ATTRIBUTE_PREFIX
 from frontends.sql.held import HeldTables
 from frontends.sql.results import decode_tables, encode_table
@@ -37,7 +43,7 @@ Outcome = tuple[TaskStatus, x.Data, str]
 class SqlExecutor:
     """Runs what the node monitor at the other end of the connection sends, `places` at a time."""
 
-    def __init__(self, connection: ExecutorConnection, places: int) -> None:
+    def __init__(self, connection: ExecutorConnection, places: int, access: DataAccess) -> None:
         self._connection = connection
         self._send_lock = threading.Lock()
         self._threads = ThreadPoolExecutor(places, thread_name_prefix="fragment")
@@ -48,7 +54,7 @@ class SqlExecutor:
         """Of the runs that DuckDB works on."""
         self._killed: set[int] = set()
         self._running: set[int] = set()
-        self._held = HeldTables(self._advertise)
+        self._held = HeldTables(access, self._advertise)
 
     def serve(self) -> None:
         """Run tasks until the node monitor closes the connection."""
@@ -124,9 +130,10 @@ class SqlExecutor:
         try:
             task = decode_task(read(run.payload))
             if isinstance(task, Load):
-                return TaskStatus.FINISHED, str(self._held.load(task.directory, task.partitions)).encode(), ""
+                held = self._held.load(run.user, task.directory, task.partitions)
+                return TaskStatus.FINISHED, msgspec.json.encode(held), ""
             if isinstance(task, Drop):
-                self._held.drop(task.dataset)
+                self._held.drop(run.user, task.dataset)
                 return TaskStatus.FINISHED, b"", ""
             return TaskStatus.FINISHED, self._answer(run, task), ""
         except (SparrowError, OSError) as error:
@@ -134,19 +141,19 @@ class SqlExecutor:
 
     def _answer(self, run: x.Run, task: Fragment) -> x.Data:
         """The fragment's result: a file, unless it is the query's and small, so that it stays on this node."""
-        path = self._held.prepare(task.directory, task.partition) if task.directory else ""
+        source = self._held.source(run.user, task.directory, task.partition)
         contents = iter([load(data) for data in run.inputs])
         inputs = {
             entry.table: decode_tables([next(contents) for _ in range(entry.results)], entry.bucket)
             for entry in task.inputs
         }
-        with self._held.cursor() as cursor:
+        with source.engine.cursor() as cursor:
             with self._lock:
                 if run.run in self._killed:
                     raise SparrowError(KILLED)
                 self._cursors[run.run] = cursor
             try:
-                table = self._held.run(cursor, task.sql, path, inputs)
+                table = source.engine.select(cursor, task.sql, source.schemas, inputs)
             finally:
                 with self._lock:
                     del self._cursors[run.run]
@@ -163,16 +170,26 @@ def places_from_environment() -> int:
     return int(text)
 
 
+def access_from_arguments(arguments: Sequence[str]) -> DataAccess:
+    """`--data [USER=]DIR`, any number of them, or `--any-data`; without any no data set may be loaded."""
+    parser = argparse.ArgumentParser(prog="frontends.sql.executor")
+    parser.add_argument("--data", action="append", default=[], metavar="[USER=]DIR")
+    parser.add_argument("--any-data", action="store_true")
+    given = parser.parse_args(arguments)
+    return DataAccess(None if given.any_data else given.data)
+
+
 def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        access = access_from_arguments(sys.argv[1:])
         places = places_from_environment()
         connection = ExecutorConnection.from_environment(APP, places=places, runtime=f"duckdb {duckdb.__version__}")
     except (SparrowError, OSError) as error:
         print(f"sparrow sql executor: {error}", file=sys.stderr)
         return 1
-    SqlExecutor(connection, places).serve()
+    SqlExecutor(connection, places, access).serve()
     return 0
 
 

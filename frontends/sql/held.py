@@ -1,168 +1,177 @@
-"""The tables that an executor holds, in a DuckDB database in memory.
+"""The data sets that an executor holds, and whose they are.
 
-Each partition is a schema of its own, and the tables that are held whole are another, so that a fragment's SQL says
-`denorm` whichever partition it is for. Tables are compressed, as DuckDB does on disk: they take a third of the memory,
-and scans are faster. A fragment runs on one thread, as a task has one slot.
+Each has a database of its own (`Engine`). In it each partition is a schema, and the tables that are held whole are
+another, so that a fragment's SQL says `denorm` whichever partition it is for. Tables are compressed, as DuckDB does on
+disk: they take a third of the memory, and scans are faster. A fragment runs on one thread, as a task has one slot.
+
+A data set is known by its directory, and not by what its manifest says of it, which anybody may write.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frontends.sql.access import DataAccess, Readers, check_reader
 from frontends.sql.dataset import Dataset
+from frontends.sql.engine import Engine
 from frontends.sql.tpch import REPLICATED, STORED
 from sparrow_py.errors import SparrowError
 
 DATASETS_MAX = 16
-RESULT_ROWS_MAX = 50_000_000
-"""Rows of a fragment's result."""
+DATASETS_OF_USER_MAX = 4
+"""Data sets that are not everybody's, for each user."""
+WHOLE = "whole"
 
 
-class QueryError(SparrowError):
-    """A fragment could not be answered; DuckDB's reason."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a fragment's tables are."""
+
+    engine: Engine
+    schemas: tuple[str, ...] = ()
+
+
+class HeldSet:
+    """A data set that is held, or about to be. `loading`: how many are at it now."""
+
+    def __init__(self, directory: Path, readers: Readers) -> None:
+        self.dataset = Dataset(directory, confined=True)
+        self.readers = readers
+        self.engine = Engine()
+        self.schemas: set[str] = set()
+        """Those that are held: `WHOLE`, and the numbers of partitions."""
+        self.loading = 0
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those that are held."""
+        return sorted(int(schema) for schema in self.schemas - {WHOLE})
+
+    def hold(self, partition: int | None) -> bool:
+        """Hold the partition, or (None) the whole tables; whether that is new."""
+        schema = schema_of(partition)
+        with self._lock:
+            lock = self._locks.setdefault(schema, threading.Lock())
+        with lock:
+            if schema in self.schemas:
+                return False
+            tables = REPLICATED if partition is None else STORED
+            self.engine.hold(schema, {table: self._read(table, partition) for table in tables})
+            with self._lock:
+                self.schemas = self.schemas | {schema}
+        return True
+
+    def _read(self, table: str, partition: int | None) -> pa.Table:
+        parts = []
+        for path in self.dataset.files(table, partition):
+            with self.dataset.open(path) as file:
+                parts.append(pq.ParquetFile(file).read())
+        return pa.concat_tables(parts)
 
 
 class HeldTables:
-    """Partitions held in memory. Thread-safe. `changed` is told, of each dataset, the partitions that are held."""
+    """Data sets held in memory. Thread-safe. `changed` is told, of each data set, the partitions that are held."""
 
-    def __init__(self, changed: Callable[[Mapping[str, list[int]]], object] = lambda _: None) -> None:
-        # Nothing that a query says can reach a file or the network: tables come in as Arrow.
-        self._database = duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
-        self._database.execute("ATTACH ':memory:' AS held (COMPRESS)")
-        self._database.execute("SET enable_progress_bar = false")
+    def __init__(
+        self, access: DataAccess, changed: Callable[[Mapping[str, list[int]]], object] = lambda _: None
+    ) -> None:
+        self._access = access
         self._changed = changed
         self._lock = threading.Lock()
-        self._datasets: dict[str, Dataset] = {}
-        """By directory."""
-        self._whole: set[str] = set()
-        """Datasets whose whole tables are held."""
-        self._partitions: dict[str, set[int]] = {}
-        """Dataset to its partitions that are held."""
-        self._uncompressed = False
-        self._loading: dict[tuple[str, int | None], threading.Lock] = {}
+        self._sets: dict[Path, HeldSet] = {}
+        self._nothing = Engine()
+        """For fragments that read no data set."""
 
     # ---- holding -----------------------------------------------------------------------------
 
-    def load(self, directory: str, partitions: list[int]) -> dict[str, int]:
-        """Hold these partitions and the whole tables; the number of partitions of each dataset that are held then.
+    def load(self, user: str, directory: str, partitions: list[int]) -> dict[str, int]:
+        """Hold these partitions and the whole tables; of the data set the number of partitions that are held then.
 
-        What is held already stays as it is. `InvalidRequest` if there is no such dataset or partition.
+        What is held already stays as it is. `InvalidRequest` if there is no such data set or partition, `NotYours` if
+        the user may not have it.
         """
-        dataset = self._dataset(directory)
-        self._hold(dataset, None)
-        for partition in partitions:
-            dataset.check_partition(partition)
-            self._hold(dataset, partition)
-        with self._lock:
-            return {key: len(held) for key, held in self._partitions.items()}
+        held = self._hold(user, directory, partitions)
+        return {held.dataset.key: len(held.partitions)}
 
-    def drop(self, key: str) -> None:
-        """Hold nothing of the dataset any more."""
+    def drop(self, user: str, key: str) -> None:
+        """Hold nothing of the user's data sets of this key any more; those that others may read, too, stay."""
         with self._lock:
-            partitions = self._partitions.pop(key, set())
-            whole = key in self._whole
-            self._whole.discard(key)
-            self._datasets = {path: dataset for path, dataset in self._datasets.items() if dataset.key != key}
-            held = {key: sorted(held) for key, held in self._partitions.items()}
+            own = frozenset((user,))
+            dropped = [path for path, held in self._sets.items() if held.dataset.key == key and held.readers == own]
+            for path in dropped:
+                del self._sets[path]  # What reads it now has it to the end.
+        if dropped:
+            self._tell()
+
+    def _hold(self, user: str, directory: str, partitions: list[int]) -> HeldSet:
+        held = self._enter(user, directory)
+        try:
+            held.hold(None)
+            for partition in partitions:
+                held.dataset.check_partition(partition)
+                if held.hold(partition):
+                    self._tell()
+        finally:
+            self._leave(held)
+        return held
+
+    def _enter(self, user: str, directory: str) -> HeldSet:
+        """The data set in this directory, which is about to be loaded if it is not held."""
+        path = Path(directory).resolve()
+        with self._lock:
+            held = self._sets.get(path)
+            if held is None:
+                readers = self._access.readers(path, user)
+                self._check_room(user, readers)
+                held = self._sets[path] = HeldSet(path, readers)
+            else:
+                check_reader(held.readers, path, user)
+            held.loading += 1
+            return held
+
+    def _check_room(self, user: str, readers: Readers) -> None:
+        if len(self._sets) >= DATASETS_MAX:
+            raise SparrowError(f"{DATASETS_MAX} data sets are held here, which is the most; drop one")
+        own = sum(held.readers is not None and user in held.readers for held in self._sets.values())
+        if readers is not None and own >= DATASETS_OF_USER_MAX:
+            raise SparrowError(f"{own} data sets of user {user} are held here, which is the most; drop one")
+
+    def _leave(self, held: HeldSet) -> None:
+        """One that could not be loaded belongs to nobody."""
+        with self._lock:
+            held.loading -= 1
+            path = held.dataset.directory
+            if not held.loading and not held.schemas and self._sets.get(path) is held:
+                del self._sets[path]
+
+    def _tell(self) -> None:
+        with self._lock:
+            held: dict[str, list[int]] = {}
+            for one in self._sets.values():
+                if one.partitions:  # Of two of one key, both.
+                    held[one.dataset.key] = sorted({*held.get(one.dataset.key, ()), *one.partitions})
         self._changed(held)
-        cursor = self._database.cursor()
-        for partition in [*partitions, *([None] if whole else [])]:
-            cursor.execute(f'DROP SCHEMA held."{_schema(key, partition)}" CASCADE')
-
-    def _dataset(self, directory: str) -> Dataset:
-        with self._lock:
-            found = self._datasets.get(directory)
-        if found is not None:
-            return found
-        dataset = Dataset(directory)
-        with self._lock:
-            if len(self._datasets) >= DATASETS_MAX:
-                raise SparrowError(f"{DATASETS_MAX} datasets are held here, which is the most; drop one")
-            return self._datasets.setdefault(directory, dataset)
-
-    def _hold(self, dataset: Dataset, partition: int | None) -> None:
-        key = dataset.key
-        with self._lock:
-            loading = self._loading.setdefault((key, partition), threading.Lock())
-        with loading:
-            if self._is_held(key, partition):
-                return
-            self._read(dataset, partition)
-            with self._lock:
-                if partition is None:
-                    self._whole.add(key)
-                else:
-                    self._partitions.setdefault(key, set()).add(partition)
-                held = {key: sorted(held) for key, held in self._partitions.items()}
-        if partition is not None:
-            self._changed(held)
-
-    def _is_held(self, key: str, partition: int | None) -> bool:
-        with self._lock:
-            return key in self._whole if partition is None else partition in self._partitions.get(key, ())
-
-    def _read(self, dataset: Dataset, partition: int | None) -> None:
-        schema = _schema(dataset.key, partition)
-        with self._database.cursor() as cursor:
-            cursor.execute("BEGIN")  # All of it is held, or nothing.
-            cursor.execute(f'CREATE SCHEMA held."{schema}"')
-            for table in REPLICATED if partition is None else STORED:
-                files = dataset.files(table, partition)
-                read = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
-                cursor.register("read", read)
-                cursor.execute(f'CREATE TABLE held."{schema}"."{table}" AS SELECT * FROM read')
-                cursor.unregister("read")
-            cursor.execute("COMMIT")
-        self._uncompressed = True
-        self._compress()
-
-    def _compress(self) -> None:
-        """Compress what has been loaded, unless another thread is at work: then later."""
-        with self._database.cursor() as cursor, contextlib.suppress(duckdb.TransactionException):
-            cursor.execute("CHECKPOINT held")
-            self._uncompressed = False
 
     # ---- answering ---------------------------------------------------------------------------
 
-    def prepare(self, directory: str, partition: int | None) -> str:
-        """Hold what a fragment over this partition reads; returns where its SQL finds tables."""
-        dataset = self._dataset(directory)
-        self._hold(dataset, None)
-        path = f'held."{_schema(dataset.key, None)}"'
-        if partition is not None:
-            dataset.check_partition(partition)
-            self._hold(dataset, partition)
-            path = f'held."{_schema(dataset.key, partition)}",{path}'
-        return path
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """To run a fragment with; `interrupt` on it ends the fragment from another thread."""
-        return self._database.cursor()
-
-    def run(self, cursor: duckdb.DuckDBPyConnection, sql: str, path: str, inputs: Mapping[str, pa.Table]) -> pa.Table:
-        """The result of a fragment; `QueryError` if DuckDB refuses it."""
-        try:
-            for name, table in inputs.items():
-                cursor.register(name, table)
-            if path:
-                cursor.execute(f"SET search_path = '{path}'")
-            result: Any = cursor.sql(sql)
-            table = result.to_arrow_table()
-        except duckdb.Error as error:
-            raise QueryError(" ".join(str(error).split())) from None
-        if self._uncompressed:
-            self._compress()
-        if table.num_rows > RESULT_ROWS_MAX:
-            raise QueryError(f"the fragment has {table.num_rows} rows; at most {RESULT_ROWS_MAX} are passed on")
-        return table
+    def source(self, user: str, directory: str, partition: int | None) -> Source:
+        """Where a fragment of this user finds its tables: those of the partition, and those that are held whole, which
+        are held from now on. Without a directory there are none."""
+        if not directory:
+            return Source(self._nothing)
+        partitions = [] if partition is None else [partition]
+        held = self._hold(user, directory, partitions)
+        return Source(held.engine, tuple(map(schema_of, [*partitions, None])))
 
 
-def _schema(key: str, partition: int | None) -> str:
-    return f"{key} whole" if partition is None else f"{key} {partition}"
+def schema_of(partition: int | None) -> str:
+    """What a partition's schema is called, or that of the whole tables."""
+    return WHOLE if partition is None else str(partition)

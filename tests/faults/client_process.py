@@ -9,17 +9,16 @@ where the session hands out outcomes. What comes twice is there twice.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from sparrow_py import calls, client_core
+from benchmarks.interruption import interrupt
+from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.errors import ResultLost, SparrowError
 from sparrow_py.job import JobSpec
@@ -126,22 +125,6 @@ def spec(submission: Submission) -> JobSpec:
     )
 
 
-_chunks = client_core.chunks
-
-
-def stop_in(submission: Submission) -> None:
-    """Have this process stop in the middle of sending the job, once."""
-    left = itertools.count(submission.stop_after, -1)
-
-    def chunks(job_id: str, *arguments: Any) -> Iterator[m.AddTasks]:
-        for chunk in _chunks(job_id, *arguments):
-            if job_id == submission.job and next(left) == 0:
-                os.kill(os.getpid(), signal.SIGSTOP)
-            yield chunk
-
-    client_core.chunks = chunks
-
-
 async def main() -> None:
     """Submit what standard input says, until it closes."""
     schedulers, told, submit_timeout_s, heartbeat_s = sys.argv[1:]
@@ -159,7 +142,7 @@ async def main() -> None:
     while line := await reader.readline():
         submission = msgspec.json.decode(line, type=Submission)
         if submission.stop_after is not None:
-            stop_in(submission)
+            interrupt(submission.job, submission.stop_after, signal.SIGSTOP)
         session.submit(spec(submission), Sink(submission.job, descriptor))
     await session.stop()
 

@@ -18,7 +18,7 @@ Message = TypeVar("Message")
 class Monitor:
     """A Unix socket, and the executor `module` started as a subprocess that has connected to it."""
 
-    def __init__(self, module: str, folder: Path, **environment: str) -> None:
+    def __init__(self, module: str, folder: Path, *arguments: str, **environment: str) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.settimeout(TIMEOUT_S)
         path = str(folder / "executor.socket")
@@ -32,7 +32,7 @@ class Monitor:
             "SPARROW_EXECUTOR_FILES": str(self.files),
             **environment,
         }
-        self.process = subprocess.Popen([sys.executable, "-m", module], env=os.environ | variables)
+        self.process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=os.environ | variables)
         try:
             self._connection, _ = self._listener.accept()
         except TimeoutError:

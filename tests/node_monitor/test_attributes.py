@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from node_monitor.apps import offered_apps
 from node_monitor.attributes import NODE_ATTRIBUTES_MAX
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executor_state import AppPlan
@@ -21,7 +22,9 @@ class Rig:
     def __init__(self) -> None:
         self.outbox = Recorder()
         options = NodeMonitorOptions(attr=("zone=eu",))
-        self.core = NodeMonitorCore(options, 2, [AppPlan("pool")], self.outbox, FakeBlobs())
+        self.core = NodeMonitorCore(
+            options, 2, [AppPlan("pool", gives_attributes=True), AppPlan("mute")], self.outbox, FakeBlobs()
+        )
         for scheduler in ("s", "t"):
             self.core.scheduler_up(scheduler)
         for executor in ("p0", "p1"):
@@ -33,6 +36,16 @@ class Rig:
     def told(self) -> list[tuple[str, dict[str, str]]]:
         """(scheduler, attributes) of each time that one was told."""
         return [(scheduler, changed.node.attributes) for scheduler, changed in self.outbox.take(m.NodeChanged)]
+
+
+def test_only_executors_of_apps_that_the_operator_names_may_say_something() -> None:
+    rig = Rig()
+    rig.core.executor_up("m0", "mute", 1, 0.0)
+    with pytest.raises(LinkError, match="app 'mute' may give this node no attributes; attribute_apps"):
+        rig.says("m0", data="1")
+    assert not rig.told() and rig.core.info.attributes == {"zone": "eu"}
+    options = NodeMonitorOptions(executor=("words=words", "more=more"), attribute_apps=("more", "nothing"))
+    assert [name for name, app in offered_apps(options).items() if app.plan.gives_attributes] == ["more"]
 
 
 def test_all_schedulers_are_told_what_an_executor_adds_to_the_node() -> None:
@@ -94,7 +107,7 @@ def test_what_else_the_node_offers_is_said_with_the_attributes() -> None:
     rig = Rig()
     rig.says("p0", data="1")
     (_, changed), _ = rig.outbox.take(m.NodeChanged)
-    assert (changed.node.slots, changed.node.apps) == (2, {"pool": ""})
+    assert (changed.node.slots, changed.node.apps) == (2, {"pool": "", "mute": ""})
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ class Rig:
         self.core.pump(now_s)
         self.core.check_invariants()
 
-    def done(self, run: int, status: TaskStatus = FINISHED, error: str = "") -> None:
-        self.core.done("p", x.Done(run, status, b"", error, 0.0, 0.0001), 0.0)
-        self.settle()
+    def done(self, run: int, status: TaskStatus = FINISHED, error: str = "", now_s: float = 0.0) -> None:
+        self.core.done("p", x.Done(run, status, b"", error, 0.0, 0.0001), now_s)
+        self.settle(now_s)
 
     def returned(self, *runs: int) -> None:
         self.core.returned("p", x.Returned(list(runs)), 0.0)
@@ -272,7 +272,7 @@ def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
     rig.settle(now_s)
     (ask,) = rig.take(m.GetTasks)
     rig.receive(m.Launch(ask.ask, "j1", 0, 0, 1, b""), now_s=now_s)
-    rig.done(1)
+    rig.done(1, now_s=now_s)
     rig.core.executor_down("p", "it was killed", now_s)
     fail_to_start(rig, 1, now_s)
     rig.receive(reserve(2, app="pool"), now_s=now_s)

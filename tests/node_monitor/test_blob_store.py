@@ -319,19 +319,19 @@ async def test_what_can_never_fit_is_refused_before_it_is_sent(start: Start, ses
     with pytest.raises(Refused) as refused:
         await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     assert str(refused.value) == (
-        f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} are kept at a node, "
-        "0 are in use"
+        f"{node.address}: the blob is {len(DATA)} bytes; at most blob_bytes_max = {len(DATA) - 1} bytes are kept at a "
+        "node; 0 are in use"
     )
     async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
         assert response.status == 413
 
 
 async def test_what_does_not_fit_now_is_refused(start: Start, session: aiohttp.ClientSession) -> None:
-    node = await start(bytes_max=len(DATA) + 10)
-    node.keep(b"0123456789!")
+    node = await start(bytes_max=2 * len(DATA))
+    node.keep(bytes(len(DATA) + 1))
     async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
         assert response.status == 507
-        assert (await message_of(response)).endswith("11 are in use")
+        assert (await message_of(response)).endswith(f"{len(DATA) + 1} are in use")
     node.clock.now_s += LEASE_S
     await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     await node.settled()
@@ -357,10 +357,10 @@ async def half_a_put(node: Node, data: bytes, sent: int) -> tuple[asyncio.Stream
 
 
 async def test_uploads_at_once_have_room_for_all_or_are_refused(start: Start, session: aiohttp.ClientSession) -> None:
-    node = await start(bytes_max=len(DATA) + 1000)
+    node = await start(bytes_max=2 * len(DATA))
     _, writer = await half_a_put(node, DATA, 1000)
     await until(lambda: node.store.table.bytes_reserved > 0, every_s=0.001)
-    other = b"x" * 1001
+    other = b"x" * (len(DATA) + 1)
     async with session.put(url(node, blobs.sha256_hex(other)), data=other, headers=AUTHORIZED) as response:
         assert response.status == 507
         assert (await message_of(response)).endswith(f"{len(DATA)} are in use")
@@ -662,7 +662,7 @@ async def test_who_says_another_size_has_a_transfer_of_its_own(start: Start) -> 
 async def test_a_blob_that_has_no_room_is_not_fetched(start: Start) -> None:
     one, other = await start(), await start(bytes_max=10)
     assert await other.fetch(one.keep(DATA)) == (
-        f"no room: the blob is {len(DATA)} bytes; at most blob_bytes_max = 10 are kept at a node, 0 are in use"
+        f"no room: the blob is {len(DATA)} bytes; at most blob_bytes_max = 10 bytes are kept at a node; 0 are in use"
     )
 
 
@@ -730,7 +730,7 @@ async def test_a_result_too_large_is_refused_and_deleted(start: Start) -> None:
     node.keep(b"1234567890")
     reason = node.store.adopt(node.put_file(DATA), "job", node.clock())
     assert reason == (
-        f"the result is {len(DATA)} bytes; at most blob_bytes_max = 100 are kept at a node, 10 are in use"
+        f"the result is {len(DATA)} bytes; at most blob_bytes_max = 100 bytes are kept at a node; 10 are in use"
     )
     assert names(node.store.incoming) == []
 

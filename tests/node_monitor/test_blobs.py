@@ -57,7 +57,9 @@ def test_a_refusal_evicts_nothing_and_says_what_is_in_use(table: BlobTable) -> N
     table.pin("pinned", "job")
     assert table.add("big", 41, 50.0) is None
     assert "old" in table
-    assert table.refusal(41) == ("the blob is 41 bytes; at most blob_bytes_max = 100 are kept at a node, 60 are in use")
+    assert table.refusal(41) == (
+        "the blob is 41 bytes; at most blob_bytes_max = 100 bytes are kept at a node; 60 are in use"
+    )
     assert table.refusal(41, "result").startswith("the result is 41 bytes")
     assert table.add("just", 40, 50.0) == ["old"]
 
@@ -136,7 +138,7 @@ def test_the_number_of_blobs_is_limited_too() -> None:
     table.add("a", 0, 0.0)
     assert table.reserve(0, 0.0) == []
     assert table.add("b", 0, 0.0) is None
-    assert table.refusal(0) == "at most 2 blobs are kept at a node, 2 are in use"
+    assert table.refusal(0) == "at most BLOBS_MAX = 2 blobs are kept at a node; 2 are in use"
     assert table.add("b", 0, LEASE_S) == ["a"]
     assert blobs.BLOBS_MAX >= 1000
 
@@ -174,12 +176,45 @@ def test_the_module_is_pure() -> None:
     assert source is not None
     with open(source) as file:  # noqa: PTH123
         imports = {line.split()[1] for line in file if line.startswith(("import ", "from "))}
-    assert imports == {"__future__", "collections", "collections.abc", "sparrow_py.errors"}
+    assert imports == {"__future__", "collections", "collections.abc", "sparrow_py.errors", "sparrow_py.shares"}
+
+
+# ---- users --------------------------------------------------------------------------------------
+
+
+def test_one_user_leaves_a_share_for_others_until_its_blobs_lapse(table: BlobTable) -> None:
+    for number in range(75):
+        assert table.fits(1, 0.0, "mallory")
+        table.add(f"{number}", 1, 0.0, "mallory")
+    assert not table.fits(1, 0.0, "mallory") and table.reserve(1, 0.0, "mallory") is None
+    assert table.refusal(1, "blob", "mallory") == (
+        "the blob is 1 bytes; at most 25 of blob_bytes_max = 100 bytes are kept at a node for one user, and more only "
+        "while as much stays free; here mallory; 75 are in use"
+    )
+    assert table.reserve(25, 0.0, "ada") == []
+    assert not table.fits(1, 0.0, "bob")
+    assert table.fits(25, LEASE_S, "mallory") and not table.fits(60, LEASE_S, "mallory")
+
+
+def test_what_was_reserved_fits_though_others_have_come(table: BlobTable) -> None:
+    assert table.reserve(70, 0.0, "mallory") == []
+    table.add("a", 25, 0.0, "ada")
+    table.release(70, "mallory")
+    assert table.add("m", 70, 0.0, "mallory") == []
+    table.check_invariants()
+
+
+def test_users_are_told_apart_in_how_many_blobs_they_keep() -> None:
+    table = BlobTable(100, RETENTION_S, LEASE_S, count_max=8)
+    for number in range(6):
+        table.add(f"{number}", 0, 0.0, "mallory")
+    assert not table.fits(0, 0.0, "mallory") and table.fits(0, 0.0, "ada")
 
 
 # ---- beside a model ----------------------------------------------------------------------------
 
 HASHES = st.sampled_from("abcdefgh")
+USERS = st.sampled_from(["", "ada", "bob"])
 OWNERS = st.sampled_from(["j1", "j2", ("n", "s", "j3")])
 SIZES = st.integers(0, 60)
 
@@ -193,7 +228,7 @@ class TableBesideModel(RuleBasedStateMachine):
         self.now_s = 0.0
         self.blobs: dict[str, tuple[int, float, int, set[Hashable]]] = {}
         self.uses = 0
-        self.reserved: list[int] = []
+        self.reserved: list[tuple[int, str]] = []
 
     def use(self, hash: str, size: int, owners: set[Hashable]) -> None:
         self.uses += 1
@@ -209,7 +244,7 @@ class TableBesideModel(RuleBasedStateMachine):
         return [hash for _, hash in sorted(found)]
 
     def fits(self, size: int) -> bool:
-        used = sum(blob[0] for blob in self.blobs.values()) + sum(self.reserved)
+        used = sum(blob[0] for blob in self.blobs.values()) + sum(size for size, _ in self.reserved)
         return used + size <= 100 and len(self.blobs) + len(self.reserved) < 5
 
     def make_room(self, size: int) -> list[str] | None:
@@ -228,8 +263,8 @@ class TableBesideModel(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
 
-    @rule(hash=HASHES, size=SIZES)
-    def add(self, hash: str, size: int) -> None:
+    @rule(hash=HASHES, size=SIZES, user=USERS)
+    def add(self, hash: str, size: int, user: str) -> None:
         if hash in self.blobs:
             expected: list[str] | None = []
             blob = self.blobs[hash]
@@ -239,22 +274,22 @@ class TableBesideModel(RuleBasedStateMachine):
             expected = self.make_room(size)
             if expected is not None:
                 self.use(hash, size, set())
-        assert self.table.add(hash, size, self.now_s) == expected
+        assert self.table.add(hash, size, self.now_s, user) == expected
 
-    @rule(size=SIZES)
-    def reserve(self, size: int) -> None:
-        expected = self.make_room(size)
+    @rule(size=SIZES, user=USERS)
+    def reserve(self, size: int, user: str) -> None:
+        expected = self.make_room(size) if self.table.fits(size, self.now_s, user) or not user else None
         if expected is not None:
-            self.reserved.append(size)
-        assert self.table.reserve(size, self.now_s) == expected
+            self.reserved.append((size, user))
+        assert self.table.reserve(size, self.now_s, user) == expected
 
     @precondition(lambda self: self.reserved)
     @rule(hash=HASHES)
     def arrive(self, hash: str) -> None:
         """What was reserved has come: it always fits."""
-        size = self.reserved.pop()
-        self.table.release(size)
-        assert self.table.add(hash, size, self.now_s) == []
+        size, user = self.reserved.pop()
+        self.table.release(size, user)
+        assert self.table.add(hash, size, self.now_s, user) == []
         if hash not in self.blobs:
             self.use(hash, size, set())
         elif not self.blobs[hash][3]:

@@ -49,14 +49,14 @@ class Rig:
         self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
 
 
-def test_the_payload_is_opaque_and_the_common_bytes_go_once_to_each_executor() -> None:
+def test_the_payload_is_opaque_its_user_is_named_and_the_common_bytes_go_once_to_each_executor() -> None:
     rig = Rig(2)
     rig.receive(reserve(1, 3, app="pool"), m.Common("j1", 0, b"f"))
     rig.launch(1, 2, ask=1)
     assert [(to, type(message)) for to, message in rig.outbox.sent if to[0] == "p"] == [
         ("p1", x.Common), ("p1", x.Run), ("p0", x.Common), ("p0", x.Run),
     ]  # fmt: skip
-    assert [run.payload for run in rig.take(x.Run)] == [b"payload 1", b"payload 2"]
+    assert [(run.payload, run.user) for run in rig.take(x.Run)] == [(b"payload 1", "anna"), (b"payload 2", "anna")]
     rig.take(x.Common)
     rig.done("p0", 2)
     rig.launch(3, ask=2)

@@ -368,9 +368,25 @@ def test_apps_of_the_operator() -> None:
     assert apps["guest"] == App(AppPlan("guest", supervised=False))
 
 
+def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> None:
+    """Where the operator says nothing, any may be loaded; unless users are asked who they are: then none."""
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 4)
+    secret.chmod(0o600)
+
+    def arguments(**options: Any) -> tuple[str, ...]:
+        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[3:]
+
+    assert arguments() == ("--any-data",)
+    assert arguments(token_file=str(secret)) == ()
+    assert arguments(sql_data=("/data", "ada=/home/ada")) == ("--data=/data", "--data=ada=/home/ada")
+    assert offered_apps(NodeMonitorOptions())["sql"].plan.gives_attributes
+
+
 @pytest.mark.parametrize(
     ("options", "field", "reason"),
     [
+        ({"sql_data": ("data",)}, "sql_data", "DIR or USER=DIR, where DIR begins with /"),
         ({"executor": ("python=x",)}, "executor", "'python' is"),
         ({"shared_executor": ("command=x",)}, "shared_executor", "'command' is"),
         ({"attach": ("noop",)}, "attach", "'noop' is"),

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.sampling import reservations_wanted, spread
+from scheduler.sampling import reservations_wanted, spread, spread_beside
 from sparrow_py import messages as m
 from tests.support.recorder import Recorder, submission
 
@@ -50,6 +50,34 @@ def test_a_fraction_of_a_probe_is_rounded_up_exactly(ratio: str) -> None:
     for tasks in [*range(1, 300), 1000, 9_999, 10_000, 100_000]:
         assert reservations_wanted(float(ratio), tasks) == math.ceil(Fraction(ratio) * tasks), (ratio, tasks)
     assert reservations_wanted(1.1, 10) == 11
+
+
+@pytest.mark.parametrize("chosen", [{"n3": 1}, {"n0": 1, "n5": 2}, {f"n{number}": 1 for number in range(6)}])
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 6, 9, 40])
+def test_probes_beside_those_of_idle_nodes_go_to_other_slaves_while_there_are_any(
+    chosen: dict[str, int], count: int
+) -> None:
+    nodes = [f"n{number}" for number in range(6)]
+    for seed in range(20):
+        more = Counter(dict(spread_beside(chosen, nodes, count, random.Random(seed))))
+        more.subtract(chosen)
+        others = [more[node] for node in nodes if node not in chosen]
+        assert sum(more.values()) == count and min(more.values()) >= 0
+        if count <= len(others):
+            assert max(others, default=0) <= 1 and sum(others) == count
+        else:
+            assert min(others, default=1) >= 1 and max(more.values()) - min(more.values()) <= 2
+
+
+def test_slaves_beside_those_that_are_chosen_are_as_likely_as_each_other() -> None:
+    """Chi-square with 17 degrees of freedom, p = 0.001."""
+    nodes, rng, draws = [f"n{number}" for number in range(20)], random.Random(5), 6000
+    chosen = {"n4": 1, "n11": 1}
+    counts = Counter(
+        node for _ in range(draws) for node, _ in spread_beside(chosen, nodes, 3, rng) if node not in chosen
+    )
+    expected = draws * 3 / 18
+    assert sum((counts[node] - expected) ** 2 / expected for node in nodes if node not in chosen) < 40.8
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 19, 23, 47])

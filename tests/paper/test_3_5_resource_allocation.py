@@ -148,7 +148,8 @@ def test_within_a_priority_shares_are_weighted() -> None:
 def test_isolation_a_spike_of_one_user_does_not_take_the_share_of_another(spike_task_s: float) -> None:
     """ "Fair sharing provides isolation, as each user will get its share irrespective of the demand from others at each
     node." The light user wants half of its share; another comes with 100,000 reservations. "Sparrow does not implement
-    preemption, so tasks [...] may have to wait for a task [...] to complete" (§7.3): one task, and no more."""
+    preemption, so tasks [...] may have to wait for a task [...] to complete" (§7.3): one task, and no more. But
+    once: the light user had a task running when the spike came, and owes it."""
     node = VirtualNode(make_queue("fair", 4), 4, lambda ticket: spike_task_s if ticket.user == "spike" else 0.1)
     arrived: dict[int, float] = {}
 
@@ -163,7 +164,8 @@ def test_isolation_a_spike_of_one_user_does_not_take_the_share_of_another(spike_
     assert node.served["spike"] >= 4 * 40.0 - 500 * 0.1  # and the spike gets all the rest
     waits = [now - arrived[ticket.key[1]] for now, ticket in node.started if ticket.user == "light"]
     assert len(waits) == 500
-    assert max(waits) <= spike_task_s + 1e-9
+    assert sorted(waits)[-2] <= spike_task_s + 1e-9
+    assert max(waits) <= 0.1
 
 
 def test_without_fair_sharing_the_spike_would_take_it() -> None:

@@ -93,8 +93,8 @@ def test_never_more_than_prefetch_tasks_a_slot_are_ahead(app: str, prefetch: int
     while log.ended_count == 0:
         world.run_for(0.0001)
         core = world.nodes[0].core
-        asked = sum(len(ask.charges) for ask in core._asks.values())
-        waiting = len(core._held) - world.nodes[0].running
+        asked = sum(ask.left for ask in core._asks.values())
+        waiting = len(core._held) + len(list(core._ready.all())) - world.nodes[0].running
         assert waiting + asked <= prefetch * 2 + core.slots - world.nodes[0].running
         most = max(most, waiting)
     world.run()
@@ -107,7 +107,9 @@ def test_prefetched_tasks_count_as_queued_and_can_be_cancelled() -> None:
     world = World(nodes=[1])
     log = world.submit([0.1] * 10, prefetch=4, probe_ratio=1)
     world.run_for(0.05)
-    assert len(world.nodes[0].core._held) == 5 and len(log.starts) == 1
+    core = world.nodes[0].core
+    assert len(core._held) == 1 and len(log.starts) == 1
+    assert len(list(core._ready.all())) == 4 and len(core.queue) == 9
     world.cancel(log)
     world.run()
     world.check_end()

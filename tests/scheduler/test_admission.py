@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
+from scheduler import footprint
 from scheduler.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.world import World
 from sparrow_py import messages as m
-from sparrow_py.job import TaskStatus
+from sparrow_py.constraints import Constraint
+from sparrow_py.errors import LinkError
+from sparrow_py.job import BlobRef, TaskStatus
 from tests.support.recorder import Recorder, submission
 
 
@@ -99,16 +105,18 @@ def test_refused_jobs_get_in_later_and_the_limit_is_kept() -> None:
 
 def test_a_users_payloads_are_limited_in_bytes() -> None:
     sent = Recorder()
-    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=100, history_len_max=100), random.Random(1), sent)
+    job_bytes = footprint.job_bytes(submission("small"))
+    limit = 2 * job_bytes + 100
+    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=limit, history_len_max=100), random.Random(1), sent)
     for job, size in (("small", 60), ("large", 60)):
         core.receive_from_client("c", "anna", submission(job), 1.0)
         core.receive_from_client("c", "anna", m.AddTasks(job, 0, [bytes(size)]), 1.0)
         core.check_invariants()
     ((_, outcome),) = sent.take(m.Outcome)  # The job that went beyond the limit is cancelled, and says why.
     assert (outcome.job, outcome.status) == ("large", TaskStatus.CANCELLED)
-    assert "anna are 120 bytes" in outcome.error and "held_bytes_max = 100" in outcome.error
-    core.receive_from_client("c", "anna", submission("third", tasks=2), 1.0)
-    assert not sent.take(m.JobRefused)  # 60 bytes are held now: the small job's.
+    assert f"anna take {limit + 20} bytes" in outcome.error and f"held_bytes_max = {limit}" in outcome.error
+    core.receive_from_client("c", "anna", submission("third"), 1.0)
+    assert not sent.take(m.JobRefused)  # The small job's 60 bytes are held now.
     core.receive_from_client("c", "anna", m.AddTasks("third", 0, [bytes(40)]), 1.0)
     core.receive_from_client("c", "anna", submission("fourth"), 1.0)
     ((_, refusal),) = sent.take(m.JobRefused)
@@ -116,3 +124,85 @@ def test_a_users_payloads_are_limited_in_bytes() -> None:
     core.client_down("c", 2.0)
     core.check_invariants()
     assert core.admission.held_bytes == {}
+
+
+# ---- what a job takes besides its payloads -----------------------------------------------------
+
+EMPTY = {"app": "many", "task_count": 0, "common": b"", "runtime": "", "probe_ratio": 2.0, "prefetch": 0}
+WAITS = m.Stage(**{**EMPTY, "task_count": 1}, expected_duration_s=None, name="waits")
+TEXTS = tuple(f"{number} ".ljust(100, "x") for number in range(1000))
+REF = BlobRef("0" * 64, 1 << 30, tuple("h:1".ljust(200, "0") for _ in range(60)))
+
+
+def stage(**fields: Any) -> m.Stage:
+    return m.Stage(**EMPTY, expected_duration_s=None, **fields)
+
+
+def job_of(stages: list[m.Stage]) -> m.SubmitJob:
+    return m.SubmitJob("j", 0, "", stages, 3, False, None, False)
+
+
+BULK: dict[str, list[m.Message]] = {
+    "empty stages": [job_of([WAITS, *(stage(name=f"s{n}", after=("waits",)) for n in range(999))])],
+    "texts of constraints": [
+        submission(where=(Constraint("a", "in", TEXTS),) * 64, wait_for_nodes_s=1e9),
+    ],
+    "names of preferred nodes": [
+        submission(tasks=100, local=True, delay_s=1.0),
+        m.AddTasks("j", 0, [b""] * 100, {task: m.TaskDetail(TEXTS) for task in range(100)}),
+    ],
+    "ranges of inputs": [
+        job_of([WAITS, msgspec.structs.replace(stage(name="asks", after=("waits",)), task_count=100)]),
+        m.AddTasks("j", 0, [b""] * 101, {task: m.TaskDetail((), ((0, 1),) * 100) for task in range(1, 101)}),
+    ],
+    "references to large data": [submission(tasks=100), m.AddTasks("j", 0, [REF] * 100)],
+    "tasks that never come": [submission(tasks=900_000)],
+    "results that are said to be known": [
+        submission(tasks=100, epoch=1),
+        m.Known("j", [m.KnownOutcome(task, TaskStatus.FINISHED, bytes(10_000)) for task in range(100)], {}),
+    ],
+}  # fmt: skip
+"""What used to be memory that nobody counted; each is a megabyte and more, or has no end."""
+
+
+@pytest.mark.parametrize("bulk", BULK)
+def test_all_that_a_job_holds_counts_and_is_given_back_at_its_end(bulk: str) -> None:
+    core = SchedulerCore(SchedulerOptions(port=0), random.Random(1), Recorder())
+    for message in copy.deepcopy(BULK[bulk]):
+        core.receive_from_client("c", "anna", message, 1.0)
+        core.check_invariants()
+    assert core.admission.held_bytes["anna"] > 1_000_000
+    core.abandon(core.jobs["j"], 2.0)
+    core.check_invariants()
+    assert core.admission.held_bytes == {}
+
+
+@pytest.mark.parametrize("bulk", BULK)
+def test_beyond_the_users_bytes_it_is_refused_or_cancelled(bulk: str) -> None:
+    sent = Recorder()
+    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=100_000), random.Random(1), sent)
+    for message in copy.deepcopy(BULK[bulk]):
+        core.receive_from_client("c", "anna", message, 1.0)
+        core.check_invariants()
+    why = [refusal.reason for _, refusal in sent.take(m.JobRefused)]
+    why += [job.cancel_reason for job in core.jobs.values()]
+    why += [outcome.error for _, outcome in sent.take(m.Outcome)]
+    assert why and all("held_bytes_max = 100000" in reason for reason in why)
+    core.receive_from_client("d", "bert", submission("k"), 1.0)
+    assert [accepted.job for _, accepted in sent.take(m.JobAccepted)][-1] == "k"
+
+
+def test_an_outcome_is_known_once() -> None:
+    core = SchedulerCore(SchedulerOptions(port=0), random.Random(1), Recorder())
+    core.receive_from_client("c", "anna", submission(tasks=2, epoch=1), 1.0)
+    known = m.KnownOutcome(1, TaskStatus.FINISHED, b"x" * 1000)
+    for outcomes in ([known, known], [known], [known]):
+        held = core.admission.held_bytes["anna"]
+        try:
+            core.receive_from_client("c", "anna", m.Known("j", list(outcomes), {}), 1.0)
+        except LinkError as error:
+            assert "given twice" in str(error) and core.admission.held_bytes["anna"] == held
+        else:
+            assert outcomes == [known] and core.admission.held_bytes["anna"] == held + 1000
+    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b"", b""]), 1.0)
+    core.check_invariants()

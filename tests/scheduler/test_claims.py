@@ -11,6 +11,7 @@ from node_monitor.core import NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
+from scheduler import footprint
 from scheduler.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
@@ -354,8 +355,9 @@ def test_a_client_that_vanishes_before_it_has_brought_the_whole_job_leaves_nothi
 
 
 def test_a_job_with_more_bytes_than_the_next_scheduler_holds_ends_and_what_ran_counts() -> None:
-    rig = Rig("a", held_bytes_max=10)
-    rig.client(submission("j", 3, epoch=1))
+    job = submission("j", 3, epoch=1)
+    rig = Rig("a", held_bytes_max=footprint.job_bytes(job) + 10)
+    rig.client(job)
     rig.client(m.AddTasks("j", 0, [b"x" * 20, b"y"]), m.AddTasks("j", 2, [b"z"]))
     rig.node("a", report(1, 1), claimed((2, 2)))
     rig.node("a", report(2, 2))
@@ -597,10 +599,12 @@ def launch(node: Node, *tasks: int, once: bool = True) -> None:
             node.core.done(executor, x.Done(run.run, FINISHED, b"r", "", 0.0, 0.1), 0.0)
 
 
-def test_a_node_names_the_tasks_that_it_has_started_even_if_their_outcomes_are_forgotten() -> None:
+def test_a_node_names_the_tasks_that_it_has_started_even_if_their_outcomes_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = Node()
     launch(node, 0, 1, 2)
-    node.core._memory._outcomes.clear()
+    monkeypatch.setattr(Memory, "outcomes", lambda *_: iter(()))
     assert starts_of(node) == ([0, 1, 2], True)
 
 
@@ -626,17 +630,40 @@ def test_a_node_that_has_forgotten_starts_does_not_vouch_for_jobs_that_may_be_am
     for task in range(STARTED_MIN):
         memory.started(("anna", 1), "first", task, 10.0)
     memory.started(("anna", 1), "first", 0, 11.0)
-    assert memory.remembers_since(0.0) and len(memory.started_of(("anna", 1), "first")) == STARTED_MIN
+    assert memory.remembers_since("anna", 0.0) and len(memory.started_of(("anna", 1), "first")) == STARTED_MIN
     memory.started(("anna", 1), "second", 0, 20.0)
     assert memory.started_of(("anna", 1), "first") == [] and memory.started_of(("anna", 1), "second") == [0]
-    assert not memory.remembers_since(9.0) and not memory.remembers_since(10.0) and memory.remembers_since(10.1)
+    assert (
+        not memory.remembers_since("anna", 9.0)
+        and not memory.remembers_since("anna", 10.0)
+        and memory.remembers_since("anna", 10.1)
+    )
+
+
+def test_one_users_starts_drive_out_nobody_elses() -> None:
+    memory = Memory(share=0.0)
+    memory.started(("bert", 1), "his", 0, 1.0)
+    for task in range(STARTED_MIN):
+        memory.started(("anna", 1), f"j{task}", 0, 10.0 + task)
+    assert memory.remembers_since("bert", 0.0) and memory.started_of(("bert", 1), "his") == [0]
+    assert not memory.remembers_since("anna", 10.0) and memory.remembers_since("anna", 10.5)
+
+
+def test_users_who_forget_are_known_one_by_one_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node_monitor.memory.FORGETFUL_USERS_MAX", 1)
+    memory = Memory(share=0.0)
+    for user, since_s in (("anna", 10.0), ("bert", 20.0)):
+        for task in range(STARTED_MIN + 1):
+            memory.started((user, 1), "j", task, since_s)
+    assert [memory.remembers_since(user, 15.0) for user in ("anna", "bert", "carl")] == [True, False, True]
+    assert not memory.remembers_since("carl", 10.0)
 
 
 def test_a_job_with_more_tasks_than_are_remembered_is_not_vouched_for() -> None:
     memory = Memory(share=0.0)
     for task in range(STARTED_MIN + 1):
         memory.started(("anna", 1), "j", task, 10.0 + task)
-    assert not memory.remembers_since(9.0)
+    assert not memory.remembers_since("anna", 9.0)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

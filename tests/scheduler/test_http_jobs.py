@@ -16,8 +16,11 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import messages as m
 from sparrow_py.http_api import ApiError
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.shares import SHARE
 
 PAYLOAD_BYTES_MAX = 1000
+JOB_BYTES = 4311
+"""What a job of one task of the app takes without its results; a task more is a byte."""
 
 
 def body(**job: Any) -> bytes:
@@ -326,18 +329,18 @@ class TestRetention:
         assert scheduler.jobs.get(ended.id) is ended
         scheduler.at(end_s + 10)
         assert scheduler.jobs.get(ended.id) is None
-        assert (ended.lines, ended.bytes, ended.gone) == ([], 0, "http_retention_s = 10 s are over")
+        assert (ended.lines, ended.gone) == ([], "http_retention_s = 10 s are over")
         assert scheduler.jobs.get(running.id) is running
         scheduler.finish()
         scheduler.at(scheduler.now_s + 10)
-        assert scheduler.jobs.bytes == 0
+        assert scheduler.jobs.bytes.total == 0
         assert scheduler.jobs.next_deadline_s() is None
 
     def test_no_timer_without_jobs(self) -> None:
         assert Scheduler().jobs.next_deadline_s() is None
 
     def test_newer_results_drive_out_the_oldest_ended_jobs(self) -> None:
-        scheduler = Scheduler(http_results_bytes_max=5000)
+        scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
         posted = []
         for _ in range(3):
             posted.append(scheduler.post(app="app", tasks=[{}]))
@@ -346,28 +349,28 @@ class TestRetention:
         for number, job in enumerate(posted):
             job.watchers.add(lambda number=number: told.append(number))  # type: ignore[misc]
         assert scheduler.jobs.get(posted[0].id) is None
-        assert "http_results_bytes_max = 5000" in posted[0].gone
+        assert "http_results_bytes_max = " in posted[0].gone
         assert [scheduler.jobs.get(job.id) for job in posted[1:]] == posted[1:]
-        assert scheduler.jobs.bytes == posted[1].bytes + posted[2].bytes <= 5000
+        assert scheduler.jobs.bytes.total == posted[1].bytes + posted[2].bytes <= 2 * JOB_BYTES + 5000
         scheduler.post(app="app", tasks=[{}])
         scheduler.finish(b"x" * 1200)
         assert told == [1]
 
     def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for(self) -> None:
-        scheduler = Scheduler(http_results_bytes_max=5000)
+        scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 5000))
         job = scheduler.post(app="app", tasks=[{}] * 4)
         scheduler.finish(b"x" * 1200)
         assert ["result_base64" in line for line in lines(job)] == [True, True, False, False]
-        assert "http_results_bytes_max = 5000" in lines(job)[2]["dropped"]
+        assert "http_results_bytes_max = " in lines(job)[2]["dropped"]
         assert {line["status"] for line in lines(job)} == {"finished"}
 
     def test_no_job_is_taken_while_running_ones_fill_the_room(self) -> None:
-        scheduler = Scheduler(http_results_bytes_max=2000)
+        scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 2000))
         job = scheduler.post(app="app", tasks=[{}] * 9)
         scheduler.launch()
         for _ in range(8):
             scheduler.report(b"x" * 900)
-        assert scheduler.jobs.bytes > 2000
+        assert scheduler.jobs.bytes.total > JOB_BYTES + 2000
         with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
             scheduler.post(app="app", tasks=[{}])
         assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
@@ -377,21 +380,60 @@ class TestRetention:
         assert scheduler.jobs.get(job.id) is None
 
     def test_jobs_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(http_jobs, "JOBS_MAX", 2)
+        monkeypatch.setattr(http_jobs, "JOBS_MAX", 2 * SHARE)
         scheduler = Scheduler()
         first = scheduler.post(app="app")
         scheduler.post(app="app", tasks=[{}])
         scheduler.post(app="app", tasks=[{}])
         assert scheduler.jobs.get(first.id) is None
-        with pytest.raises(ApiError, match="JOBS_MAX = 2") as caught:
+        with pytest.raises(ApiError, match=r"at most 2 of JOBS_MAX = 8 .* here u") as caught:
             scheduler.post(app="app", tasks=[{}])
         assert caught.value.status == 503
+
+    def test_one_users_jobs_push_only_its_own_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_jobs, "JOBS_MAX", 2 * SHARE)
+        scheduler = Scheduler()
+        adas = scheduler.post("ada", app="app")
+        posted = [scheduler.post("mallory", app="app") for _ in range(10 * SHARE)]
+        assert scheduler.jobs.get(adas.id) is adas
+        assert [job for job in posted if scheduler.jobs.get(job.id)] == posted[-2:]
+
+    def test_where_users_fill_the_whole_the_one_with_most_gives_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_jobs, "JOBS_MAX", 2 * SHARE)
+        scheduler = Scheduler()
+        adas = scheduler.post("ada", app="app")
+        crowd = [scheduler.post(user, app="app") for user in ("b", "c", "d", "e") for _ in range(2)]
+        bobs = scheduler.post("bob", app="app")
+        assert scheduler.jobs.get(adas.id) is adas and scheduler.jobs.get(bobs.id) is bobs
+        assert len([job for job in crowd if scheduler.jobs.get(job.id)]) == 2 * SHARE - 2
+
+    def test_one_users_results_leave_room_for_anothers(self) -> None:
+        scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
+        hog = scheduler.post("mallory", app="app", tasks=[{}] * 20)
+        scheduler.launch()
+        for _ in range(20):
+            scheduler.report(b"x" * 1200)
+        assert "dropped" in lines(hog)[-1]
+        adas = scheduler.post("ada", app="app", tasks=[{}])
+        scheduler.finish(b"x" * 1200)
+        assert "result_base64" in lines(adas)[0]
+
+    def test_what_a_job_says_counts_as_bytes(self) -> None:
+        scheduler = Scheduler()
+        plain = scheduler.post(app="app", tasks=[{}]).bytes
+        assert scheduler.post(app="app", tasks=[{"id": "x" * 200}]).bytes > plain + 300
+        assert (
+            scheduler.post(app="app", tasks=[{}], where=["n in " + "x" * 1000], wait_for_nodes_s=9).bytes > plain + 1000
+        )
+        stages = [{"app": "app", "name": f"s{n}"} for n in range(100)]
+        assert scheduler.post(app="", stages=stages).bytes > 100 * 2000
 
     def test_bytes_are_those_of_the_lines(self) -> None:
         scheduler = Scheduler()
         job = scheduler.post(app="app", tasks=[{}] * 5)
         scheduler.finish(b"result")
-        assert scheduler.jobs.bytes == job.bytes == sum(len(line) + LINE_OVERHEAD_BYTES for line in job.lines)
+        bytes_of_lines = sum(len(line) + LINE_OVERHEAD_BYTES for line in job.lines)
+        assert scheduler.jobs.bytes.total == job.bytes == JOB_BYTES + 4 + bytes_of_lines
 
     def test_closing_tells_readers(self) -> None:
         scheduler = Scheduler()

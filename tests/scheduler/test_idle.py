@@ -61,6 +61,14 @@ def test_a_job_probes_the_nodes_that_said_they_are_idle_and_no_more_of_them_than
     assert not scheduler.core.idle.free
 
 
+def test_the_two_probes_of_a_task_go_to_two_nodes_even_if_one_of_them_said_it_is_idle() -> None:
+    scheduler = Scheduler(2)
+    for number in range(40):  # By chance alone half of them would do.
+        scheduler.node("n0", m.Idle(2))
+        scheduler.submit(f"j{number}", 1, f"user{number}")
+        assert scheduler.reserved() == {"n0": 1, "n1": 1}
+
+
 def test_free_slots_of_one_node_count_each() -> None:
     scheduler = Scheduler(500)
     scheduler.node("n1", m.Idle(2))

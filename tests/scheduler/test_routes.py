@@ -12,6 +12,7 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import http_api
 from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.seats import Seats
 from tests.support.waiting import TIMEOUT_S
 
 JOB = {"job_id": "j", "app": "app", "tasks": [{}], "wait_for_nodes_s": 1000}
@@ -51,13 +52,14 @@ async def refusal(response: aiohttp.ClientResponse) -> str:
 async def test_readers_are_counted(
     scheduler: SchedulerDaemon, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "READERS_MAX", 1)
+    monkeypatch.setattr(scheduler.http_jobs, "readers", Seats("READERS_MAX", 1, "readers"))
     monkeypatch.setattr(routes, "READER_CHECK_S", 0.001)
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.0)
     await post(http)
     async with http.get(RESULTS) as reader, http.get(RESULTS) as other:
         assert (reader.status, other.status, other.headers["Retry-After"]) == (200, 503, "1")
         assert "READERS_MAX = 1" in await refusal(other)
-    await until(lambda: scheduler.http_jobs.readers == 0)  # It is seen that a reader goes, though nothing comes.
+    await until(lambda: scheduler.http_jobs.readers.total == 0)  # It is seen that a reader goes, though nothing comes.
     async with http.get(RESULTS) as reader:
         assert reader.status == 200
 
@@ -65,7 +67,8 @@ async def test_readers_are_counted(
 async def test_submissions_are_counted(
     scheduler: SchedulerDaemon, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "SUBMISSIONS_MAX", 1)
+    monkeypatch.setattr(scheduler.http_jobs, "submissions", Seats("SUBMISSIONS_MAX", 1, "submissions"))
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.0)
     sent = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -75,7 +78,7 @@ async def test_submissions_are_counted(
 
     headers = {"Content-Type": "application/json"}
     slow = asyncio.ensure_future(http.post("/v1/jobs", data=body(), headers=headers))
-    await until(lambda: scheduler.http_jobs.submissions == 1)
+    await until(lambda: scheduler.http_jobs.submissions.total == 1)
     async with http.post("/v1/jobs", json=JOB) as response:
         assert response.status == 503
         assert "SUBMISSIONS_MAX = 1" in await refusal(response)
@@ -104,13 +107,13 @@ async def test_a_reader_that_does_not_read_is_cut_off_when_the_lines_go(
     host, _, port = scheduler.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     writer.write(f"GET {RESULTS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    await until(lambda: scheduler.http_jobs.readers == 1)
+    await until(lambda: scheduler.http_jobs.readers.total == 1)
     job = scheduler.http_jobs.get("j")
     assert job is not None
     job.lines += [b"x" * (1 << 20)] * 64  # More than sockets buffer.
     job.tell()
     scheduler.http_jobs.close()
-    await until(lambda: scheduler.http_jobs.readers == 0)
+    await until(lambda: scheduler.http_jobs.readers.total == 0)
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await reader.readexactly(1 << 30)
     writer.close()

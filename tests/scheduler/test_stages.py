@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from scheduler.core import SchedulerCore
+from scheduler.jobs import JobState
 from scheduler.options import SchedulerOptions
 from scheduler.progress import INPUT_LOSSES_MAX
 from simulator.world import World
@@ -42,9 +46,9 @@ class Rig:
             inputs = tuple(firsts[other] for other in (rest[0] if rest else ()))
             details.update({number + task: m.TaskDetail((), inputs) for task in range(count) if inputs})
             number += count
-        fields = {"max_attempts": 3, "retry_failed": False, **fields}
+        fields = {"max_attempts": 3, "retry_failed": False, "queue_timeout_s": None, **fields}
         payloads = fields.pop("payloads", [b"p"] * number)
-        job = m.SubmitJob("j", 0, "", specs, queue_timeout_s=None, report_placed=False, **fields)
+        job = m.SubmitJob("j", 0, "", specs, report_placed=False, **fields)
         self.client(job, m.AddTasks("j", 0, payloads, details or None))
 
     def client(self, *messages: Any) -> None:
@@ -207,21 +211,26 @@ def test_results_go_once_to_each_node_before_the_first_task_that_asks() -> None:
 def test_results_are_held_until_nobody_can_ask_for_them_and_count_as_the_users_bytes() -> None:
     rig = Rig()
     rig.submit(("a", [], 1), ("b", ["a"], 1, ["a"]), ("c", ["b"], 1), payloads=[b"", b"", b""])
+    without = rig.core.admission.held_bytes["anna"]
     (launch,) = rig.run()
     rig.report(launch, result=b"x" * 100)
-    assert rig.core.admission.held_bytes == {"anna": 100}
+    assert rig.core.admission.held_bytes == {"anna": without + 100}
     (launch,) = rig.run()
     rig.report(launch, result=b"")
-    assert not rig.core.admission.held_bytes
+    assert rig.core.admission.held_bytes == {"anna": without}
 
 
 def test_results_beyond_the_users_bytes_cancel_the_job_and_nothing_is_counted_twice() -> None:
-    rig = Rig(held_bytes_max=150)
-    rig.submit(("a", [], 1), ("b", ["a"], 1, ["a"]), payloads=[b"p" * 60, b"p" * 60])
+    stages: list[tuple[Any, ...]] = [("a", [], 1), ("b", ["a"], 1, ["a"])]
+    (measured := Rig()).submit(*stages, payloads=[b"", b""])
+    limit = measured.core.admission.held_bytes["anna"] + 150
+    rig = Rig(held_bytes_max=limit)
+    rig.submit(*stages, payloads=[b"p" * 60, b"p" * 60])
     (launch,) = rig.run()
     rig.report(launch, result=b"x" * 100)
     ended = {outcome.task: outcome for outcome in rig.take(m.Outcome)}
-    assert (ended[0].status, ended[1].status) == (FINISHED, CANCELLED) and "held_bytes_max = 150" in ended[1].error
+    assert (ended[0].status, ended[1].status) == (FINISHED, CANCELLED)
+    assert f"held_bytes_max = {limit}" in ended[1].error
     assert not rig.core.jobs and not rig.core.admission.held_bytes
 
 
@@ -384,3 +393,59 @@ def test_jobs_of_large_results_survive_the_nodes_that_hold_them(results_differ: 
         done = [start.task for start in log.starts if start.ended_at_s is not None and not start.failed]
         reruns += len(done) - 12
     assert reruns > 0
+
+
+# ---- jobs that have ended --------------------------------------------------------------------
+
+ENDS: dict[str, Callable[[Rig], object]] = {
+    "its last report": lambda rig: rig.report(rig.run()[0]),
+    "its executor is lost": lambda rig: rig.report(rig.run()[0], LOST),
+    "its node is lost": lambda rig: (rig.run(), rig.core.node_down("n", 1.0)),
+    "its client cancels it": lambda rig: rig.client(m.CancelJob("j")),
+    "its operator cancels it": lambda rig: rig.core.cancel_job("j", 1.0),
+    "its client goes": lambda rig: rig.core.client_down("c", 1.0),
+    "its client vanishes": lambda rig: (rig.core.client_down("c", 1.0, said_goodbye=False), rig.core.tick(100.0)),
+    "its time is over": lambda rig: rig.core.tick(10.0),
+    "it is handed over": lambda rig: rig.core.hand_over(1.0),
+    "another scheduler has it": lambda rig: rig.node(m.Fenced("j", 1)),
+}
+"""How the job j of the stages a and b, each of one task, comes to its end, or half way there."""
+
+
+@pytest.fixture
+def without_garbage_collector() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.usefixtures("without_garbage_collector")
+def test_nothing_of_a_job_is_left_once_it_has_ended(how: str) -> None:
+    """Its memory is free again with the event that ends it, and not when another job comes or garbage is collected."""
+    rig = Rig()
+    rig.submit(("a", [], 1), ("b", ["a"], 1, ["a"]), queue_timeout_s=5.0, max_attempts=1)
+    job, stages = weakref.ref(rig.core.jobs["j"]), len(rig.core.jobs["j"].stages)
+    ENDS[how](rig)
+    if how == "its last report":
+        rig.report(rig.run()[0])
+    assert stages == 2 and job() is None and not rig.core.jobs
+
+
+def test_the_end_of_a_job_does_not_count_its_bytes_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were counted as they came and went: a job of 100,000 tasks must not hold up others when it ends."""
+    rig = Rig()
+    rig.submit(("a", [], 2), ("b", ["a"], 1, ["a"]))
+    held = [rig.core.jobs["j"].held_bytes]
+    for launch in rig.run():
+        rig.report(launch)
+        held.append(rig.core.jobs["j"].held_bytes)
+    assert held == [rig.core.jobs["j"].fixed_bytes + 3] * 3  # A payload goes, and a result comes.
+    (launch,) = rig.run()
+    monkeypatch.setattr(JobState, "counted_bytes", None)
+    rig.core.receive_from_node("n", m.Report("j", 2, launch.attempt, FINISHED, b"r", "", 0.0, 0.1), 0.0)
+    assert not rig.core.jobs and not rig.core.admission.held_bytes

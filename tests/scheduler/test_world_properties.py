@@ -140,7 +140,7 @@ WORLD = st.fixed_dictionaries(
                 "overtaken_max": st.sampled_from([0, 3, 10_000]),
                 "probe_ratio_max": st.sampled_from([0.0, 6.0]),
                 "unplaced_tasks_max": st.sampled_from([12, 20, 1_000_000]),
-                "held_bytes_max": st.sampled_from([300, 1 << 30, 1 << 30]),
+                "held_bytes_max": st.sampled_from([10_000, 1 << 30, 1 << 30]),
                 "settling_s": st.sampled_from([0.0, 2.0]),
                 "user_weight": st.sampled_from([(), ("bert=2.5",)]),
             }

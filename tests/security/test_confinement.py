@@ -43,7 +43,12 @@ class Node:
 @contextmanager
 def one_node(folder: Path, *flags: str, uid: int | None = None) -> Iterator[Node]:
     """Daemons with a token; the node monitor's, by an interpreter that every user may run, as this user."""
-    environment = {"SPARROW_TOKEN": TOKEN, "PYTHONPATH": PYTHONPATH, "TMPDIR": str(folder)}
+    environment = {
+        "SPARROW_TOKEN": TOKEN,
+        "PYTHONPATH": PYTHONPATH,
+        "TMPDIR": str(folder),
+        "AWS_SECRET_ACCESS_KEY": "x",
+    }
     python = interpreter()
     with Daemon("scheduler", log=folder / "scheduler.log", SPARROW_TOKEN=TOKEN) as scheduler:
         flags = ("--scheduler", scheduler.address, "--slots", "2", "--node-id", "node", *flags)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,12 @@ WAITS = {"app": "command", "tasks": [{"payload": {"argv": ["sleep", "1000"]}}]}
 @pytest.fixture
 def address(guarded: LocalCluster) -> str:
     return guarded.addresses[0]
+
+
+def test_tasks_of_an_embedded_cluster_have_the_environment_of_who_made_it(guarded: LocalCluster) -> None:
+    """Its tokens, too, are that user's own; elsewhere tokens mean that tasks may be others'."""
+    with Client(guarded) as client:
+        assert client.submit(os.getenv, "PYTEST_VERSION").result(TIMEOUT_S) == os.environ["PYTEST_VERSION"]
 
 
 @pytest.fixture

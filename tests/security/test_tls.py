@@ -1,16 +1,25 @@
 """Mutual TLS: links, HTTP and large data with certificates, and everybody without the right one."""
 
+import asyncio
+import contextlib
 import json
 import signal
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from scheduler.options import SchedulerOptions
 from sparrow_py import TLS, AsyncClient, Client, LocalCluster, NoScheduler
-from sparrow_py.credentials import Access
+from sparrow_py import credentials as credentials_module
+from sparrow_py import daemon as daemon_module
+from sparrow_py.credentials import Access, Credentials, server_context
+from sparrow_py.daemon import TLS_HANDSHAKE_TIMEOUT_S, Listener, make_app
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError
+from sparrow_py.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
 from tests.support.guarded import ADA, Authority, RawLinks, ask, hello, tls_flags, usual_tokens, why_refused
@@ -133,6 +142,7 @@ async def test_a_wrong_certificate(strangers: dict[str, TLS], address: str, kind
 
 
 async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
+    """It is refused, and logged."""
     context = ssl.create_default_context(cafile=daemons_tls.ca)
     for daemon in (*cluster.addresses, cluster.node_processes[0].address):
         async with RawLinks(daemon) as raw:
@@ -140,6 +150,9 @@ async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
                 await raw.dial(hello("client", "ada"), Access(context=context))
         with pytest.raises(OSError):
             ask(Access(context=context), daemon, "GET", "/livez")
+    assert cluster._log_dir is not None
+    log = cluster._log_dir / "node-0.log"  # The scheduler's may have its fill of other tests'.
+    wait_until(lambda: "a TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in log.read_text())
 
 
 async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: Authority, tmp_path: Path) -> None:
@@ -154,6 +167,74 @@ async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: 
                 await raw.dial(hello("client", "ada"), Access.of(tls=other.issue("o", "cluster")))
 
 
+@pytest.fixture
+async def listener(authority: Authority, daemons_tls: TLS) -> AsyncIterator[Listener]:
+    """A daemon's listener, in this process."""
+    options = SchedulerOptions(port=0, tls_cert=daemons_tls.cert, tls_key=daemons_tls.key, tls_ca=daemons_tls.ca)
+    credentials = Credentials(options, dials=False)
+    daemon = SimpleNamespace(options=options, why_not_ready=lambda: "")
+    listener = Listener(make_app(daemon, credentials, lambda: []), options, credentials)
+    await listener.start()
+    yield listener
+    await listener.close()
+
+
+@pytest.mark.parametrize("role", ["client", "somebody"])
+@pytest.mark.parametrize("how", ["asyncio", "http.client"])
+async def test_a_users_certificate_makes_no_daemon(authority: Authority, daemons_tls: TLS, role: str, how: str) -> None:
+    """It is of our authority, and for the address that was dialled; but whoever has it is not told another's token."""
+    heard: list[bytes] = []
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            heard.append(await reader.read())
+        writer.close()
+
+    context = server_context(authority.issue(f"impostor-{role}", role, "eve"))
+    async with asyncio.timeout(TIMEOUT_S), await asyncio.start_server(impostor, "127.0.0.1", 0, ssl=context) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        access = Access.of(ADA, daemons_tls)
+        if how == "asyncio":
+            async with RawLinks(address) as raw:
+                with pytest.raises(LinkError, match=r"its certificate is not accepted here: it is no daemon's"):
+                    await raw.dial(hello("client", "ada"), access)
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError, match="it is no daemon's"):
+                await asyncio.to_thread(ask, access, address, "GET", "/livez")
+    assert not any(heard)
+
+
+async def test_a_handshake_that_stalls_ends_soon(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its end no other limit sees the connection."""
+    assert TLS_HANDSHAKE_TIMEOUT_S <= 10
+    monkeypatch.setattr(daemon_module, "TLS_HANDSHAKE_TIMEOUT_S", 0.01)
+    await listener.renew()
+    host, _, port = listener.address.partition(":")
+    for said in (b"", b"\x16\x03\x01"):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(said)
+        async with asyncio.timeout(ANSWER_S):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_handshakes_that_fail_are_logged_and_not_each_of_very_many(
+    listener: Listener, daemons_tls: TLS, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials_module, "refusals", SparingLog(credentials_module.log))
+    host, _, port = listener.address.partition(":")
+    for _ in range(2 * LINES_MAX):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(ANSWER_S):
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+        writer.close()
+    messages = [record.getMessage() for record in caplog.records if "a TLS handshake failed" in record.getMessage()]
+    assert messages == ["a TLS handshake failed: HTTP_REQUEST"] * LINES_MAX
+
+
 async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_path: Path) -> None:
     async with RawLinks(address) as raw:
         with pytest.raises(LinkError, match=r"cannot be reached: .*\(does it ask for TLS\?\)"):
@@ -166,7 +247,8 @@ async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_pa
                 await raw.dial(hello("client", "ada"), Access.of(tls=adas_tls))
     with socket.create_connection((address.partition(":")[0], int(address.partition(":")[2])), TIMEOUT_S) as plain_tcp:
         plain_tcp.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"HTTP" not in plain_tcp.recv(1000)
+        with contextlib.suppress(ConnectionResetError):
+            assert b"HTTP" not in plain_tcp.recv(1000)
 
 
 def test_the_command_says_so(address: str, adas_tls: TLS, tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ async def test_a_future_that_the_caller_cancels_does_not_start(async_client: Asy
     await job.accepted()
     job.futures[19].cancel()
     async with asyncio.timeout(TIMEOUT_S):
-        future = await anext(job)  # Nothing else ends while the gate is shut.
+        future = await anext(aiter(job))  # Nothing else ends while the gate is shut.
         assert future is job.futures[19]
         gate.touch()
         assert [await future for future in job.futures[:19]] == [f"task{number}" for number in range(19)]

@@ -13,7 +13,10 @@ from aiohttp.test_utils import TestServer
 from sparrow_py import http_guard, links
 from sparrow_py import messages as m
 from sparrow_py.auth import ANYBODY
+from sparrow_py.credentials import log
+from sparrow_py.daemon import holder_of
 from sparrow_py.errors import LinkError
+from sparrow_py.sparing_log import SparingLog
 from tests.support.waiting import TIMEOUT_S
 
 HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "ann", "", newest=m.PROTOCOL_VERSION)
@@ -36,7 +39,8 @@ async def dial() -> AsyncIterator[Dial]:
                     decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
                     frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
                 )  # fmt: skip
-                assert isinstance(accepted, tuple)
+                if not isinstance(accepted, tuple):
+                    return accepted
                 link, hello, ws = accepted
                 assert hello == said
                 try:
@@ -46,7 +50,7 @@ async def dial() -> AsyncIterator[Dial]:
                 return ws
 
             app = web.Application()
-            http_guard.protect(app, names=None, public_paths=())
+            http_guard.protect(app, names=None, public_paths=(), holder_of=holder_of)
             app.add_routes([web.get(links.LINK_PATH, handle)])
             server = TestServer(app)
             await server.start_server()
@@ -70,6 +74,25 @@ async def dial() -> AsyncIterator[Dial]:
 async def read_all(link: links.Link, batches: list[list[Any]]) -> None:
     async for batch in link.batches():
         batches.append(batch)
+
+
+async def test_who_is_refused_is_logged_for_whatever_reason(
+    dial: Dial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "refusals", SparingLog(log))  # One that has not had its lines.
+
+    async def serve(_: links.Link) -> None:
+        raise AssertionError("it was not refused")
+
+    for said, reason in (
+        (msgspec.structs.replace(HELLO, role="cuckoo"), "role: 'cuckoo' is not valid"),
+        (msgspec.structs.replace(HELLO, version=0, newest=0), "protocol version"),
+    ):
+        with pytest.raises(links.LinkRefused, match=reason):
+            await dial(serve, said)
+        (record,) = [one for one in caplog.records if "a link from 127.0.0.1 was refused" in one.getMessage()]
+        assert reason in record.getMessage()
+        caplog.clear()
 
 
 async def test_what_is_sent_in_one_turn_is_one_frame(dial: Dial) -> None:

@@ -1,8 +1,12 @@
 """`SparrowExecutor` keeps what concurrent.futures documents of executors and futures, one test per promise."""
 
+import gc
 import logging
 import operator
+import os
+import re
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import (
     ALL_COMPLETED,
@@ -11,14 +15,16 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
+    InvalidStateError,
     as_completed,
     wait,
 )
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparrow_py import LocalCluster, RemoteTraceback, SparrowExecutor
+from sparrow_py import CallOptions, LocalCluster, RemoteTraceback, SparrowExecutor, TaskLost
 from tests.conftest import SLOTS
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -458,3 +464,253 @@ def test_an_exception_that_cannot_be_shown_still_arrives(executor: SparrowExecut
 def test_an_exception_with_a_lone_surrogate_arrives(executor: SparrowExecutor) -> None:
     with pytest.raises(ValueError, match="a file name: \udcff"):
         executor.submit(tasks.fail_with_surrogate).result(TIMEOUT_S)
+
+
+# ---- what else CPython's own tests ask of executors ------------------------------------------
+
+
+def cancelled_future(*, seen: bool) -> Future[Any]:
+    """A future of nobody that is cancelled; `seen` if its executor has noticed."""
+    future = Future[Any]()
+    future.cancel()
+    if seen:
+        future.set_running_or_notify_cancel()
+    return future
+
+
+def done_future(error: Exception | None = None) -> Future[Any]:
+    future = Future[Any]()
+    if error is None:
+        future.set_result("done")
+    else:
+        future.set_exception(error)
+    return future
+
+
+def test_submit_without_a_function_is_a_type_error(executor: SparrowExecutor) -> None:
+    with pytest.raises(TypeError):
+        executor.submit(fn=tasks.describe, arg=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        executor.submit(arg=1)  # type: ignore[call-arg]
+
+
+def test_a_map_that_nobody_iterates_is_done_by_shutdown(cluster: LocalCluster, gate: Path) -> None:
+    marks = [f"m{number}" for number in range(SLOTS + 2)]
+    gate.touch()
+    executor = SparrowExecutor(cluster)
+    executor.map(tasks.hold, [gate] * len(marks), marks)
+    executor.shutdown()
+    assert tasks.started(gate, *marks)
+
+
+def test_a_map_that_times_out_cancels_what_has_not_started(
+    executor: SparrowExecutor, occupied: list[Future[str]], gate: Path
+) -> None:
+    results = executor.map(tasks.hold, [gate, gate], ["second", "third"], timeout=0)
+    with pytest.raises(TimeoutError):
+        next(results)
+    gate.touch()
+    wait(occupied, TIMEOUT_S)
+    executor.shutdown()
+    assert not tasks.started(gate, "second")
+    assert not tasks.started(gate, "third")
+
+
+def test_what_was_submitted_is_not_kept(executor: SparrowExecutor) -> None:
+    thing = tasks.Thing(3)
+    kept = weakref.ref(thing)
+    future = executor.submit(thing.doubled)
+    del thing
+    assert future.result(TIMEOUT_S) == 6
+    wait_until(lambda: kept() is None, "the object to be let go")
+
+
+def test_a_future_that_is_dropped_is_not_kept(executor: SparrowExecutor) -> None:
+    [done] = list(as_completed([executor.submit(tasks.Thing, 3)], TIMEOUT_S))
+    kept = weakref.ref(done)
+    del done
+    wait_until(lambda: kept() is None or (gc.collect() and False), "the future to be let go")
+
+
+def test_an_argument_is_let_go_when_the_call_has_ended(executor: SparrowExecutor, tmp_path: Path) -> None:
+    assert isinstance(executor.submit(id, tasks.Farewell(tmp_path)).result(TIMEOUT_S), int)
+    mine = tmp_path / str(os.getpid())
+    wait_until(lambda: set(tmp_path.iterdir()) - {mine}, "a worker to let go of its argument")
+
+
+def test_wait_takes_a_future_twice(executor: SparrowExecutor) -> None:
+    future = executor.submit(tasks.square, 2)
+    assert wait([future, future], TIMEOUT_S, ALL_COMPLETED) == ({future}, set())
+
+
+def test_wait_first_completed_among_futures_of_others(executor: SparrowExecutor, gate: Path) -> None:
+    held, quick = executor.submit(tasks.hold, gate), executor.submit(tasks.square, 1)
+    unseen, seen, done = cancelled_future(seen=False), cancelled_future(seen=True), done_future()
+    assert wait([unseen, quick, held], TIMEOUT_S, FIRST_COMPLETED) == ({quick}, {unseen, held})
+    assert wait([seen, done, held], TIMEOUT_S, FIRST_COMPLETED) == ({seen, done}, {held})
+
+
+def test_wait_first_exception_among_futures_of_others(executor: SparrowExecutor, gate: Path) -> None:
+    held, bad = executor.submit(tasks.hold, gate), executor.submit(tasks.divide, 1, 0)
+    unseen, seen, done = cancelled_future(seen=False), cancelled_future(seen=True), done_future()
+    failed = done_future(OSError("failed already"))
+    assert wait([failed, held], TIMEOUT_S, FIRST_EXCEPTION) == ({failed}, {held})
+    assert wait([done, unseen, seen, bad, held], TIMEOUT_S, FIRST_EXCEPTION) == ({done, seen, bad}, {unseen, held})
+
+
+def test_wait_all_completed_among_futures_of_others(executor: SparrowExecutor) -> None:
+    others = {cancelled_future(seen=True), done_future(), done_future(OSError("failed already"))}
+    ours = {executor.submit(tasks.divide, 1, 0), executor.submit(tasks.square, 2)}
+    assert wait(others | ours, TIMEOUT_S, ALL_COMPLETED) == (others | ours, set())
+
+
+def test_wait_timeout_among_futures_of_others(occupied: list[Future[str]]) -> None:
+    others = {cancelled_future(seen=True), done_future(), done_future(OSError("failed already"))}
+    assert wait([*others, occupied[0]], 0.01, ALL_COMPLETED) == (others, {occupied[0]})
+
+
+def test_as_completed_yields_a_future_once(executor: SparrowExecutor) -> None:
+    future = executor.submit(tasks.square, 2)
+    assert list(as_completed([future, future, future], TIMEOUT_S)) == [future]
+
+
+@pytest.mark.parametrize("timeout_s", [0, 0.01])
+def test_as_completed_yields_what_is_done_before_it_times_out(occupied: list[Future[str]], timeout_s: float) -> None:
+    others = {cancelled_future(seen=True), done_future(), done_future(OSError("failed already"))}
+    completed = set()
+    with pytest.raises(TimeoutError, match=r"1 \(of 4\) futures unfinished"):
+        for future in as_completed(others | {occupied[0]}, timeout_s):
+            completed.add(future)
+    assert completed == others
+
+
+def test_shutdown_ends_its_threads(cluster: LocalCluster) -> None:
+    before = set(threading.enumerate())
+    executor = SparrowExecutor(cluster)
+    assert executor.submit(tasks.square, 2).result(TIMEOUT_S) == 4
+    executor.shutdown()
+    assert set(threading.enumerate()) <= before
+
+
+def test_one_that_is_dropped_finishes_and_ends_its_threads(cluster: LocalCluster, gate: Path) -> None:
+    executor = SparrowExecutor(cluster)
+    results = executor.map(tasks.hold, [gate] * 6, [f"m{number}" for number in range(6)])
+    end = executor._end
+    dropped = weakref.ref(executor)
+    del executor
+    assert dropped() is None
+    assert end.is_alive()
+    gate.touch()
+    assert list(results) == [f"m{number}" for number in range(6)]
+    end.join(TIMEOUT_S)
+    assert not end.is_alive()
+
+
+def test_one_that_is_dropped_takes_what_its_map_has_left(cluster: LocalCluster) -> None:
+    results = SparrowExecutor(cluster).map(tasks.square, range(50), buffersize=4)
+    gc.collect()
+    assert list(results) == [x * x for x in range(50)]
+
+
+def test_shutdown_after_a_call_was_cancelled(cluster: LocalCluster) -> None:
+    executor = SparrowExecutor(cluster)
+    executor.submit(tasks.square, 1).result(TIMEOUT_S)
+    future = executor.submit(tasks.square, 2)
+    future.cancel()
+    executor.shutdown()
+    assert future.done()
+
+
+def test_shutdown_may_cancel_what_one_before_has_left(
+    executor: SparrowExecutor, occupied: list[Future[str]], gate: Path
+) -> None:
+    queued = executor.submit(tasks.square, 1)
+    executor.shutdown(wait=False)
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert not wait([queued], TIMEOUT_S).not_done
+    assert queued.cancelled()
+    assert not any(future.done() for future in occupied)
+    gate.touch()
+    executor.shutdown()
+    assert [future.result() for future in occupied] == [f"slot{number}" for number in range(SLOTS)]
+
+
+def test_shutdown_waits_for_a_call_whose_worker_dies(cluster: LocalCluster) -> None:
+    with SparrowExecutor(cluster, options=CallOptions(max_attempts=1)) as executor:
+        future = executor.submit(tasks.exit_worker)
+        executor.shutdown()
+        assert isinstance(future.exception(), TaskLost)
+
+
+def test_shutdown_after_a_call_that_cannot_be_pickled(cluster: LocalCluster) -> None:
+    executor = SparrowExecutor(cluster)
+    future = executor.submit(tasks.describe, tasks.RaisesAtPickling(ValueError))
+    executor.shutdown(wait=False)
+    with pytest.raises(ValueError, match="on purpose"):
+        future.result(TIMEOUT_S)
+    executor.shutdown()
+
+
+def test_large_arguments_of_calls_that_kill_their_workers(cluster: LocalCluster) -> None:
+    data = b"a" * 300_000  # More than a pipe holds.
+    with SparrowExecutor(cluster, options=CallOptions(max_attempts=1)) as executor:
+        futures = [executor.submit(tasks.exit_worker_with, data) for _ in range(3)]
+        assert {type(future.exception(TIMEOUT_S)) for future in futures} == {TaskLost}
+        assert executor.submit(len, data).result(TIMEOUT_S) == 300_000
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_what_unpickling_an_argument_raises_is_the_futures_error(
+    executor: SparrowExecutor, kind: type[BaseException]
+) -> None:
+    future = executor.submit(id, tasks.RaisesAtUnpickling(kind))
+    assert type(future.exception(TIMEOUT_S)) is kind
+    assert executor.submit(tasks.square, 2).result(TIMEOUT_S) == 4
+
+
+def test_repr_tells_the_state(executor: SparrowExecutor, occupied: list[Future[str]], gate: Path) -> None:
+    queued, left = executor.submit(tasks.square, 1), executor.submit(tasks.fail, "x")
+    wait_until(occupied[0].running)
+    assert re.fullmatch("<TaskFuture at 0x[0-9a-f]+ state=pending>", repr(queued))
+    assert re.fullmatch("<TaskFuture at 0x[0-9a-f]+ state=running>", repr(occupied[0]))
+    assert queued.cancel()
+    assert re.fullmatch("<TaskFuture at 0x[0-9a-f]+ state=cancelled>", repr(queued))
+    gate.touch()
+    wait([left, *occupied], TIMEOUT_S)
+    assert re.fullmatch("<TaskFuture at 0x[0-9a-f]+ state=finished returned str>", repr(occupied[0]))
+    assert re.fullmatch("<TaskFuture at 0x[0-9a-f]+ state=finished raised ValueError>", repr(left))
+
+
+def test_a_future_that_is_done_cannot_be_set(executor: SparrowExecutor) -> None:
+    future = executor.submit(tasks.square, 3)
+    assert future.result(TIMEOUT_S) == 9
+    with pytest.raises(InvalidStateError, match=r"FINISHED: <TaskFuture at 0x.* state=finished returned int>"):
+        future.set_result(10)
+    with pytest.raises(InvalidStateError):
+        future.set_exception(ValueError())
+    assert future.result() == 9
+    assert future.exception() is None
+
+
+def test_result_waits_in_another_thread(executor: SparrowExecutor, gate: Path) -> None:
+    futures = [executor.submit(tasks.hold, gate, "m"), executor.submit(tasks.square, 2)]
+    seen: list[object] = []
+    waiting = threading.Thread(target=lambda: seen.extend(future.result(TIMEOUT_S) for future in futures))
+    waiting.start()
+    wait_until(lambda: tasks.started(gate, "m"))
+    gate.touch()
+    waiting.join(TIMEOUT_S)
+    assert seen == ["m", 4]
+
+
+def test_callback_of_a_future_that_failed_or_was_cancelled(
+    executor: SparrowExecutor, occupied: list[Future[str]], gate: Path
+) -> None:
+    cancelled, failed = executor.submit(tasks.square, 1), executor.submit(tasks.fail, "x")
+    assert cancelled.cancel()
+    gate.touch()
+    wait([failed], TIMEOUT_S)
+    seen: list[Future[Any]] = []
+    cancelled.add_done_callback(seen.append)
+    failed.add_done_callback(seen.append)
+    assert seen == [cancelled, failed]

@@ -72,7 +72,7 @@ def who() -> dict[str, Any]:
         "capabilities": {line.split()[1] for line in status.splitlines() if line.startswith(("CapPrm", "CapEff"))},
         "no_new_privileges": "NoNewPrivs:\t1" in status,
         "home": os.environ["HOME"],
-        "secrets": [name for name in os.environ if name.startswith("SPARROW_TOKEN")],
+        "secrets": [name for name in os.environ if name.startswith(("SPARROW_TOKEN", "AWS_"))],
         "parent": os.getppid(),
         "files": os.environ["SPARROW_EXECUTOR_FILES"],
         "directory": str(Path.cwd()),

@@ -47,6 +47,11 @@ class Raw:
         with suppress(ConnectionError):
             self.socket.sendall(data)
 
+    def end(self) -> None:
+        """Say that nothing more will come; the other side may have closed already."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
     def answer(self, method: str = "GET") -> Answer:
         """The next answer."""
         response = HTTPResponse(self.socket, method=method)

@@ -31,7 +31,7 @@ class Recorder:
     def kill_executor(self, executor: str) -> None:
         self.killed.append(executor)
 
-    def fetch(self, ref: BlobRef) -> None:
+    def fetch(self, ref: BlobRef, user: str) -> None:
         self.fetches.append(ref)
 
     def upload_again(self, job: Any, hash_: str) -> None:

@@ -68,6 +68,10 @@ def exit_worker(code: int = 3) -> None:
     os._exit(code)
 
 
+def exit_worker_with(data: bytes) -> None:
+    os._exit(3)
+
+
 def kill_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -134,6 +138,72 @@ def read_starts(starts: Path) -> list[tuple[int, int]]:
     with contextlib.suppress(FileNotFoundError):
         text = starts.read_text()
     return [(int(task), int(pid)) for task, pid in map(str.split, text.splitlines())]
+
+
+def raise_(kind: type[BaseException]) -> None:
+    raise kind("on purpose")
+
+
+def raise_elsewhere(kind: type[BaseException], pid: int) -> Any:
+    """Raise it, but in this process be an ordinary error."""
+    if os.getpid() != pid:
+        raise kind("on purpose")
+    return ValueError("an ordinary error")
+
+
+class RaisesAtUnpickling:
+    """To unpickle it raises an exception of this kind."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return raise_, (self.kind,)
+
+
+class RaisesAtPickling:
+    """To pickle it raises an exception of this kind."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        raise self.kind("on purpose")
+
+
+class RaisesWhereItArrives(Exception):
+    """An exception that can be unpickled in the process that made it; in others that raises one of this kind."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        super().__init__(kind.__name__)
+        self.kind, self.pid = kind, os.getpid()
+
+    def __reduce__(self) -> Any:
+        return raise_elsewhere, (self.kind, self.pid)
+
+
+def fail_where_it_arrives(kind: type[BaseException]) -> None:
+    raise RaisesWhereItArrives(kind)
+
+
+class Thing:
+    """Something that a weak reference can refer to."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def doubled(self) -> int:
+        return 2 * self.number
+
+
+class Farewell:
+    """Leaves a file named after the process that lets go of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __del__(self) -> None:
+        (self.directory / str(os.getpid())).touch()
 
 
 class Grumpy:

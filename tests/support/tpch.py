@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from frontends.sql import tpch
+from frontends.sql.access import DataAccess
 from frontends.sql.compiler import compile_query
 from frontends.sql.dataset import Dataset
 from frontends.sql.held import HeldTables
@@ -20,6 +21,7 @@ from frontends.sql.results import decode_tables, encode_table
 
 TOLERANCE = 1e-9
 """Relative, of floating-point results, which are sums in another order."""
+USER = "anna"
 Row = tuple[Any, ...]
 
 
@@ -50,8 +52,8 @@ class HereRunner:
     def __init__(self, directory: Path) -> None:
         self.dataset = Dataset(directory)
         self._directory = str(self.dataset.directory)
-        self._held = HeldTables()
-        self._held.load(self._directory, list(range(self.dataset.manifest.partitions)))
+        self._held = HeldTables(DataAccess(None))
+        self._held.load(USER, self._directory, list(range(self.dataset.manifest.partitions)))
 
     def compile(self, sql: str) -> Plan:
         return compile_query(sql, self.dataset.statistics)
@@ -68,9 +70,9 @@ class HereRunner:
                 bucket = number if stage.tasks > 1 else None
                 inputs = {input_table(name): decode_tables(results[name], bucket) for name in stage.after}
                 partition = number if stage.partitioned else None
-                path = self._held.prepare(self._directory, partition) if stage.reads_tables else ""
-                with self._held.cursor() as cursor:
-                    table = self._held.run(cursor, stage.sql, path, inputs)
+                source = self._held.source(USER, self._directory if stage.reads_tables else "", partition)
+                with source.engine.cursor() as cursor:
+                    table = source.engine.select(cursor, stage.sql, source.schemas, inputs)
                 results[stage.name].append(encode_table(table, stage.buckets))
         return decode_tables(results[plan.stages[-1].name])
 

@@ -5,16 +5,15 @@ Times are seconds of virtual time; service is slot-seconds. A run is a function 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from node_monitor.queues import Charge, QueuedTicket, ReservationQueue
+from node_monitor.queues import TURN_S, Charge, QueuedTicket, ReservationQueue
 
 
 class VirtualNode:
-    """Asks for a task whenever fewer than `slots` + `prefetch` asks and tasks are outstanding; runs `slots` of them.
+    """Asks for a task whenever fewer than `slots` asks and tasks are outstanding, and runs what it gets.
 
     outcome: what an ask for the ticket yields: the duration of its task in seconds, or None, a no-op.
     latency_s: from the ask to its answer. may_run: passed to the queue.
@@ -27,7 +26,6 @@ class VirtualNode:
         slots: int,
         outcome: Callable[[QueuedTicket], float | None],
         *,
-        prefetch: int = 0,
         latency_s: float = 0.0,
         may_run: Callable[[QueuedTicket], bool] = lambda ticket: True,
         on_end: Callable[[QueuedTicket], None] = lambda ticket: None,
@@ -35,7 +33,6 @@ class VirtualNode:
         self.queue = queue
         self.slots = slots
         self.outcome = outcome
-        self.limit = slots + prefetch
         self.latency_s = latency_s
         self.may_run = may_run
         self.on_end = on_end
@@ -43,10 +40,9 @@ class VirtualNode:
         self.served: dict[str, float] = {}  # slot-seconds per user
         self.running: dict[str, int] = {}
         self.outstanding: dict[str, int] = {}
-        self.longest: dict[str, float] = {}  # the largest of estimates and durations per user: L_k of the bound
+        self.longest: dict[str, float] = {}  # the longest task of each user, or TURN_S: L_k of the bound
         self.started: list[tuple[float, QueuedTicket]] = []
         self.watches: list[GapWatch] = []
-        self._waiting: deque[tuple[Charge, float]] = deque()  # fetched ahead
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._tickets = count()
@@ -60,8 +56,8 @@ class VirtualNode:
         self.queue.add(ticket)
         for table in (self.running, self.outstanding):
             table.setdefault(user, 0)
-        for table in (self.served, self.longest):
-            table.setdefault(user, 0.0)
+        self.served.setdefault(user, 0.0)
+        self.longest.setdefault(user, TURN_S)
         self._seen()
         return ticket
 
@@ -86,13 +82,12 @@ class VirtualNode:
             watch.see(self)
 
     def _ask(self) -> None:
-        while sum(self.outstanding.values()) < self.limit:
+        while sum(self.outstanding.values()) < self.slots:
             charge = self.queue.take(self.may_run)
             if charge is None:
                 return
             user = charge.ticket.user
             self.outstanding[user] += 1
-            self.longest[user] = max(self.longest[user], charge.estimate_s)
             self._seen()
             self.at(self.now + self.latency_s, lambda charge=charge: self._answered(charge))  # type: ignore[misc]
 
@@ -104,15 +99,9 @@ class VirtualNode:
             self.queue.refund(charge)
             return
         self.longest[user] = max(self.longest[user], duration_s)
-        self._waiting.append((charge, duration_s))
-        self._start()
-
-    def _start(self) -> None:
-        while self._waiting and sum(self.running.values()) < self.slots:
-            charge, duration_s = self._waiting.popleft()
-            self.running[charge.ticket.user] += 1
-            self.started.append((self.now, charge.ticket))
-            self.at(self.now + duration_s, lambda charge=charge, s=duration_s: self._ended(charge, s))  # type: ignore[misc]
+        self.running[user] += 1
+        self.started.append((self.now, charge.ticket))
+        self.at(self.now + duration_s, lambda: self._ended(charge, duration_s))
 
     def _ended(self, charge: Charge, duration_s: float) -> None:
         user = charge.ticket.user
@@ -120,7 +109,6 @@ class VirtualNode:
         self.outstanding[user] -= 1
         self.queue.settle(charge, duration_s)
         self.on_end(charge.ticket)
-        self._start()
 
 
 class GapWatch:

@@ -16,6 +16,7 @@ import pytest
 
 from sparrow_py import Client, JobSpec
 from tests.support.daemons import Daemon, clean_environment, get_json, http, wait_for_nodes
+from tests.support.raw import connected
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 LIMITS = {"http_body_bytes_max": 4096, "http_results_bytes_max": 20_000, "http_retention_s": 0.0}
@@ -317,9 +318,9 @@ class TestMistakes:
         assert "DELETE" in error["error"]["message"]
 
     def test_body_that_does_not_end(self, scheduler: Daemon) -> None:
-        with socket.create_connection(scheduler.address.rsplit(":", 1), TIMEOUT_S) as sock:
-            sock.sendall(b"POST /v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
-            sock.shutdown(socket.SHUT_WR)
+        with connected(scheduler.address) as raw:
+            raw.send(b"POST /v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+            raw.end()
         assert http(scheduler.address, "/v1/jobs")[0] == 200
 
 

@@ -1,6 +1,6 @@
 """Real daemons that are attacked, and an honest client that is served all the while."""
 
-import resource
+import sys
 from collections.abc import Iterator
 
 import psutil
@@ -14,19 +14,17 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 RSS_GROWTH_BYTES_MAX = 48 << 20
 """By so much may a daemon grow during an attack; attacks send or ask for many times that."""
 FILES = 256
-"""That the scheduler may have open: so it takes half as many HTTP connections."""
+"""That the scheduler may have open: so it takes an eighth as many HTTP connections."""
+LIMIT_FILES = (
+    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES})); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     log = tmp_path_factory.mktemp("scheduler") / "log"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
-    try:
-        daemon = Daemon("scheduler", log=log)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with daemon:
+    with Daemon("scheduler", within=(sys.executable, "-c", LIMIT_FILES), log=log) as daemon:
         yield daemon
 
 

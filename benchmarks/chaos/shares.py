@@ -1,0 +1,66 @@
+"""What must hold of the rounds in which users stream: shares by weight, and a newcomer who does not wait long.
+
+Tasks are counted, not seconds, and only while all users are backlogged: tolerances are wide enough for a machine that
+is busy with other things, as it keeps all of them waiting alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.plan import Scene
+from benchmarks.chaos.told import Event
+
+FROM, UNTIL = 0.1, 0.7
+"""Shares of a user's tasks: from when every user has started so many until one has started so many, all are backlogged
+at all nodes, even where tasks are placed at random."""
+SHARE_TOLERANCE = 0.1
+TASKS_PER_SLOT = 2
+"""Beside that share: what a slot may have too many or too few."""
+NEWCOMER_PER_SLOT = 10
+"""So many tasks of another user may start per slot between a newcomer's submission and its start: about one by the
+promise, and the others while a busy machine brings the task to its node."""
+
+
+def judge(found: Evidence) -> Iterator[str]:
+    """All that is violated."""
+    if found.plan.scene is Scene.SHARES:
+        yield from (f"shares: {what}" for what in shares_hold(found))
+    elif found.plan.scene is Scene.NEWCOMER:
+        yield from (f"newcomer: {what}" for what in newcomer_starts(found))
+
+
+def shares_hold(found: Evidence) -> Iterator[str]:
+    """While all users are backlogged each starts as many tasks as its weight says."""
+    starts: dict[str, list[int]] = defaultdict(list)
+    for run in sorted(found.runs, key=lambda run: run.start_ns):
+        starts[found.jobs[run.job].user].append(run.start_ns)
+    tasks = {user: sum(len(job.tasks) for job in found.plan.jobs if job.user == user) for user in found.plan.users}
+    if any(len(starts[user]) < UNTIL * count for user, count in tasks.items()):
+        yield f"tasks did not start: { ({user: len(starts[user]) for user in tasks}) } of {tasks}"
+        return
+    from_ns = max(starts[user][int(FROM * count)] for user, count in tasks.items())
+    until_ns = min(starts[user][int(UNTIL * count) - 1] for user, count in tasks.items())
+    counts = {user: sum(from_ns <= at_ns < until_ns for at_ns in starts[user]) for user in tasks}
+    weights, slots = found.plan.users, sum(found.plan.slots)
+    for user, count in counts.items():
+        due = sum(counts.values()) * weights[user] / sum(weights.values())
+        if abs(count - due) > SHARE_TOLERANCE * due + TASKS_PER_SLOT * slots:
+            yield f"{user} started {count} tasks instead of {due:.0f}: {counts}, weights {weights}"
+
+
+def newcomer_starts(found: Evidence) -> Iterator[str]:
+    """Another user's tasks do not go before a newcomer's one for long, whatever they state or prefetch."""
+    name = "newcomer"
+    submitted_ns = next((line.at_ns for line in found.told(Event.SUBMITTED) if line.job == name), None)
+    started_ns = next((run.start_ns for run in found.runs if run.job == name), None)
+    others = [run.start_ns for run in found.runs if run.job != name]
+    if submitted_ns is None or started_ns is None:
+        yield "it was not started"
+        return
+    between = sum(submitted_ns < at_ns < started_ns for at_ns in others)
+    if between > NEWCOMER_PER_SLOT * sum(found.plan.slots):
+        seconds = (started_ns - submitted_ns) / 1e9
+        yield f"{between} tasks of another user started in {sum(found.plan.slots)} slots before it, {seconds:.2f} s"

@@ -1,0 +1,145 @@
+"""Keeping links to schedulers, without any: what is said when none can be reached."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from sparrow_py import dialling, links
+from sparrow_py import messages as m
+from sparrow_py.dialling import Dialling
+from sparrow_py.errors import LinkError
+from tests.support.waiting import TIMEOUT_S
+
+ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002"]
+
+
+class FakeLink:
+    """A link that stands until it is cut."""
+
+    def __init__(self) -> None:
+        self.closed_because = ""
+        self.cut = asyncio.Event()
+
+    async def batches(self) -> AsyncIterator[list[Any]]:
+        await self.cut.wait()
+        return
+        yield []
+
+    async def aclose(self, reason: str = "") -> None:
+        self.cut.set()
+
+
+class Schedulers:
+    """Those that can be reached, and the user of the links to them."""
+
+    def __init__(self) -> None:
+        self.up: set[str] = set()
+        self.refused = 0
+        """Dials in vain."""
+        self.links: dict[str, FakeLink] = {}
+
+    async def dial(self, _session: Any, address: str, *_: Any, **__: Any) -> tuple[FakeLink, m.Welcome]:
+        if address not in self.up:
+            self.refused += 1
+            raise LinkError(f"scheduler {address} cannot be reached: nobody is there")
+        self.links[address] = FakeLink()
+        return self.links[address], m.Welcome(m.PROTOCOL_VERSION, address, 1000)
+
+    def end(self, *addresses: str) -> None:
+        for address in addresses:
+            self.up.discard(address)
+            self.links.pop(address).cut.set()
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        pass
+
+    def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
+        pass
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        pass
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def schedulers(monkeypatch: pytest.MonkeyPatch) -> Schedulers:
+    schedulers = Schedulers()
+    monkeypatch.setattr(links, "dial", schedulers.dial)
+    monkeypatch.setattr(dialling, "REDIAL_MIN_S", 0.0005)
+    monkeypatch.setattr(dialling, "REDIAL_MAX_S", 0.001)
+    return schedulers
+
+
+@pytest.fixture
+async def client(schedulers: Schedulers, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Dialling]:
+    caplog.set_level(logging.INFO, "sparrow.links")
+    hello = m.Hello(m.PROTOCOL_VERSION, "client", "", "ada", "")
+    schedulers.up.update(ADDRESSES)
+    client = Dialling(ADDRESSES, hello, m.FrameDecoder(m.ToClient), schedulers, None, heartbeat_s=10.0)  # type: ignore[arg-type]
+    client.start()
+    await until(lambda: len(client.links) == 2)
+    yield client
+    await client.stop("the test is over")
+
+
+async def test_an_outage_is_said_once_with_all_that_cannot_be_reached(
+    client: Dialling, schedulers: Schedulers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "OUTAGE_SAID_AFTER_S", 0.05)
+    for outage in (1, 2):
+        schedulers.end(*ADDRESSES)
+        await until(lambda: not client.links)
+        assert client.cut_off_s() > 0.0
+        await until(lambda: caplog.records)
+        refused = schedulers.refused
+        await until(lambda refused=refused: schedulers.refused > refused + 100)  # It goes on trying, in silence.
+        [said] = caplog.records
+        assert said.levelno == logging.WARNING, outage
+        for address in ADDRESSES:
+            assert f"scheduler {address} cannot be reached: nobody is there" in said.getMessage()
+        caplog.clear()
+        schedulers.up.update(ADDRESSES)
+        await until(lambda: len(client.links) == 2)
+        assert client.cut_off_s() == 0.0
+        [said] = caplog.records
+        assert said.levelno == logging.INFO
+        assert "reached again" in said.getMessage()
+        caplog.clear()
+
+
+async def test_nothing_is_said_while_a_scheduler_can_be_reached(client: Dialling, schedulers: Schedulers) -> None:
+    schedulers.end(ADDRESSES[0])
+    await until(lambda: schedulers.refused > 10)
+    assert client._outage is None
+    assert client.cut_off_s() == 0.0
+
+
+async def test_nothing_is_said_of_a_scheduler_that_is_back_in_time(
+    client: Dialling, schedulers: Schedulers, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedulers.end(*ADDRESSES)
+    await until(lambda: client._outage is not None)
+    outage = client._outage
+    schedulers.up.update(ADDRESSES)
+    await until(lambda: len(client.links) == 2)
+    assert outage is not None
+    assert outage.cancelled()
+    assert not caplog.records
+
+
+async def test_nothing_is_said_of_links_that_are_closed(
+    client: Dialling, schedulers: Schedulers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "OUTAGE_SAID_AFTER_S", 0.0)
+    await client.stop("the client is done")
+    assert not client.links
+    assert client._outage is None
+    assert not caplog.records
