@@ -388,9 +388,10 @@ class FairQueue(ReservationQueue):
         self.slots = slots
         self.charge_s_max = charge_s_max
         self._level = _Level(0, charge_s_max)
+        self._ranked = [self._level]  # levels, highest priority first
 
     def _levels(self) -> list[_Level]:
-        return [self._level]
+        return self._ranked
 
     @property
     def flow_count(self) -> int:
@@ -401,7 +402,7 @@ class FairQueue(ReservationQueue):
     def take(
         self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
     ) -> Charge | None:
-        for level in self._levels():
+        for level in self._ranked:
             passed: list[_Flow] = []
             charge = None
             try:
@@ -437,8 +438,10 @@ class FairQueue(ReservationQueue):
             flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
         else:
             flow.mean_s, flow.known = service_s, True
-        flow.longest_s = max(flow.longest_s, service_s)
-        flow.level.end(flow, charge, int(max(service_s, LEAST_CHARGE_S) * charge._rate))
+        if service_s > flow.longest_s:  # noqa: PLR1730 - at every task, where max() costs more than all else here
+            flow.longest_s = service_s
+        cost_s = service_s if service_s > LEAST_CHARGE_S else LEAST_CHARGE_S
+        flow.level.end(flow, charge, int(cost_s * charge._rate))
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -473,11 +476,8 @@ class PriorityQueue(FairQueue):
 
     def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
         super().__init__(slots, charge_s_max)
-        self._ranked: list[_Level] = []  # highest priority first
+        self._ranked = []
         self._by_priority: dict[int, _Level] = {}
-
-    def _levels(self) -> list[_Level]:
-        return self._ranked
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -632,8 +632,10 @@ class _Level:
         estimate_s = ticket.expected_duration_s
         if estimate_s is None:
             estimate_s = flow.mean_s
-        estimate_s = min(estimate_s, flow.longest_s, self._charge_s_max)
-        cost = int(max(estimate_s, LEAST_CHARGE_S) * flow.rate)
+        most_s = flow.longest_s if flow.longest_s < self._charge_s_max else self._charge_s_max
+        if estimate_s > most_s:  # noqa: PLR1730
+            estimate_s = most_s
+        cost = int((estimate_s if estimate_s > LEAST_CHARGE_S else LEAST_CHARGE_S) * flow.rate)
         flow.pending += cost
         flow.outstanding += 1
         ticket.count -= 1
