@@ -745,7 +745,7 @@ class NodeMonitorCore:
     def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
         job = self._job(scheduler, message.job)
         job.forgotten = False
-        job.instance = message.instance
+        job.instance, job.once = message.instance, message.once
         known = job.commons.get(message.stage)
         if known is None or known.data != message.data:  # Another scheduler may send the same again.
             number = self._number()
@@ -1049,6 +1049,8 @@ class NodeMonitorCore:
             executor.commons.add(number)
             self._to_executor(executor.id, x.Common(number, self._local(common.data)))
         self.counters.started += 1
+        if held.job.once:
+            self._memory.started(held.job.owner, held.job.id, held.task, now_s)
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
         local = payload if type(payload) is bytes else self._local(payload)
@@ -1232,8 +1234,17 @@ class NodeMonitorCore:
         left = self._jobs.get((scheduler, job_id))
         if left is not None and not left.held:  # What the earlier scheduler had sent; this one does not know of it.
             self._forget(left)
-        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running))
+        vouches = message.age_s is not None and self._tell_starts(scheduler, message, now_s - message.age_s)
+        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches))
         self._note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+
+    def _tell_starts(self, scheduler: str, message: m.Claim, submitted_s: float) -> bool:
+        """Name the job's tasks that were started here; returns whether those are all."""
+        tasks = self._memory.started_of((message.user, message.instance), message.job)
+        for first in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
+            some = tasks[first : first + m.NUMBERS_PER_MESSAGE_MAX]
+            self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some))
+        return self._memory.remembers_since(message.user, submitted_s)
 
     def _owner(self, key: Key, task: m.Launch) -> tuple[str, int]:
         """The user and the instance of a waiting task's job."""
