@@ -12,6 +12,7 @@ NAMES = (
     "latency",
     "throughput",
     "startup",
+    "turns",
     "memory",
     "dag",
     "failover",

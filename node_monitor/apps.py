@@ -16,6 +16,9 @@ from sparrow_py.errors import InvalidOption
 
 NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
 """The apps that come with the node monitor, whether or not it is to run them."""
+FORK_SERVER = ("-s", "-m", "sparrow_py.fork_server")
+"""Arguments of an interpreter that is one, before the executor's module. Without the packages of the user that it runs
+as: whose tasks may write there would otherwise choose what others' tasks run in."""
 SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
@@ -23,7 +26,10 @@ APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A plan for the core, and the command of an executor process (empty: built in, or attached by others)."""
+    """A plan for the core, and the command of an executor process (empty: built in, or attached by others).
+
+    Where executors are forked, it is that of their fork server.
+    """
 
     plan: AppPlan
     argv: tuple[str, ...] = ()
@@ -38,10 +44,10 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     apps = [
         App(AppPlan("noop", one_process=True, supervised=False)),
         App(AppPlan("sleep", one_process=True, supervised=False)),
-        App(AppPlan("spin"), (sys.executable, "-m", "frontends.synthetic.spin_executor")),
+        App(AppPlan("spin", forks=True), (sys.executable, *FORK_SERVER, "frontends.synthetic.spin_executor")),
         App(
-            AppPlan("python", runtime=python_version(python), supervised="python" not in attached),
-            (python, "-m", "frontends.python.executor"),
+            AppPlan("python", runtime=python_version(python), supervised="python" not in attached, forks=True),
+            (python, *FORK_SERVER, "frontends.python.executor"),
         ),
     ]
     if options.enable_command:
@@ -89,7 +95,7 @@ def _external_apps(options: NodeMonitorOptions) -> Iterator[tuple[str, str, App]
     for name in options.attach:
         if not APP_NAME.fullmatch(name):
             raise InvalidOption("attach", name, f"the name of an app, which matches {APP_NAME.pattern}")
-        yield "attach", name, App(AppPlan(name, supervised=False))
+        yield "attach", name, App(AppPlan(name, supervised=False, awaited=True))
 
 
 def _split(option: str, text: str, line: str) -> tuple[str, ...]:

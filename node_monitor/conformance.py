@@ -89,13 +89,11 @@ class Executor:
         self._connection.settimeout(settings.timeout_s)
 
     def _start(self, path: str) -> subprocess.Popen[bytes]:
-        environment = executor_environment(
-            passed_on(os.environ, None), path, EXECUTOR_ID, self._settings.places, self._files.path
-        )
+        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._files.path)
         try:
             return subprocess.Popen(
                 self._settings.command,
-                env=environment,
+                env={**passed_on(os.environ, None), **own},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # As at a node monitor, what it prints is for the log.
                 start_new_session=True,

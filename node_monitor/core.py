@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from node_monitor.ahead import AskingAhead
 from node_monitor.attributes import check_attributes, with_attributes
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState
@@ -42,8 +44,8 @@ DURATION_WEIGHT = 0.2
 RESTART_DELAY_S = 0.1
 """First wait before an executor that did no task is restarted; doubles up to the maximum."""
 RESTART_DELAY_MAX_S = 30.0
-
-
+IDLE_WORKERS_PER_SLOT = 2
+"""Executors that are kept for their users while they have nothing to do, for each slot: by default."""
 SERVICE_MAX_S = MAX_DURATION_S
 """Longest service time believed of an executor."""
 DEMAND_MAX = 1e18
@@ -122,10 +124,11 @@ class NodeMonitorCore:
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
         "_ahead", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
-        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kill_executor", "_launched", "_looks_ahead",
-        "_memory", "_next_ask", "_next_number", "_next_run", "_ready", "_report_idle", "_resources", "_start_executor",
-        "_timers", "_to_executor", "_to_scheduler", "_tried", "_user_max", "apps", "counters", "free", "free_slots",
-        "info", "leaving", "node", "options", "queue", "schedulers", "slots", "state",
+        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
+        "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_ready", "_report_idle",
+        "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried", "_uneven", "_user_max",
+        "apps", "counters", "free", "free_slots", "info", "leaving", "node", "options", "queue", "schedulers", "slots",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -153,9 +156,12 @@ class NodeMonitorCore:
         """Connected schedulers, and the largest result in bytes that each takes."""
         self._launched: dict[str, int] = {}
         """Scheduler to the number of the attempt that it launched here last: they count up."""
-        runtimes = {plan.app: plan.runtime for plan in plans}
-        self.node = node or m.NodeInfo(slots, dict(self.free), options.attributes, runtimes)
+        offered = {plan.app: plan.runtime for plan in plans if not plan.awaited}
+        told = node or m.NodeInfo(slots, dict(self.free), options.attributes, {})
+        self.node = msgspec.structs.replace(told, apps=offered)
         """What schedulers are told of the node when they are greeted."""
+        self._offers = self.node
+        """The same with the apps for which executors have come by themselves."""
         self.info = self.node
         """The same with what its executors say of it."""
         self._to_scheduler = outbox.to_scheduler
@@ -164,6 +170,9 @@ class NodeMonitorCore:
         self._kill_executor = outbox.kill_executor
         self._fetch = outbox.fetch
         self._blobs = blobs
+        self._kept_max = options.idle_workers_max or IDLE_WORKERS_PER_SLOT * slots
+        self._uneven = False
+        """Whether some app may be `short` of executors, or keep more for their users than it may."""
         self._memory = Memory(1 / options.count)
         self._resources = dict(self.free)
         self._user_max = options.reservations_per_user_max
@@ -254,6 +263,10 @@ class NodeMonitorCore:
         app.came(executor)
         self._ahead.executors_came(app_name)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
+        if app_name not in self._offers.apps:
+            apps = {**self._offers.apps, app_name: app.plan.runtime}
+            self._offers = msgspec.structs.replace(self._offers, apps=apps)
+            self._tell_of_node(now_s)
 
     def user_of(self, executor_id: str, run: int) -> str:
         """Whose task the run is; empty if the executor does not have it."""
@@ -272,35 +285,48 @@ class NodeMonitorCore:
         check_attributes(executor_id, message.attributes)
         before, executor.attributes = executor.attributes, message.attributes
         try:
-            self._tell_attributes(now_s)
+            self._tell_of_node(now_s)
         except LinkError:  # Too many together: it is cut off, and others are not for it.
             executor.attributes = before
             raise
 
-    def _tell_attributes(self, now_s: float) -> None:
-        """Have schedulers know what the executors say of the node now."""
-        info = with_attributes(self.node, (executor.attributes for executor in self._executors.values()))
+    def _tell_of_node(self, now_s: float) -> None:
+        """Have schedulers know what the node is by its executors now."""
+        info = with_attributes(self._offers, (executor.attributes for executor in self._executors.values()))
         if info == self.info:
             return
         self.info = info
         for scheduler in self.schedulers:
             self._to_scheduler(scheduler, m.NodeChanged(info))
-        self._note(now_s, "attributes are now %s", info.attributes)
+        self._note(now_s, "apps are now %s, attributes %s", ", ".join(info.apps), info.attributes)
 
     def executor_failed(self, app_name: str, reason: str, now_s: float) -> None:
         """A process that was started for the app ended before its hello."""
         self._note(now_s, "an executor of app %s did not start: %s", app_name, reason)
         app = self.apps[app_name]
         app.starting -= 1
+        if app.kept_count and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
+            self._end_executor(app.unused_longest(), now_s)
         self._restart_later(app, now_s)
 
     def executor_leaving(self, executor_id: str, now_s: float) -> None:
         """An executor is about to be gone: it gets no task. What it still says counts; then `executor_down` follows."""
-        executor = self._executors[executor_id]
+        self._retire(self._executors[executor_id], now_s)
+
+    def _retire(self, executor: ExecutorState, now_s: float) -> None:
+        """Give it nothing more; what it was given and waits for its inputs has not started."""
+        if executor.leaving:
+            return
         executor.app.retire(executor)
-        self._note(now_s, "executor %s is leaving", executor_id)
+        self._note(now_s, "executor %s is leaving", executor.id)
         for held in [held for held in executor.running.values() if held.missing]:
-            self._hand_back_waiting(held, f"executor {executor_id} is leaving", now_s)
+            self._hand_back_waiting(held, f"executor {executor.id} is leaving", now_s)
+
+    def _end_executor(self, executor: ExecutorState, now_s: float) -> None:
+        """Have it ended. From now on it is given nothing, however long its end takes."""
+        self._retire(executor, now_s)
+        executor.ended_here = True
+        self._kill_executor(executor.id)
 
     def executor_down(self, executor_id: str, reason: str, now_s: float, failure: str = "") -> None:
         """An executor died: its slots come back, its tasks are reported lost (guarantee 4).
@@ -309,23 +335,24 @@ class NodeMonitorCore:
         """
         executor = self._executors.pop(executor_id)
         app = executor.app
-        self.counters.executor_deaths += 1
+        if executor.running or not executor.ended_here:
+            self.counters.executor_deaths += 1
         self.free_slots += executor.busy_places
         app.went(executor)
         runs = list(executor.running.values())
-        culprit = next((held for held in runs if not (held.missing or held.stop or failure)), None)
+        culprit = next((held for held in runs if not (held.missing or executor.ended_here or failure)), None)
         for held in runs:
             self._died_with_executor(held, reason, failure if len(runs) == 1 else "", now_s)
         if culprit is not None:
             self._suspect(app, culprit.job, now_s)
         self._note(now_s, "executor %s down: %s", executor_id, reason)
         if executor.attributes:
-            self._tell_attributes(now_s)
+            self._tell_of_node(now_s)
         if not app.executors:
             self._hand_back_ready_of(app, f"the node's {app.plan.app} executors are gone")
         if not app.plan.supervised:
             return
-        if executor.did_tasks or executor.running:
+        if executor.did_tasks or executor.running or executor.ended_here:
             self._restart_soon(app)  # What ended it may well have been a task.
         else:
             self._restart_later(app, now_s)
@@ -438,7 +465,10 @@ class NodeMonitorCore:
             if self._ready and not executor.leaving:
                 self._top_up(executor, now_s)
             return
-        self.free_slots += executor.app.free_places(executor)
+        app = executor.app
+        self.free_slots += app.free_places(executor, now_s)
+        if app.kept_count > self._kept_max:
+            self._uneven = True
 
     # ---- events: time and operator -----------------------------------------------------------
 
@@ -492,6 +522,11 @@ class NodeMonitorCore:
         self._note(now_s, "the node is %s", state)
         for scheduler in sorted(self.schedulers):
             self._to_scheduler(scheduler, m.NodeState(state, f"the node is {state}"))
+
+    @property
+    def asking(self) -> int:
+        """Slots that wait for the answer to a getTask."""
+        return self.slots - self.free_slots - sum(executor.busy_places for executor in self._executors.values())
 
     @property
     def idle(self) -> bool:
@@ -608,16 +643,18 @@ class NodeMonitorCore:
             self.free_slots -= 1
             if charge.ticket.demand:
                 self._take_resources(charge)
+            app = self.apps[charge.ticket.app]
             task = self._ready.take(charge.ticket.key) if self._ready else None
             if task is not None:
-                app = self.apps[charge.ticket.app]
                 self._start_ready(charge, task, now_s)
             else:
-                app = self._add_to_ask(asks, charge, now_s).app
-                app.asking += 1
-            serves = self.free_slots > 0 and (len(app.idle) > app.asking or self._some_app_serves())
+                charge.executor = app.take_place(charge.ticket.user)
+                self._add_to_ask(asks, charge, now_s)
+            serves = self.free_slots > 0 and (bool(app.free) or self._some_app_serves())
         for ask in asks.values():
             self._send_ask(ask, len(ask.charges))
+        if self._uneven:
+            self._even_out(now_s)
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:
             self._say_idle()
 
@@ -638,14 +675,19 @@ class NodeMonitorCore:
     def _some_app_serves(self) -> bool:
         """Whether an executor has a free place: else the queue need not be looked through."""
         for app in self.apps.values():  # noqa: SIM110 - asked with every event, where a generator costs four times that
-            if len(app.idle) > app.asking:
+            if app.free or app.kept:
                 return True
         return False
 
     def _may_run(self, ticket: QueuedTicket) -> bool:
         """Whether a reservation of the ticket may have a slot now. One whose task is under way may not, yet."""
         app = self.apps[ticket.app]
-        if len(app.idle) <= app.asking or ticket.count <= ticket.asked:
+        if ticket.count <= ticket.asked:
+            return False
+        if not app.free and ticket.user not in app.kept:
+            if app.plan.one_user:
+                app.short.add(ticket.user)
+                self._uneven = True
             return False
         return self._fits(ticket)
 
@@ -715,8 +757,10 @@ class NodeMonitorCore:
             ticket.ahead.less(count)
         else:
             for _ in range(count):
-                self._give_up(ask.charges.pop())
-            self._answered(ask, count)
+                charge = ask.charges.pop()
+                ask.app.release(charge.executor)
+                self._give_up(charge)
+            self.free_slots += count
         if not ask.left:
             del self._asks[ask.id]
 
@@ -724,11 +768,6 @@ class NodeMonitorCore:
         """The reservation leads to no task."""
         self._return_resources(charge)
         self.queue.refund(charge)
-
-    def _answered(self, ask: Ask, count: int) -> None:
-        """So many of the slots that asked are free again."""
-        ask.app.asking -= count
-        self.free_slots += count
 
     def _no_task(self, scheduler: str, message: m.NoTask, now_s: float) -> None:
         ask = self._asks.get(message.ask)
@@ -801,17 +840,23 @@ class NodeMonitorCore:
 
     def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A slot asked for a task, which has come."""
-        app, charge = ask.app, ask.charges.pop()
+        app, charge = ask.app, ask.charges.pop(0)  # That with the warmest executor.
+        executor, user = charge.executor, charge.ticket.user
         if not ask.charges:
             del self._asks[ask.id]
-        if not app.idle:
+        if executor.leaving and app.serves(user):
+            executor = app.take_place(user)
+        if executor.leaving:
             self._say_handed_back(ask.scheduler, task, f"the {app.plan.app} executor that was to run it is gone")
         elif (held := self._hold(ask.scheduler, task, charge)) is not None:
-            app.asking -= 1
-            self._give(app.take_place(), held, now_s)
+            executor.busy_places += 1
+            if executor.fresh:
+                self._assign(executor, user)
+            self._give(executor, held, now_s)
             return
+        app.release(executor)
         self._give_up(charge)
-        self._answered(ask, 1)
+        self.free_slots += 1
 
     def _hold(self, scheduler: str, message: m.Launch, charge: Charge) -> Held | None:
         """The attempt, which has a place, is charged to its user. None, and it is handed back, if it may not start."""
@@ -837,12 +882,23 @@ class NodeMonitorCore:
             self._give_up(charge)
             self.free_slots += 1
             return
-        app = self.apps[ticket.app]
-        executor = app.take_place()
+        executor = self.apps[ticket.app].take_place(ticket.user)
+        executor.busy_places += 1
+        if executor.fresh:
+            self._assign(executor, ticket.user)
         self._give(executor, held, now_s)
         if ticket.prefetch and executor.places == 1 and not held.missing:
-            share = -(-(self._ready.count(ticket.key) + 1) // len(app.executors))
+            share = self._share(executor.app, self._ready.count(ticket.key) + 1)
             self._give_more(executor, held, ticket, min(share, self._depth(held)), now_s)
+
+    def _share(self, app: AppState, ready: int) -> int:
+        """How many of so many ready tasks one executor may have: there are others to run some at the same time."""
+        return -(-ready // min(self.slots, len(app.executors)))
+
+    def _assign(self, executor: ExecutorState, user: str) -> None:
+        """A fresh executor is this user's for good, and another takes its place: the next user need not wait."""
+        executor.app.assign(executor, user)
+        self._restart_soon(executor.app)
 
     def _hand_back_ready_of(self, app: AppState, reason: str) -> None:
         """Hand back all of an app's tasks that wait here."""
@@ -928,7 +984,7 @@ class NodeMonitorCore:
         if charge is None:
             return
         ticket = charge.ticket
-        share = -(-self._ready.count(ticket.key) // len(executor.app.executors))
+        share = self._share(executor.app, self._ready.count(ticket.key))
         self._give_ahead(executor, charge, now_s)
         self._give_more(executor, held, ticket, min(depth, len(executor.running) + share - 1), now_s)
 
@@ -1097,14 +1153,14 @@ class NodeMonitorCore:
         held.stop = (status, reason)
         self._note(now_s, "run %d of executor %s is stopped: %s", held.run, executor.id, reason)
         if executor.places == 1 and not executor.app.plan.one_process:
-            self._kill_executor(executor.id)
+            self._end_executor(executor, now_s)
             return
         self._to_executor(executor.id, x.Kill([held.run]))
-        self._at(now_s + KILL_GRACE_S, lambda _: self._kill_if_here(held))
+        self._at(now_s + KILL_GRACE_S, lambda now_s: self._kill_if_here(held, now_s))
 
-    def _kill_if_here(self, held: Held) -> None:
+    def _kill_if_here(self, held: Held, now_s: float) -> None:
         if self._held.get(held.key) is held and held.executor is not None:
-            self._kill_executor(held.executor.id)
+            self._end_executor(held.executor, now_s)
 
     def _cancel_attempt(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
         held = self._held.get((scheduler, message.job, message.attempt))
@@ -1288,11 +1344,20 @@ class NodeMonitorCore:
     def _want_executors(self, app: AppState) -> None:
         """Start as many processes as the app lacks."""
         app.wanted = True
-        processes, places = (1, self.slots) if app.plan.one_process else (self.slots, 1)
-        missing = processes - len(app.executors) - app.starting - app.waiting
-        for _ in range(missing if app.plan.supervised else 0):
+        places = self.slots if app.plan.one_process else 1
+        for _ in range(app.missing(self.slots)):
             app.starting += 1
             self._start_executor(app.plan.app, places)
+
+    def _even_out(self, now_s: float) -> None:
+        """Start executors for users who had their turn and found none, and end those that are more than may be kept."""
+        self._uneven = False
+        for app in self.apps.values():
+            if app.short:
+                self._restart_soon(app)
+                app.short.clear()
+            while app.kept_count > self._kept_max:
+                self._end_executor(app.unused_longest(), now_s)
 
     def _restart_soon(self, app: AppState) -> None:
         if not self.draining:
@@ -1370,13 +1435,9 @@ class NodeMonitorCore:
             if executor.busy_places != runs or executor.busy_places > executor.places:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self.apps.values():
-            waiting = sum(len(ask.charges) for ask in self._asks.values() if ask.app is app)
-            usable = [executor for executor in app.executors.values() if not executor.leaving]
-            idle = sum(executor.places - executor.busy_places for executor in usable)
-            if (app.asking, len(app.idle)) != (waiting, idle):
-                return (
-                    f"app {app.plan.app}: asking, idle are {(waiting, idle)}, counted as {(app.asking, len(app.idle))}"
-                )
+            asks = [ask for ask in self._asks.values() if ask.app is app]
+            if problem := app.problem(sum(not one.executor.leaving for ask in asks for one in ask.charges)):
+                return f"app {app.plan.app}: {problem}"
         problem = self._problem_ahead()
         if problem:
             return problem

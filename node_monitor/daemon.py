@@ -94,14 +94,13 @@ class NodeMonitor:
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
         blobs = NodeBlobs(node_id, store)
-        runtimes = {name: app.plan.runtime for name, app in apps.items()}
-        info = m.NodeInfo(self.slots, resources, options.attributes, runtimes, store.address, uuid.uuid4().hex)
+        info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         environment = passed_on(os.environ, options.executor_env_patterns)
         self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", info, newest=m.PROTOCOL_VERSION),
+            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
             m.FrameDecoder(m.ToNode),
             self,
             session,

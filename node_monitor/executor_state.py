@@ -23,6 +23,8 @@ class AppPlan:
     app: its name. runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
+    awaited: whether schedulers hear of the app only once an executor has come, as nobody here starts one.
+    forks: whether a process more costs next to nothing, in time and memory, as it is forked.
     gives_attributes: whether its executors may give the node attributes.
     """
 
@@ -30,33 +32,47 @@ class AppPlan:
     runtime: str = ""
     one_process: bool = False
     supervised: bool = True
+    forks: bool = False
+    awaited: bool = False
     gives_attributes: bool = False
+
+    @property
+    def one_user(self) -> bool:
+        """Whether each executor runs one user's tasks only, from its first on. It has one place, then.
+
+        One that several users share, or that was attached, is its operator's to answer for.
+        """
+        return self.supervised and not self.one_process
 
 
 class ExecutorState:
-    """An executor that said hello. A place runs one task at a time."""
+    """An executor that said hello. A place runs one task at a time.
+
+    A place is free, or taken by an ask, or busy. An executor that is for one user (`AppPlan.one_user`) is *fresh*
+    until it is given its first task, and that task's user's ever after. One that is *leaving* gets nothing more: what
+    ends it has been decided, or has happened, and `executor_down` follows.
+    """
 
     __slots__ = (
-        "app",
-        "attributes",
-        "busy_places",
-        "commons",
-        "did_tasks",
-        "id",
-        "leaving",
-        "places",
-        "revoked",
-        "running",
-    )
+        "app", "attributes", "busy_places", "commons", "did_tasks", "ended_here", "free_since_s", "fresh", "id",
+        "leaving", "places", "revoked", "running", "user",
+    )  # fmt: skip
 
     def __init__(self, executor_id: str, app: AppState, places: int) -> None:
         self.id = executor_id
         self.app = app
         self.places = places
+        self.fresh = app.plan.one_user
+        """Whether it is to be one user's and is nobody's yet."""
+        self.user: str | None = None
+        """Whose it is; nobody's while it is fresh, and where users share executors."""
         self.busy_places = 0
+        self.free_since_s = 0.0
+        """When a task of it ended last."""
         self.did_tasks = False
         self.leaving = False
-        """Its end is about to be told: it gets nothing more."""
+        self.ended_here = False
+        """Whether it is leaving as its end was decided here."""
         self.running: dict[int, Held] = {}
         """Runs given to it and not ended, oldest first."""
         self.revoked: deque[int] = deque()
@@ -84,16 +100,23 @@ class AppState:
     """An app and its executors."""
 
     __slots__ = (
-        "asking", "executors", "failures", "idle", "plan", "starting", "suspicion", "waiting", "wanted",
+        "executors", "failures", "free", "fresh", "kept", "kept_count", "plan", "short", "starting", "suspicion",
+        "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan) -> None:
         self.plan = plan
         self.executors: dict[str, ExecutorState] = {}
-        self.idle: list[ExecutorState] = []
-        """An entry for each free place; the place that was freed last is used first, while it is warm."""
-        self.asking = 0
-        """Free places that are spoken for by an ask."""
+        self.free: list[ExecutorState] = []
+        """An entry for each free place that is nobody's; the one freed last is used first, while it is warm."""
+        self.kept: dict[str, list[ExecutorState]] = {}
+        """Free executors by the user whose they are, the one freed last at the end; users with none left out."""
+        self.kept_count = 0
+        """Executors in `kept`."""
+        self.fresh = 0
+        """Executors that are for one user and have none yet, but for those that are leaving."""
+        self.short: set[str] = set()
+        """Users who were passed over since executors were last wanted, as none was free for them."""
         self.wanted = False
         self.starting = 0
         """Processes started that have not said hello."""
@@ -108,37 +131,129 @@ class AppState:
         """Whether its executors do not start: what is reserved here would wait in vain."""
         return self.failures >= BROKEN_FAILURES and not self.executors
 
+    def missing(self, slots: int) -> int:
+        """How many processes to start, beside those that are being started.
+
+        Where users share executors that is one process. Else there are to be fresh ones, so that nobody waits for a
+        start: as many as slots if they cost next to nothing. If not, there are as many executors as slots, whose ever
+        they are, and more only for users who lack one.
+        """
+        plan = self.plan
+        if not plan.supervised:
+            return 0
+        if plan.one_process:
+            wanted = 1 - len(self.executors)
+        elif plan.forks:
+            wanted = slots - self.fresh
+        else:
+            owned = sum(not executor.leaving and executor.user is not None for executor in self.executors.values())
+            wanted = max(slots - owned, len(self.short)) - self.fresh
+        return max(0, wanted - self.starting - self.waiting)
+
     def came(self, executor: ExecutorState) -> None:
         """An executor said hello."""
         self.executors[executor.id] = executor
-        self.idle += [executor] * executor.places
+        self.free += [executor] * executor.places
+        self.fresh += executor.fresh
         self.starting = max(0, self.starting - 1)
 
     def retire(self, executor: ExecutorState) -> None:
         """An executor is leaving: its free places are none."""
+        if executor.leaving:
+            return
         executor.leaving = True
-        self.idle = [other for other in self.idle if other is not executor]
+        if executor.user is None:
+            self.fresh -= executor.fresh
+            self.free = [other for other in self.free if other is not executor]
+        elif executor in self.kept.get(executor.user, ()):
+            self._take_out(executor)
 
     def went(self, executor: ExecutorState) -> None:
         """An executor is gone."""
         self.retire(executor)
         del self.executors[executor.id]
 
-    def take_place(self) -> ExecutorState:
-        """Occupy a free place; there must be one."""
-        executor = self.idle.pop()
-        executor.busy_places += 1
+    def serves(self, user: str) -> bool:
+        """Whether a place is free that a task of this user may have."""
+        return bool(self.free) or user in self.kept
+
+    def take_place(self, user: str) -> ExecutorState:
+        """Take a free place that a task of this user may have, to be used or released; there must be one."""
+        kept = self.kept.get(user) if self.kept else None
+        if kept is None:
+            return self.free.pop()
+        executor = kept.pop()
+        self.kept_count -= 1
+        if not kept:
+            del self.kept[user]
         return executor
 
-    def free_places(self, executor: ExecutorState) -> int:
+    def release(self, executor: ExecutorState) -> None:
+        """A place that was taken is free again."""
+        if not executor.leaving:
+            self._free(executor)
+
+    def assign(self, executor: ExecutorState, user: str) -> None:
+        """A fresh executor is this user's from now on."""
+        executor.fresh = False
+        executor.user = user
+        self.fresh -= 1
+
+    def free_places(self, executor: ExecutorState, now_s: float) -> int:
         """Free the executor's places that run nothing any more; returns how many slots that frees."""
         needed = len(executor.running) if executor.places > 1 else bool(executor.running)
         freed = executor.busy_places - needed
         executor.busy_places = needed
         if executor.leaving:
             return freed
-        if freed == 1:
-            self.idle.append(executor)
+        if executor.user is None:
+            if freed == 1:
+                self.free.append(executor)
+            else:
+                self.free += [executor] * freed
         elif freed:
-            self.idle += [executor] * freed
+            executor.free_since_s = now_s
+            self._free(executor)
         return freed
+
+    def unused_longest(self) -> ExecutorState:
+        """The executor that its user has not used for longest; there must be one in `kept`."""
+        return min((kept[0] for kept in self.kept.values()), key=lambda executor: executor.free_since_s)
+
+    def _free(self, executor: ExecutorState) -> None:
+        user = executor.user
+        if user is None:
+            self.free.append(executor)
+            return
+        self.kept_count += 1
+        kept = self.kept.get(user)
+        if kept is None:
+            self.kept[user] = [executor]
+        else:
+            kept.append(executor)
+
+    def _take_out(self, executor: ExecutorState) -> None:
+        assert executor.user is not None
+        kept = self.kept[executor.user]
+        kept.remove(executor)
+        self.kept_count -= 1
+        if not kept:
+            del self.kept[executor.user]
+
+    def problem(self, taken: int) -> str | None:
+        """What of this does not hold, if anything. `taken`: places that asks have of executors that are usable."""
+        usable = [executor for executor in self.executors.values() if not executor.leaving]
+        free = sum(one.places - one.busy_places for one in usable) - taken
+        counted = sum(len(kept) for kept in self.kept.values())
+        if (self.kept_count, len(self.free)) != (counted, free - counted):
+            return f"{len(self.free)} places free and {self.kept_count} kept; kept are {counted}, and in all {free}"
+        fresh = sum(one.fresh for one in usable)
+        if self.fresh != fresh:
+            return f"{self.fresh} fresh executors; there are {fresh}"
+        for user, kept in self.kept.items():
+            if not kept or any(one.user != user or one.leaving for one in kept):
+                return f"executors kept for {user}: {[one.id for one in kept]}"
+        for one in self.executors.values():
+            if one.user is not None and any(held.charge.ticket.user != one.user for held in one.running.values()):
+                return f"executor {one.id} of {one.user} runs others' tasks"
+        return None

@@ -7,12 +7,11 @@ import contextlib
 import itertools
 import logging
 import os
-import shutil
+import secrets
 import signal
 import socket
 import struct
-from asyncio.subprocess import Process
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,6 +21,7 @@ from node_monitor.builtin import BUILTIN_APPS
 from node_monitor.confinement import Confinement
 from node_monitor.environment import passed_on
 from node_monitor.mute_connections import MuteConnections
+from node_monitor.processes import ExecutorProcess, Processes, exit_reason
 from node_monitor.result_files import LEFT_AGE_MAX_S, ResultDirectory
 from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
@@ -35,6 +35,10 @@ log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0
 PEER = struct.Struct("=iII")
 """The kernel's struct ucred: pid, uid, gid."""
+ID_BYTES = 16
+"""Random bytes in what an executor says in its hello."""
+WAITING_MAX = 8
+"""Connections that may have said an executor's hello before its process is known."""
 STOP_GRACE_S = 1.0
 ORPHANS_GRACE_S = 2.0
 SWEEP_INTERVAL_S = 600.0
@@ -68,14 +72,11 @@ class Events(Protocol):
         """
 
 
-def executor_environment(
-    passed_on: Mapping[str, str], socket_path: str, executor: str, places: int, files: str
-) -> dict[str, str]:
-    """What an executor is started with: what is passed on of our own environment, and what it is told."""
+def executor_environment(socket_path: str, executor_id: str, places: int, files: str) -> dict[str, str]:
+    """What one executor finds in its environment besides what is passed on of our own."""
     return {
-        **passed_on,
         x.SOCKET_VARIABLE: socket_path,
-        x.ID_VARIABLE: executor,
+        x.ID_VARIABLE: executor_id,
         x.PLACES_VARIABLE: str(places),
         x.FILES_VARIABLE: files,
     }
@@ -103,16 +104,17 @@ class ExecutorPool:
         self._events = events
         self.confinement = confinement or Confinement()
         self._orphans = orphans
+        self._processes = Processes(self.confinement, orphans)
         self._environment = passed_on(os.environ, None) if environment is None else environment
         self._store = store
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
         self._connections: dict[str, _Connection] = {}
         self._unflushed: dict[str, _Connection] = {}
-        self._processes: dict[str, Process] = {}
-        self._app_of: dict[str, str] = {}
-        self._starting: dict[str, str] = {}
-        """Executor id to app of those whose hello is due."""
+        self._launched: dict[str, _Launched] = {}
+        """Those that were started here and have not ended."""
+        self._due: dict[str, _Launched] = {}
+        """Those whose hello is due, by the id that it has to have."""
         self._files_of: dict[str, ResultDirectory] = {}
         """Executor id to its directory for large results, of those that were started."""
         self._shared_files: ResultDirectory | None = None
@@ -155,17 +157,18 @@ class ExecutorPool:
         for connection in list(self._connections.values()):
             connection.close()
             await connection.hear_no_more()
-        for executor in list(self._processes):
-            if not self._apps[self._app_of[executor]].plan.one_process:
-                self._kill(executor)
+        for launched in self._launched.values():
+            if not launched.app.plan.one_process:
+                launched.kill()
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=STOP_GRACE_S)
-        for executor in list(self._processes):
-            self._kill(executor)
+        for launched in self._launched.values():
+            launched.kill()
         if self._server is not None:
             self._server.close()
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=5)
+        await self._processes.stop()
         if self._orphans is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ORPHANS_GRACE_S):
@@ -183,74 +186,69 @@ class ExecutorPool:
 
     def start_executor(self, app: str, places: int) -> None:
         """Start a process for the app."""
-        task = asyncio.create_task(self._supervise(app, places))
+        task = asyncio.create_task(self._supervise(self._apps[app], places))
         self._supervisors.add(task)
         task.add_done_callback(self._supervisors.discard)
 
-    async def _supervise(self, app: str, places: int) -> None:
-        executor = f"{app}-{next(self._numbers)}"
-        self._starting[executor] = app
+    async def _supervise(self, app: App, places: int) -> None:
+        name = app.plan.app
+        executor = f"{name}-{next(self._numbers)}"
+        launched = self._launched[executor] = self._due_hello(_Launched(executor, app))
         try:
-            self._files_of[executor] = ResultDirectory(self._store.incoming, executor, self.confinement.account)
-            process = await self._start_process(executor, app, places)
+            account = self.confinement.account
+            files = self._files_of[executor] = ResultDirectory(self._store.incoming, executor, account)
+            base = {**self._environment, **self.confinement.environment()}
+            own = executor_environment(self.socket_path, launched.hello_id, places, files.path)
+            launched.process = await self._processes.start(app, executor, base, own)
         except OSError as error:
-            log.warning("executor of app %s cannot be started: %s", app, error)
-            del self._starting[executor]
-            self._remove_files(executor)
-            self._events.executor_failed(app, f"cannot be started: {error}")
+            log.warning("executor of app %s cannot be started: %s", name, error)
+            self._forget(launched)
+            self._events.executor_failed(name, f"cannot be started: {error}")
             return
-        self._processes[executor] = process
-        self._app_of[executor] = app
         if self._stopping:
-            self._kill(executor)
-        hello_timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello, executor)
-        code = await process.wait()
-        reason = _exit_reason(code)
+            launched.kill()
+        hello_timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello, launched)
+        launched.let_in()
+        code = await launched.process.wait()
         hello_timer.cancel()
+        await self._ended(launched, code)
+
+    def _due_hello(self, launched: _Launched) -> _Launched:
+        self._due[launched.hello_id] = launched
+        return launched
+
+    async def _ended(self, launched: _Launched, code: int) -> None:
+        """Its process has ended: tell of it, once all that it said has been heard."""
+        executor, process = launched.executor, launched.process
+        assert process is not None
+        reason = exit_reason(code)
         connection = self._connections.get(executor)
         if connection is not None:
             self._events.executor_leaving(executor)
             await connection.last_words()
-        self._kill(executor)  # What it may have left in its process group.
-        if self._orphans is not None:
-            self._orphans.ended(process.pid)  # And elsewhere.
-        del self._processes[executor], self._app_of[executor]
+        process.kill()  # What it may have left in its process group.
+        self._processes.ended(process)  # And elsewhere.
         if self._stopping:
+            del self._launched[executor]
             return
         log.info("executor %s ended: %s", executor, reason)
+        self._forget(launched)
         if connection is None:
-            del self._starting[executor]
-            self._events.executor_failed(app, reason)
+            self._events.executor_failed(launched.app.plan.app, reason)
         else:
             connection.close()
-            self._gone(executor, f"executor {executor} {reason}", self._over_limit(app, code))
-        self._remove_files(executor)
+            self._gone(executor, f"executor {executor} {reason}", self._over_limit(launched.app, code))
 
-    async def _start_process(self, executor: str, app: str, places: int) -> Process:
-        """`OSError` if it cannot be started."""
-        argv = self._apps[app].argv
-        if shutil.which(argv[0]) is None:  # Its launcher could only say so in the log.
-            raise FileNotFoundError(f"no such command: {argv[0]}")
-        limited = not self._apps[app].plan.one_process
-        with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
-            process = await asyncio.create_subprocess_exec(
-                *self.confinement.command(argv, limited=limited),
-                env=executor_environment(
-                    self._environment, self.socket_path, executor, places, self._files_of[executor].path
-                )
-                | self.confinement.environment(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
-                start_new_session=True,
-            )
-            if self._orphans is not None:
-                self._orphans.started(process.pid)
-        return process
+    def _forget(self, launched: _Launched) -> None:
+        del self._launched[launched.executor]
+        self._due.pop(launched.hello_id, None)
+        launched.turn_away()
+        self._remove_files(launched.executor)
 
-    def _over_limit(self, app: str, code: int) -> str:
+    def _over_limit(self, app: App, code: int) -> str:
         """What an executor's task did that this exit code tells of; empty if it tells of none."""
         cpu_s = self.confinement.limits.cpu_s
-        if cpu_s and code == -signal.SIGXCPU and not self._apps[app].plan.one_process:
+        if cpu_s and code == -signal.SIGXCPU and not app.plan.one_process:
             return f"it used more than task_cpu_s_max = {cpu_s} s of CPU time"
         return ""
 
@@ -263,26 +261,21 @@ class ExecutorPool:
         files.close()
         self._store.remover.remove(files.path)
 
-    def _no_hello(self, executor: str) -> None:
-        if executor in self._starting:
-            log.warning("executor %s did not say hello within %g s", executor, HELLO_TIMEOUT_S)
-            self._kill(executor)
+    def _no_hello(self, launched: _Launched) -> None:
+        if launched.hello_id in self._due:
+            log.warning("executor %s did not say hello within %g s", launched.executor, HELLO_TIMEOUT_S)
+            launched.kill()
 
     def kill(self, executor: str) -> None:
         """End this executor at once, and what it started: `executor_down` follows.
 
         One that was not started here is disconnected; it is its owner's to end it.
         """
-        if executor in self._processes:
-            self._kill(executor)
+        launched = self._launched.get(executor)
+        if launched is not None:
+            launched.kill()
         elif (connection := self._connections.get(executor)) is not None:
             connection.close()
-
-    def _kill(self, executor: str) -> None:
-        process = self._processes.get(executor)
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
 
     # ---- connections -------------------------------------------------------------------------
 
@@ -302,8 +295,8 @@ class ExecutorPool:
 
     def said(self, connection: _Connection, messages: list[Any]) -> None:
         """An executor sent these messages."""
-        if connection.executor is None:
-            self._hello(connection, messages.pop(0))
+        if connection.executor is None and not self._hello(connection, messages):
+            return
         executor = connection.executor
         assert executor is not None
         for message in messages:
@@ -353,33 +346,39 @@ class ExecutorPool:
 
     def _is_awaited(self, pid: int) -> bool:
         """Whether the process is one that was started and has yet to say hello, or that such a one started."""
-        started = {self._processes[executor].pid for executor in self._starting if executor in self._processes}
-        try:
-            return bool(started) and os.getsid(pid) in started
-        except (ProcessLookupError, PermissionError):
-            return False
+        started = [launched.process.pid for launched in self._due.values() if launched.process is not None]
+        return any(_leads(leader, pid) for leader in started)
 
-    def _hello(self, connection: _Connection, hello: Any) -> None:
+    def _hello(self, connection: _Connection, messages: list[Any]) -> bool:
+        """Its first message, which is taken from what it said. Whether it is let in now; `LinkError` if it never is."""
+        hello = messages[0]
         if not isinstance(hello, x.ExecutorHello):
             raise LinkError("the first message is not a hello")
         x.check_version(hello.version)
         app = self._apps.get(hello.app)
         if app is None or hello.app in BUILTIN_APPS:
             raise LinkError(f"app {shown(hello.app)} is not wanted here")
-        if not 1 <= hello.places <= x.PLACES_MAX:
-            raise LinkError(f"{hello.places} places; allowed: a whole number from 1 to {x.PLACES_MAX}")
-        if not app.plan.supervised and connection.peer_uid not in (0, os.geteuid()):
-            raise LinkError(f"user {connection.peer_uid} may attach no executors here")
+        places_max = 1 if app.plan.one_user else x.PLACES_MAX
+        if not 1 <= hello.places <= places_max:
+            raise LinkError(f"{hello.places} places; allowed: a whole number from 1 to {places_max}")
         if app.plan.supervised:
-            if self._starting.pop(hello.id, None) != hello.app:
+            launched = self._due.get(hello.id)
+            if launched is None or launched.app is not app:
                 raise LinkError(f"no executor {shown(hello.id)} of app {hello.app!r} was started")
-            executor = hello.id
+            if not launched.is_its(connection, lambda: self.said(connection, messages)):
+                return False
+            del self._due[hello.id]
+            executor = launched.executor
+        elif connection.peer_uid not in (0, os.geteuid()):
+            raise LinkError(f"user {connection.peer_uid} may attach no executors here")
         else:
             executor = f"{hello.app}-{next(self._numbers)}"
         self.mute.gone(connection, connection.peer_uid)
+        del messages[0]
         connection.executor = executor
         self._connections[executor] = connection
         self._events.executor_up(executor, hello.app, hello.places)
+        return True
 
     def lost(self, connection: _Connection) -> None:
         """A connection closed, and perhaps once more when all that it said was told."""
@@ -387,10 +386,10 @@ class ExecutorPool:
         executor = connection.executor
         if executor is None or self._stopping:
             return
-        if executor in self._processes:
+        if executor in self._launched:
             # It is about to end, and its exit code says why; its supervisor goes on from there.
             self._events.executor_leaving(executor)
-            asyncio.get_running_loop().call_later(LAST_WORDS_S, self._kill, executor)
+            asyncio.get_running_loop().call_later(LAST_WORDS_S, self._launched[executor].kill)
         elif connection.hears:  # What it said before counts; this is called again then.
             self._events.executor_leaving(executor)
         else:
@@ -407,6 +406,56 @@ class ExecutorPool:
     def _gone(self, executor: str, reason: str, failure: str = "") -> None:
         if self._connections.pop(executor, None) is not None:
             self._events.executor_down(executor, reason, failure)
+
+
+class _Launched:
+    """An executor that was started here."""
+
+    def __init__(self, executor: str, app: App) -> None:
+        self.executor = executor
+        self.app = app
+        self.hello_id = f"{executor}-{secrets.token_hex(ID_BYTES)}"
+        """What it says in its hello; nobody else can guess it."""
+        self.process: ExecutorProcess | None = None
+        """As soon as it is known."""
+        self._waiting: list[tuple[_Connection, Callable[[], None]]] = []
+        """Who has said hello in its name before its process was known, and how to hear them again."""
+
+    def is_its(self, connection: _Connection, again: Callable[[], None]) -> bool:
+        """Whether who connected is of its session, `LinkError` if not. If that is not known yet, `again` asks again."""
+        if self.process is None:
+            if len(self._waiting) >= WAITING_MAX:
+                raise LinkError(f"{WAITING_MAX} have said hello as executor {self.executor} already")
+            self._waiting.append((connection, again))
+            connection.pause()
+            return False
+        if not _leads(self.process.pid, connection.peer_pid):
+            raise LinkError(f"process {connection.peer_pid} is none of executor {self.executor}")
+        return True
+
+    def let_in(self) -> None:
+        """Its process is known: hear those who wait."""
+        waiting, self._waiting = self._waiting, []
+        for connection, again in waiting:
+            connection.resume(again)
+
+    def turn_away(self) -> None:
+        """It will not be."""
+        for connection, _ in self._waiting:
+            connection.close()
+
+    def kill(self) -> None:
+        """End it at once, and its process group."""
+        if self.process is not None:
+            self.process.kill()
+
+
+def _leads(leader: int, pid: int) -> bool:
+    """Whether the process is of the leader's session, as what the leader starts is until it takes one of its own."""
+    try:
+        return pid > 0 and os.getsid(pid) == leader
+    except (ProcessLookupError, PermissionError):
+        return False
 
 
 class _Connection(asyncio.Protocol):
@@ -435,10 +484,23 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
+        self._heard(lambda: self._pool.said(self, messages) if (messages := self._splitter.feed(data)) else None)
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self, first: Callable[[], None]) -> None:
+        """Go on reading, after `first`."""
+        if not self.closed.is_set():
+            self._heard(first)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _heard(self, hear: Callable[[], None]) -> None:
         try:
-            messages = self._splitter.feed(data)
-            if messages:
-                self._pool.said(self, messages)
+            hear()
         except LinkError as error:
             self._broke(error)
 
@@ -517,12 +579,3 @@ class _Connection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def _exit_reason(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"

@@ -19,7 +19,7 @@ COUNTERS = {
     "started": "Tasks given to executors.",
     "ended": "Tasks that executors finished or failed.",
     "handed_back": "Tasks handed back unstarted.",
-    "executor_deaths": "Executors that died.",
+    "executor_deaths": "Executors that died, but for idle ones that were ended to make room.",
     "suspicions": "Times that reservations were refused for a while because tasks of several jobs had died here.",
 }
 
@@ -42,6 +42,10 @@ def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metr
     gauges = {
         "slots": ("Slots.", sum(core.slots for core in cores)),
         "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
+        "idle_workers": (
+            "Executors that are kept for their users while they have nothing to do.",
+            sum(app.kept_count for core in cores for app in core.apps.values()),
+        ),
         "blobs": ("Large inputs and results kept.", len(store.table)),
         "blob_bytes": ("Their bytes.", store.table.bytes_used),
         "queued_reservations": ("Reservations queued now.", sum(len(core.queue) for core in cores)),

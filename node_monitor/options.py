@@ -103,6 +103,11 @@ class NodeMonitorOptions(DaemonOptions):
     task_open_files_max: int = option(
         0, "File descriptors of each process of a task (RLIMIT_NOFILE); 0: no limit of ours."
     )
+    idle_workers_max: int = option(
+        0,
+        "Executors of an app with one place each (Python workers) that are kept for their users while they have "
+        "nothing to do; 0: two for each slot. Those that were not used for longest go first.",
+    )
     socket_dir: str = option(
         "", "Directory for the executors' socket, executors.sock; default: a new one below the temporary directory."
     )
@@ -140,6 +145,7 @@ class NodeMonitorOptions(DaemonOptions):
             self.reservations_per_user_max >= 1,
             "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
         )  # fmt: skip
+        require(self.idle_workers_max >= 0, "idle_workers_max", self.idle_workers_max, "a whole number from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         require(
             not self.socket_dir or self.count == 1,

@@ -84,6 +84,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from node_monitor.ahead import Ahead
+    from node_monitor.executor_state import ExecutorState
 
 MAX_DURATION_S = 1e9
 """Longest duration accepted (seconds, 31 years). Longer, or not a number, is an error of the caller."""
@@ -169,9 +170,12 @@ class Charge:
     """One reservation taken off the queue and charged to its user, until `settle` or `refund`, whichever it is, once.
 
     estimate_s: what was charged, in seconds of slot time.
+    executor: where a place was taken for it; the node monitor's business, not the queue's, and there while it asks.
     """
 
-    __slots__ = ("_cost", "_flow", "_lifts", "_open", "_rate", "estimate_s", "ticket")
+    __slots__ = ("_cost", "_flow", "_lifts", "_open", "_rate", "estimate_s", "executor", "ticket")
+
+    executor: ExecutorState
 
     def __init__(self, ticket: QueuedTicket, estimate_s: float, flow: _Flow | None = None, cost: int = 0) -> None:
         self.ticket = ticket

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from simulator.fallible_hosts import NodeHost
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
-"""An app of one process with a place per slot, and one of a process with one place per slot."""
+"""An app of one process with a place per slot, and one whose processes have one place and one user each."""
+FORKING_PLANS = (PLANS[0], AppPlan("pool", forks=True))
+"""The same where the processes of the second are forked. Of a cluster's nodes every other one is such."""
 CLOCKS_DIFFER = 0.05
 """Clocks of hosts run apart by no more than this share: what one took for a time limit may be so much less."""
 
@@ -35,6 +37,10 @@ class VirtualExecutor:
         self.app = app
         self.places = places
         self.alive = True
+        self.leaving = False
+        """Whether its node monitor has decided to end it."""
+        self.users: set[str] = set()
+        """Whose tasks it was given."""
         self.commons: dict[int, x.Data] = {}
         self.waiting: list[tuple[x.Run, Start]] = []
         self.running: dict[int, Start] = {}
@@ -70,6 +76,11 @@ class VirtualExecutor:
         start = Start(log, task, (held.job.id, held.attempt), self.node, held.job.scheduler)
         log.starts.append(start)
         world.starts.append(start)
+        self.users.add(log.client.user)
+        if len(self.users) > 1 and self.app == "pool":
+            raise Broken(f"executor {self.id} was given tasks of {', '.join(sorted(self.users))}", log.id)
+        if self.leaving:
+            raise Broken(f"executor {self.id}, which is being ended, was given a task", log.id)
         self._check_given(start, run)
         self.waiting.append((run, start))
         for name, amount in world.resources.items():

@@ -18,7 +18,7 @@ from scheduler.core import SchedulerCore
 from simulator.blobs import FakeBlobs
 from simulator.broken import Broken
 from simulator.clocks import HostClock
-from simulator.executors import PLANS, VirtualExecutor
+from simulator.executors import FORKING_PLANS, PLANS, VirtualExecutor
 from simulator.links import Link
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
@@ -264,7 +264,8 @@ class NodeHost(Dialler):
         self.slowness = 1.0
         self.executors: dict[str, VirtualExecutor] = {}
         self.blobs = FakeBlobs(name)
-        self.core = NodeMonitorCore(world.node_options, slots, list(PLANS), self, self.blobs, world.resources)
+        plans = list(FORKING_PLANS if int(name.lstrip("n")) % 2 else PLANS)
+        self.core = NodeMonitorCore(world.node_options, slots, plans, self, self.blobs, world.resources)
 
     def info(self) -> m.NodeInfo:
         """What it says of itself."""
@@ -298,6 +299,8 @@ class NodeHost(Dialler):
 
     def kill_executor(self, executor: str) -> None:
         """Effect of the core."""
+        if executor in self.executors:
+            self.executors[executor].leaving = True
 
         def kill() -> None:
             if executor in self.executors:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.hosts import APP, NodeHost
+from simulator.hosts import NodeHost
 from simulator.policies import POLICIES, Sparrow
 
 WATCHED = "sparrow-watched"
@@ -36,7 +36,7 @@ class WatchedNodeHost(NodeHost):
 
     def _watch(self) -> None:
         """Something has happened here: until now as many slots asked as after the last time."""
-        asking = self.core.apps[APP].asking
+        asking = self.core.asking
         if asking != self._asking:
             now_s = self._engine.now_s
             self.asking_s += self._asking * (now_s - self._since_s)

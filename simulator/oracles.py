@@ -137,8 +137,6 @@ def _check_node_empty(world: World, node: NodeHost) -> None:
         if abs(core.free[name] - amount) > 1e-9:
             raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
     _nothing_left(node.name, ready=list(core._ready.all()), ahead=list(core._ahead.all()))
-    for app in core.apps.values():
-        _nothing_left(node.name, asking=app.asking)
     for known in core._executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():

@@ -90,7 +90,7 @@ class World:
         self.heartbeat_s = heartbeat_s
         self.clock = clock
         self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **(scheduler or {})})
-        self.node_options = NodeMonitorOptions(**{"history_len_max": 400, **(node or {})})
+        self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **(node or {})})
         self.sent: list[tuple[str, str, Any]] = []
         """All messages between schedulers and their peers, in the order of sending: (from, to, message)."""
         self.starts: list[Start] = []

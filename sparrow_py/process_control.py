@@ -36,9 +36,9 @@ def die_with_parent(number: int, parent: int) -> None:
         os.kill(os.getpid(), number)
 
 
-def adopt_orphans() -> None:
-    """Make this process a subreaper. That outlives `exec`, and is not inherited."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+def adopt_orphans(adopt: bool = True) -> None:
+    """Make this process a subreaper, or none. That outlives `exec`, and is not inherited."""
+    _prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def refuse_new_privileges() -> None:

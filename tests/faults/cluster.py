@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults import guest, network
 from tests.faults.client_process import Submission, Told
 from tests.faults.network import Loopback, Network
-from tests.support.daemons import Daemon, clean_environment, gone
+from tests.support.daemons import Daemon, clean_environment, gone, workers_of
 from tests.support.waiting import wait_until
 
 SCHEDULERS = ("scheduler-0", "scheduler-1")
@@ -247,7 +246,7 @@ class Cluster:
 
     def workers(self, node: str) -> set[int]:
         """The process ids of the python workers of a node."""
-        return {child.pid for child in psutil.Process(self.pid(node)).children()} if self.alive(node) else set()
+        return workers_of(self.pid(node)) if self.alive(node) else set()
 
     def processes(self) -> set[int]:
         """The process ids of all that belongs to the cluster now."""

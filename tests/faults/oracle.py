@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from node_monitor.core import IDLE_WORKERS_PER_SLOT
 from tests.faults.client_process import Submission, Told
 from tests.faults.cluster import CLIENT, NODES, PLACES, SCHEDULERS, SLOTS, Client, Cluster
 from tests.faults.faults import FILLER
@@ -145,6 +146,10 @@ def _dirt_of_scheduler(cluster: Cluster, name: str, nodes: set[str]) -> Iterator
             yield f"{name}: {what} {found}, not {value}"
 
 
+WORKERS_MAX = (1 + IDLE_WORKERS_PER_SLOT) * SLOTS
+"""Python workers of a node that has nothing to do: fresh ones, and those that are kept for their users."""
+
+
 def _dirt_of_node(cluster: Cluster, name: str, schedulers: int) -> Iterator[str]:
     node = cluster.node(name)
     if node is None:
@@ -155,7 +160,7 @@ def _dirt_of_node(cluster: Cluster, name: str, schedulers: int) -> Iterator[str]
     if len(node["schedulers"]) != schedulers:
         yield f"{name}: linked to {node['schedulers']}"
     workers = len(cluster.workers(name))
-    if workers != SLOTS:
+    if not SLOTS <= workers <= WORKERS_MAX:
         yield f"{name}: {workers} workers"
     if cluster.metric(name, "sparrow_node_monitor_blobs") != 0:
         yield f"{name}: blobs"

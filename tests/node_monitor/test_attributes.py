@@ -143,3 +143,20 @@ def test_the_executors_of_a_node_may_not_give_it_too_many_together() -> None:
     rig.core.executor_down("p0", "it was killed", 1.0)
     rig.says("p2", one="more")
     assert rig.core.info.attributes["one"] == "more"
+
+
+def test_an_app_whose_executors_come_by_themselves_is_offered_once_one_has_come() -> None:
+    """Before that nothing could run its tasks."""
+    outbox = Recorder()
+    plans = [AppPlan("pool"), AppPlan("guest", "r1", supervised=False, awaited=True)]
+    core = NodeMonitorCore(NodeMonitorOptions(), 1, plans, outbox, FakeBlobs())
+    core.scheduler_up("s")
+    assert core.node.apps == {"pool": ""}, "one that is started here will come"
+    core.executor_up("g0", "guest", 1, 0.0)
+    ((_, changed),) = outbox.take(m.NodeChanged)
+    assert changed.node.apps == {"pool": "", "guest": "r1"}
+    core.executor_down("g0", "it went", 0.0)
+    core.executor_up("g1", "guest", 1, 0.0)
+    assert outbox.take(m.NodeChanged) == [], "its owner starts it again"
+    core.scheduler_up("late")
+    assert outbox.take(m.NodeChanged) == [("late", changed)]

@@ -205,7 +205,7 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
     rig.pool.send(executor, x.Common(3, b"all"))
     rig.pool.send(executor, x.Run(1, 3, TEXT))
     rig.pool.flush()
-    assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", []]]
+    assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", [], ""]]
     beside = Path(rig.pool.socket_path).with_suffix(".files")
     (beside / "result").write_bytes(b"abc")
     guest.say([[2, 1, "finished", [str(beside / "result"), 3, ""], "", 1.5, 0.5], [3, []]])
@@ -517,7 +517,7 @@ def test_apps_of_the_operator() -> None:
     apps = offered_apps(options)
     assert apps["words"] == App(AppPlan("words"), ("python3", "my executor.py", "--fast"))
     assert apps["r.pool"] == App(AppPlan("r.pool", one_process=True), ("Rscript", "a=b.R"))
-    assert apps["guest"] == App(AppPlan("guest", supervised=False))
+    assert apps["guest"] == App(AppPlan("guest", supervised=False, awaited=True))
 
 
 def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> None:

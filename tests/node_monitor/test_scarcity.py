@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import Client, Refused, TaskLost
+from frontends.synthetic.tasks import spin_job
+from sparrow_py import Client, Refused, TaskLost, TaskStatus
 from tests.support import tasks
 from tests.support.daemons import Daemon, http, wait_for_nodes, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -99,9 +100,11 @@ def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, enough[1]))  # Those it has, and no other.
             with pytest.raises(TaskLost):
                 once.submit(tasks.kill_worker).result(TIMEOUT_S)
-            why = f"cannot be started: [Errno {errno.EMFILE}]"
+            spins = client.submit_job(spin_job([0.001]))
+            why = f"executor of app spin cannot be started: [Errno {errno.EMFILE}]"
             wait_until(lambda: why in monitor.log.read_text())
             assert once.submit(tasks.square, 4).result(TIMEOUT_S) == 16, "the link stands, and there is another worker"
             resource.prlimit(pid, resource.RLIMIT_NOFILE, enough)
-            wait_until(lambda: len(workers_of(pid)) == 2, "another worker")
+            assert [task.status for task in spins.report(TIMEOUT_S).tasks] == [TaskStatus.FINISHED]
+            wait_until(lambda: len(workers_of(pid)) >= 2, "another worker")
             assert http(monitor.address, "/readyz")[0] == 200

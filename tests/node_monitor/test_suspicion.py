@@ -45,19 +45,21 @@ class Rig:
 
     def run(self, job: str, user: str = "anna", *, now_s: float = 0.0, ends: str = "dies", failure: str = "") -> None:
         """A task of this job runs here, and its executor dies of it, or not."""
+        if not self.core.apps["pool"].serves(user):  # The executor that is here is another user's.
+            self.core.executor_up(f"p{self.attempts}", "pool", 1, now_s)
         assert self.reserved(job, user, now_s)
         (ask,) = self.take(m.GetTasks)
         self.core.receive("s", m.Launch(ask.ask, job, 0, 0, self.attempts, b""), now_s)
-        (run,) = self.take(x.Run)
+        ((executor, run),) = self.outbox.take(x.Run)
         if ends == "dies":
-            self.core.executor_down("p", "it was killed", now_s, failure)
-            self.core.executor_up("p", "pool", 1, now_s)
+            self.core.executor_down(executor, "it was killed", now_s, failure)
+            self.core.executor_up(executor, "pool", 1, now_s)
         elif ends == "is stopped":
             self.core.receive("s", m.CancelAttempt(job, self.attempts, running=True), now_s)
-            self.core.executor_down("p", "it was killed", now_s)
-            self.core.executor_up("p", "pool", 1, now_s)
+            self.core.executor_down(executor, "it was killed", now_s)
+            self.core.executor_up(executor, "pool", 1, now_s)
         else:
-            self.core.done("p", x.Done(run.run, TaskStatus(ends), b"", "", 0.0, 0.1), now_s)
+            self.core.done(executor, x.Done(run.run, TaskStatus(ends), b"", "", 0.0, 0.1), now_s)
         self.settle(now_s)
         self.take(m.Report)
 

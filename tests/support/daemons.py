@@ -24,6 +24,10 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **more}
 
 
+FORK_SERVER = "sparrow_py.fork_server"
+"""The module that a fork server is started with."""
+
+
 class Daemon:
     """`python -m MODULE --port 0 FLAGS…`, ready to work. Ends with the `with` block.
 
@@ -137,8 +141,16 @@ def wait_for_nodes(address: str, *ids: str) -> None:
 
 
 def workers_of(pid: int) -> set[int]:
-    """The executors' process ids of the node monitor with this process id."""
-    return {child.pid for child in psutil.Process(pid).children()}
+    """The executors' process ids of the node monitor with this process id: those that have users, and fresh ones."""
+    return {worker.pid for child in psutil.Process(pid).children() for worker in _workers(child)}
+
+
+def _workers(child: psutil.Process) -> list[psutil.Process]:
+    """The executors that a node monitor's child is: itself, or those that it forked."""
+    try:
+        return child.children() if FORK_SERVER in child.cmdline() else [child]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def gone(pid: int) -> bool:

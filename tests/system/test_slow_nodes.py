@@ -43,10 +43,19 @@ def starts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, gate: Path) -> Iterator[LocalCluster]:
-    """Three node monitors, the first of which the tests make slow: not before all its workers have done a task."""
+def at_first() -> set[int]:
+    """The workers of the first node monitor that have done a task when a test begins: those it started with."""
+    return set()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, gate: Path, at_first: set[int]) -> Iterator[LocalCluster]:
+    """Three node monitors, the first of which the tests make slow: not before it has a worker at work for each slot."""
     marks = [str(slot) for slot in range(NODES * SLOTS)]
     with LocalCluster(node_monitors=NODES, slots=SLOTS, log_dir=tmp_path / "logs") as cluster:
+        first = cluster.node_processes[0].pid
+        wait_until(lambda: len(workers_of(first)) == SLOTS)
+        at_first |= workers_of(first)
         with Client(cluster) as client:
             job = client.submit_calls(tasks.hold, [(gate, mark) for mark in marks])
             wait_until(lambda: tasks.started(gate, *marks), "every worker to work")
@@ -80,6 +89,11 @@ def started_by(starts: Path) -> dict[int, set[int]]:
         task, pid = map(int, mark.name.split("."))
         found.setdefault(task, set()).add(pid)
     return found
+
+
+def used(node: DaemonProcess, starts: Path) -> set[int]:
+    """The node's workers that have started a task."""
+    return workers_of(node.pid) & set().union(*started_by(starts).values())
 
 
 def count_outcomes(job: Job) -> Counter[int]:
@@ -119,8 +133,8 @@ def test_a_machine_that_stands_still_for_less_than_the_heartbeats_patience(clust
     with Client(cluster, options=OPTIONS) as client:
         job = client.submit_calls(sleep_here, [(starts, task, 0.3, 1.0) for task in range(TASKS)])
         told = count_outcomes(job)
-        victims = workers_of(slow.pid)
-        wait_until(lambda: victims <= set().union(*started_by(starts).values()), "tasks on the node")
+        wait_until(lambda: len(used(slow, starts)) == SLOTS, "tasks on the node")
+        victims = used(slow, starts)
         with stopped(slow):
             check_each_told_once(job, told)
             assert cluster.nodes_connected(cluster.addresses[0]) == NODES, "it was not taken for dead"
@@ -132,9 +146,9 @@ def test_a_machine_that_stands_still_for_less_than_the_heartbeats_patience(clust
     assert all(len(pids) <= 2 for pids in by.values()), "a task gets one copy at most"
 
 
-def test_a_node_whose_tasks_take_ten_times_as_long(cluster: LocalCluster, starts: Path) -> None:
+def test_a_node_whose_tasks_take_ten_times_as_long(cluster: LocalCluster, starts: Path, at_first: set[int]) -> None:
     """Whether a task was too slow depends on the machine; whichever outcome came first, it is told once."""
-    slow = workers_of(cluster.node_processes[0].pid)
+    slow = at_first
     for pid in slow:
         psutil.Process(pid).nice(10)
     with Client(cluster, options=OPTIONS) as client:
@@ -146,7 +160,8 @@ def test_a_node_whose_tasks_take_ten_times_as_long(cluster: LocalCluster, starts
     by = started_by(starts)
     beaten = [task for task, pids in by.items() if pids & slow]
     assert beaten and all(len(by[task]) == 2 for task in beaten)
-    assert not slow & workers_of(cluster.node_processes[0].pid), "the losers' workers were ended and replaced"
+    ended = {pid for task in beaten for pid in by[task] & slow}
+    assert not ended & workers_of(cluster.node_processes[0].pid), "the losers' workers were ended"
 
 
 @contextlib.contextmanager
@@ -173,8 +188,8 @@ def starved(pids: set[int]) -> Iterator[None]:
         signal_all(pids, signal.SIGCONT)
 
 
-def test_a_node_that_is_starved_of_cpu(cluster: LocalCluster, starts: Path) -> None:
-    slow = workers_of(cluster.node_processes[0].pid)
+def test_a_node_that_is_starved_of_cpu(cluster: LocalCluster, starts: Path, at_first: set[int]) -> None:
+    slow = at_first
     with starved(slow), Client(cluster, options=OPTIONS) as client:
         job = client.submit_calls(work_here, [(starts, task, 0.05) for task in range(TASKS)])
         told = count_outcomes(job)

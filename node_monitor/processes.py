@@ -1,0 +1,235 @@
+"""The processes of executors: executed by way of the launcher, or forked by a server that was (`fork_server`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+from asyncio.subprocess import Process
+from typing import Protocol, cast
+
+from node_monitor.apps import App
+from node_monitor.confinement import Confinement
+from sparrow_py.errors import LinkError
+from sparrow_py.executor_protocol import FrameSplitter, encode_frame
+from sparrow_py.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked
+from sparrow_py.orphans import Orphans
+
+log = logging.getLogger("sparrow.node_monitor.executors")
+STOP_TIMEOUT_S = 5.0
+"""A fork server that is killed is waited for this long."""
+
+
+class ExecutorProcess(Protocol):
+    """An executor's process, which leads a session of its own."""
+
+    pid: int
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended; the negative number of a signal."""
+
+    def kill(self) -> None:
+        """End it and its process group, at once."""
+
+
+class Processes:
+    """Starts the processes of one node monitor's executors.
+
+    `orphans` are this process's, if it has no children but executors and fork servers.
+    """
+
+    def __init__(self, confinement: Confinement, orphans: Orphans | None = None) -> None:
+        self._confinement = confinement
+        self._orphans = orphans
+        self._servers: dict[str, _ForkServer] = {}
+        """By app, of those whose executors are forked: started with the first, and after an end with the next."""
+        self._starting: dict[str, asyncio.Lock] = {}
+        """By app: who needs its server waits for one that is being started."""
+
+    async def start(self, app: App, executor: str, base: dict[str, str], own: dict[str, str]) -> ExecutorProcess:
+        """Start this executor, with an environment of `base` (its app's) and its `own`; `OSError` if it cannot be."""
+        if app.plan.forks:
+            server = await self._server(app, base)
+            return await server.fork(executor, own)
+        return _Executed(await self._execute(app, base | own, asyncio.subprocess.DEVNULL))
+
+    def ended(self, process: ExecutorProcess) -> None:
+        """It has ended, and is not of interest any more; what it left behind is ended, too."""
+        if self._orphans is not None:
+            self._orphans.ended(process.pid)
+
+    async def stop(self) -> None:
+        """End the fork servers."""
+        for server in self._servers.values():
+            await server.stop()
+        self._servers.clear()
+
+    async def _execute(self, app: App, environment: dict[str, str], stdin: int) -> Process:
+        """Start the app's command. `stdin`: a descriptor. `OSError` if it cannot be started."""
+        if shutil.which(app.argv[0]) is None:  # Its launcher could only say so in the log.
+            raise FileNotFoundError(f"no such command: {app.argv[0]}")
+        with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
+            process = await asyncio.create_subprocess_exec(
+                *self._confinement.command(app.argv, limited=not app.plan.one_process),
+                env=environment,
+                stdin=stdin,
+                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
+                start_new_session=True,
+            )
+            if self._orphans is not None:
+                self._orphans.started(process.pid)
+        return process
+
+    async def _server(self, app: App, environment: dict[str, str]) -> _ForkServer:
+        """The app's fork server."""
+        name = app.plan.app
+        async with self._starting.setdefault(name, asyncio.Lock()):
+            server = self._servers.get(name)
+            if server is None or server.over:
+                server = self._servers[name] = await self._start_server(app, environment)
+            return server
+
+    async def _start_server(self, app: App, environment: dict[str, str]) -> _ForkServer:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            try:
+                process = await self._execute(app, environment, theirs.fileno())
+            except BaseException:
+                ours.close()
+                raise
+        server = _ForkServer(app.plan.app, process, self._orphans)
+        await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
+        return server
+
+
+class _Executed:
+    """An executor that was executed."""
+
+    def __init__(self, process: Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    def kill(self) -> None:
+        # Its session outlives it as long as anything of it is there, and then nobody has its number.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class _ForkedExecutor:
+    """An executor that was forked. The server kills its process group when it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> int:
+        return await self.ended
+
+    def kill(self) -> None:
+        if self.ended.done():
+            return
+        for end in (os.killpg, os.kill):  # It leads its group a moment after it was forked.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                end(self.pid, signal.SIGKILL)
+
+
+class _ForkServer(asyncio.Protocol):
+    """A fork server's process, and the connection to it."""
+
+    def __init__(self, app: str, process: Process, orphans: Orphans | None) -> None:
+        self.over = False
+        self._app = app
+        self._process = process
+        self._orphans = orphans
+        self._splitter = FrameSplitter(FROM_FORK_SERVER)
+        self._asked: dict[str, asyncio.Future[ExecutorProcess]] = {}
+        self._executors: dict[str, _ForkedExecutor] = {}
+        self._transport: asyncio.Transport | None = None
+        self._watch = asyncio.create_task(self._until_its_end())
+
+    async def fork(self, executor: str, environment: dict[str, str]) -> ExecutorProcess:
+        """Start an executor with these variables; `OSError` if it cannot be started."""
+        if self.over or self._transport is None:
+            raise OSError("the fork server has ended")
+        asked: asyncio.Future[ExecutorProcess] = asyncio.get_running_loop().create_future()
+        self._asked[executor] = asked
+        self._transport.write(encode_frame([Fork(executor, environment)]))
+        return await asked
+
+    async def stop(self) -> None:
+        """End it; executors that it has forked end with it."""
+        self._kill()
+        await asyncio.wait([self._watch], timeout=STOP_TIMEOUT_S)
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _until_its_end(self) -> None:
+        code = await self._process.wait()
+        self.over = True
+        if self._transport is not None:
+            self._transport.abort()
+        if self._orphans is not None:
+            self._orphans.ended(self._process.pid)
+        log.info("fork server of app %s ended: %s", self._app, exit_reason(code))
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(OSError(f"its fork server {exit_reason(code)}"))
+        self._asked.clear()
+        for process in self._executors.values():
+            process.kill()  # The kernel has done so already, where there is that of Linux.
+            process.ended.set_result(-signal.SIGKILL)
+        self._executors.clear()
+
+    # ---- what it says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            messages = self._splitter.feed(data)
+        except LinkError as error:
+            log.warning("fork server of app %s broke the protocol and is ended: %s", self._app, error)
+            self._kill()
+            return
+        for message in messages:
+            self._said(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._kill()
+
+    def _said(self, message: Forked | NotForked | Ended) -> None:
+        if type(message) is Ended:
+            ended = self._executors.pop(message.executor, None)
+            if ended is not None:
+                ended.ended.set_result(message.code)
+            return
+        asked = self._asked.pop(message.executor, None)
+        if type(message) is Forked:
+            process = self._executors[message.executor] = _ForkedExecutor(message.pid)
+            if asked is None or asked.done():  # Whoever wanted it has gone.
+                process.kill()
+            else:
+                asked.set_result(process)
+        elif type(message) is NotForked and asked is not None and not asked.done():
+            asked.set_exception(OSError(message.error, os.strerror(message.error)))
+
+
+def exit_reason(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,56 @@
+"""An executor for a fork server, whose tasks are a few words: what a test wants to know of its process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executor_protocol import Done, Run
+from sparrow_py.job import TaskStatus
+
+PR_GET_DUMPABLE = 3
+DAEMON = """
+import os, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+SEEN: list[str] = []
+"""What this process was told: a fork of one that had run something would begin with that."""
+
+
+def answer(words: str) -> str:
+    """What comes of a task."""
+    SEEN.append(words)
+    match words.split():
+        case ["seen"]:
+            return " ".join(SEEN)
+        case ["stands"]:
+            return f"{os.getppid()} {os.getsid(0)} {ctypes.CDLL(None).prctl(PR_GET_DUMPABLE)} {os.read(0, 1)!r}"
+        case ["leave"]:
+            with subprocess.Popen([sys.executable, "-S", "-c", DAEMON], stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                return process.stdout.readline().decode().strip()
+        case ["exit", code]:
+            os._exit(int(code))
+    return ""
+
+
+def main() -> int:
+    """Serve until the node monitor goes away."""
+    connection = ExecutorConnection.from_environment("forked")
+    try:
+        while True:
+            for run in connection.receive():
+                if isinstance(run, Run):
+                    assert isinstance(run.payload, bytes)
+                    result = answer(run.payload.decode()).encode()
+                    connection.send([Done(run.run, TaskStatus.FINISHED, result, "", time.time(), 0.0)])
+    except (EOFError, ConnectionError):
+        return 0

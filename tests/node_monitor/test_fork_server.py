@@ -1,0 +1,221 @@
+"""Executors that a fork server starts, and who may say hello for one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from node_monitor.apps import FORK_SERVER, App
+from node_monitor.executor_state import AppPlan
+from node_monitor.executors import ExecutorPool
+from sparrow_py import executor_protocol as x
+from sparrow_py.orphans import Orphans
+from tests.node_monitor.test_executors import Events
+from tests.support.stores import store_in
+from tests.support.waiting import POLL_S, TIMEOUT_S
+
+PLAN = AppPlan("forked", forks=True)
+APP = App(PLAN, (sys.executable, *FORK_SERVER, "tests.node_monitor.forked_executor"))
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Return once the condition is true."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(POLL_S)
+
+
+class Rig:
+    """A pool whose executors are forked."""
+
+    def __init__(self, app: App = APP) -> None:
+        self.events = Events()
+        self.store = store_in()
+        self.pool = ExecutorPool({"forked": app}, self.events, self.store)
+        self._runs = 0
+
+    async def started(self) -> str:
+        """The id of a new executor, which is up."""
+        self.pool.start_executor("forked", 1)
+        kind, executor, *_ = await self.events.next()
+        assert kind == "up"
+        return str(executor)
+
+    def give(self, executor: str, words: str) -> None:
+        self._runs += 1
+        self.pool.send(executor, x.Run(self._runs, 0, words.encode()))
+        self.pool.flush()
+
+    async def answer(self, executor: str, words: str) -> str:
+        """What the executor says to this."""
+        self.give(executor, words)
+        kind, teller, done = await self.events.next()
+        assert (kind, teller) == ("said", executor)
+        return bytes(done.result).decode()
+
+    def pid(self, executor: str) -> int:
+        process = self.pool._launched[executor].process
+        assert process is not None
+        return process.pid
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    await rig.pool.start()
+    yield rig
+    await rig.pool.stop()
+    await rig.store.stop()
+
+
+async def test_each_executor_is_a_process_of_its_own_that_begins_with_nothing_of_anothers(rig: Rig) -> None:
+    first = await rig.started()
+    assert await rig.answer(first, "secret") == ""
+    second = await rig.started()
+    assert await rig.answer(second, "seen") == "seen"
+    assert await rig.answer(first, "seen") == "secret seen"
+    server, session, dumpable, stdin = (await rig.answer(first, "stands")).split()
+    assert int(session) == rig.pid(first) != rig.pid(second)
+    assert (await rig.answer(second, "stands")).split() == [server, str(rig.pid(second)), "0", "b''"]
+    assert (dumpable, stdin) == ("0", "b''"), "no process of the same user looks into it"
+
+
+async def test_how_an_executor_ended_is_told(rig: Rig) -> None:
+    first, second = await rig.started(), await rig.started()
+    rig.give(first, "exit 3")
+    assert await rig.events.next() == ("down", first, f"executor {first} exited with code 3")
+    rig.pool.kill(second)
+    assert await rig.events.next() == ("down", second, f"executor {second} was killed by SIGKILL")
+
+
+async def test_executors_end_with_their_server_and_the_next_has_another(rig: Rig) -> None:
+    first = await rig.started()
+    server = int((await rig.answer(first, "stands")).split()[0])
+    os.kill(server, signal.SIGKILL)
+    assert await rig.events.next() == ("down", first, f"executor {first} was killed by SIGKILL")
+    second = await rig.started()
+    assert int((await rig.answer(second, "stands")).split()[0]) != server
+
+
+async def test_nothing_is_left_when_the_pool_has_stopped(rig: Rig) -> None:
+    executor = await rig.started()
+    processes = [psutil.Process(rig.pid(executor)), psutil.Process(rig.pid(executor)).parent()]
+    await rig.pool.stop()
+    assert not any(process is not None and process.is_running() for process in processes)
+
+
+async def test_a_server_that_does_not_start_is_a_start_in_vain() -> None:
+    rig = Rig(App(PLAN, (sys.executable, *FORK_SERVER, "no_such_module")))
+    await rig.pool.start()
+    rig.pool.start_executor("forked", 1)
+    event = await rig.events.next()
+    assert event == ("failed", "forked", "cannot be started: its fork server exited with code 1")
+    await rig.pool.stop()
+
+
+LEAVER = """
+import asyncio, sys
+from node_monitor.executors import ExecutorPool
+from sparrow_py.orphans import Orphans
+from tests.node_monitor.test_fork_server import leave_a_daemon
+asyncio.run(leave_a_daemon(Orphans()))
+"""
+
+
+async def leave_a_daemon(orphans: Orphans) -> None:
+    """For a process that has no other children: a task leaves one, and its executor ends."""
+    rig = Rig()
+    rig.pool = ExecutorPool({"forked": APP}, rig.events, rig.store, orphans=orphans)
+    await rig.pool.start()
+    executor, other = await rig.started(), await rig.started()
+    daemon = psutil.Process(int(await rig.answer(executor, "leave")))
+    rig.pool.kill(executor)
+    assert (await rig.events.next())[0] == "down"
+    await eventually(lambda: not daemon.is_running())
+    assert await rig.answer(other, "seen") == "seen", "only what was left is ended"
+    await rig.pool.stop()
+    print("left nothing")
+
+
+async def test_what_an_executor_left_behind_is_ended(tmp_path: Path) -> None:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LEAVER, stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}
+    )
+    async with asyncio.timeout(TIMEOUT_S):
+        said, _ = await process.communicate()
+    assert said == b"left nothing\n"
+
+
+# ---- who says hello ------------------------------------------------------------------------------
+
+
+class Impostor:
+    """A process that was not started as an executor, and says that it is one."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.setblocking(False)
+        self._path = rig.pool.socket_path
+
+    async def say(self, hello_id: str) -> bytes:
+        """Say hello; what comes back until the end of the connection."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self._socket, self._path)
+        hello = x.ExecutorHello(1, hello_id, "forked", 1, "", os.getpid())
+        await loop.sock_sendall(self._socket, x.encode_frame([hello]))
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                return await loop.sock_recv(self._socket, 1)
+            except ConnectionError:
+                return b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+async def test_an_impostor_that_knows_the_id_is_cut_off_and_the_executor_is_heard(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one that was started is told by its process, and nobody is heard before that is known."""
+    rig, let_on = Rig(), asyncio.Event()
+    start = rig.pool._processes.start
+
+    async def delayed(*arguments: Any) -> Any:
+        process = await start(*arguments)
+        await let_on.wait()
+        return process
+
+    monkeypatch.setattr(rig.pool._processes, "start", delayed)
+    await rig.pool.start()
+    impostor = Impostor(rig)
+    rig.pool.start_executor("forked", 1)
+    await eventually(lambda: rig.pool._due)
+    ((hello_id, launched),) = rig.pool._due.items()
+    heard = asyncio.create_task(impostor.say(hello_id))
+    await eventually(lambda: len(launched._waiting) == 2)
+    let_on.set()
+    assert await heard == b""
+    assert "is none of executor forked-1" in caplog.text
+    assert (await rig.events.next())[:2] == ("up", "forked-1")
+    assert await rig.answer("forked-1", "seen") == "seen"
+    impostor.close()
+    await rig.pool.stop()
+
+
+async def test_an_impostor_has_to_guess_the_id(rig: Rig) -> None:
+    rig.pool.start_executor("forked", 1)
+    await eventually(lambda: rig.pool._launched)
+    impostor = Impostor(rig)
+    assert await impostor.say("forked-1") == b""
+    impostor.close()
+    assert (await rig.events.next())[:2] == ("up", "forked-1")
