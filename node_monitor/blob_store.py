@@ -1,8 +1,8 @@
 """The files behind `blobs.BlobTable`: large inputs and results that lie at this machine, and how they come.
 
-They come from clients (`receive`, an upload), from executors (`adopt`, a file that is renamed) and from other nodes
-(`fetch`). Each is written to a file as it comes and named by its hash once it is whole, so that what has a name is
-complete; the page cache keeps in memory what is used, and the daemon holds no more than a few chunks per transfer.
+They come from clients (`receive`, an upload), from executors (`take`, a file that is moved) and from other nodes
+(`fetch`). Each is named by its hash once it is whole and nobody can change it any more, so that what has a name is what
+it says; the page cache keeps in memory what is used, and the daemon holds no more than a few chunks per transfer.
 One store serves all node monitors of a process. It decides nothing: `BlobTable` says what may stay.
 
 Hashing and writing is done by a few threads, a batch at a time: neither a slow disk nor SHA-256 holds the loop up.
@@ -10,7 +10,7 @@ Hashing and writing is done by a few threads, a batch at a time: neither a slow 
 The directory (mode 0700) lies in the given one, which should be on a disk that has room for `bytes_max` and a little
 more: files that are being served when they are evicted take room until they have been sent.
     HASH        a blob; read-only
-    incoming/   where executors put results, which `adopt` takes
+    incoming/   a directory for each executor, where it puts its results
     partial/    blobs on their way, and files to be deleted
     lock        locked while a store uses the directory; files of one that died are deleted by the next that starts
 """
@@ -24,17 +24,18 @@ import hashlib
 import itertools
 import logging
 import os
-import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import aiohttp
 
 from node_monitor.blobs import BlobTable
+from node_monitor.removal import END_TIMEOUT_S, Remover, remove_tree
+from node_monitor.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
 from sparrow_py import blobs
 from sparrow_py import executor_protocol as x
 from sparrow_py.blobs import WrongBytes
@@ -55,12 +56,11 @@ WRITERS_MAX = 4
 """Threads that hash and write."""
 BATCH_BYTES = 512 << 10
 """Bytes hashed and written in one go; a transfer has at most two batches in memory."""
-INCOMING_AGE_MAX_S = 3600.0
-"""A file of an executor that was not written to for so long, and not adopted, is nobody's."""
-INCOMING_SWEEP_S = 600.0
 PREFIX = "sparrow-blobs"
+LOCK_NAME = "lock"
 STOPPED = "the node monitor is shutting down"
 
+T = TypeVar("T")
 Done = Callable[[str, str], None]
 """Called with a hash and "", or why the blob could not be had."""
 
@@ -132,7 +132,8 @@ class BlobStore:
         self._unfetched: set[str] = set()
         """Results that executors gave and nobody has fetched; all are here."""
         self._numbers = itertools.count()
-        self._next_sweep_s = 0.0
+        self.remover = Remover()
+        """Of what executors leave in their directories."""
         self._stopped = False
 
     def start(self) -> None:
@@ -150,13 +151,14 @@ class BlobStore:
         for (hash, size), transfer in list(self._transfers.items()):  # Those cancelled before they began.
             self._ended(transfer, hash, size, STOPPED)
         self._writers.shutdown(wait=False)
+        await self.remover.stop()
         await asyncio.to_thread(self._directory.close)
 
     # ---- what is here ------------------------------------------------------------------------
 
     @property
     def incoming(self) -> str:
-        """The directory for executors' results, on the same file system (`SPARROW_EXECUTOR_FILES`)."""
+        """Where executors' directories for their results are, on the same file system."""
         return self._directory.incoming
 
     def path(self, hash: str) -> str:
@@ -229,53 +231,44 @@ class BlobStore:
 
     # ---- from executors ----------------------------------------------------------------------
 
-    def adopt(self, file: x.File, owner: Hashable, now_s: float, user: str = "") -> str:
-        """Take over a file that an executor put into `incoming`, and pin it for the owner, at the user's expense.
+    async def take(self, directory: ResultDirectory, file: x.File, owner: Hashable, user: str = "") -> x.File:
+        """Take over a result that an executor has put into its directory, at the user's expense, and pin it for the
+        owner; where it is now.
 
-        Returns "", or why it is not taken; then it is deleted, if it is in `incoming` at all. Its hash is believed:
-        whoever fetches it checks it, and executors, which run as this user, could write to all files here anyway.
+        Its hash is found here: what the executor says of it is a claim. `LinkError` if the executor may not name this
+        file; `NoRoom` if it cannot be kept, `WrongBytes` if the executor has said another hash. Then it is not here.
         """
-        path = os.path.normpath(file.path)
-        if os.path.dirname(path) != self.incoming:  # noqa: PTH120
-            return f"path: {shown(file.path)} is not valid; allowed: a file in {self.incoming}"
+        path = self._partial_path()
+        kept = False
         try:
-            reason = self._adopt(path, file, owner, now_s, user)
-        except (OSError, ValueError) as error:  # ValueError: no path at all, by its characters.
-            reason = f"the result's file {shown(file.path)} cannot be taken: {_os_reason(error)}"
-        if reason:
-            _unlink(path)
-        self._sweep_incoming(now_s)
-        self._timer.update()
-        return reason
+            with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
+                await self._in_thread(taking.begin)
+                with self._room(file.size, user, "result"):
+                    while not await self._in_thread(taking.go_on):
+                        pass
+            hash = taking.hash
+            if file.hash not in ("", hash):
+                raise WrongBytes(f"the result's file has the SHA-256 {hash}; its executor said {shown(file.hash)}")
+            self._keep(path, hash, file.size, owner, user)
+            kept = True
+        finally:
+            if not kept:
+                _unlink(path)
+        self._unfetched.add(hash)
+        return self.file(hash)
 
-    def _adopt(self, path: str, file: x.File, owner: Hashable, now_s: float, user: str) -> str:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
-            return f"path: {shown(file.path)} is not valid; allowed: a regular file"
-        if status.st_size != file.size:
-            return f"size: {file.size} is not valid; allowed: {status.st_size}, the size of the file"
-        if not blobs.is_hash(file.hash):
-            return f"hash: {shown(file.hash)} is not valid; allowed: {blobs.HASH_ALLOWED}"
-        if self.has(file.hash):
-            here = self.table.size(file.hash)
-            if here != file.size:
-                return f"size: {file.size} is not valid; allowed: {here}, the size of the blob here with this hash"
-        elif not self.table.fits(file.size, now_s, user):
-            return self.table.refusal(file.size, "result", user)
-        self._keep(path, file.hash, file.size, owner, now_s, user)
-        self._unfetched.add(file.hash)
-        return ""
-
-    def _sweep_incoming(self, now_s: float) -> None:
-        """Once in a while, delete what executors left that were killed while they wrote."""
-        if now_s < self._next_sweep_s:
-            return
-        self._next_sweep_s = now_s + INCOMING_SWEEP_S
-        with contextlib.suppress(OSError), os.scandir(self.incoming) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_mtime < now_s - INCOMING_AGE_MAX_S:
-                        _unlink(entry.path)
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """`NoRoom` if the work is not done: the disk is full, say."""
+        try:
+            doing = self._writers.submit(work)
+        except RuntimeError:
+            raise NoRoom(STOPPED) from None
+        try:
+            return await asyncio.wrap_future(doing)
+        except LinkError:
+            raise
+        except OSError as error:
+            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
 
     # ---- from clients and other nodes --------------------------------------------------------
 
@@ -287,47 +280,47 @@ class BlobStore:
         `NoRoom` if it cannot be kept, `WrongBytes` if it is not what it should be, `TimeoutError` if nothing came for
         `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and what `content` raises. Then nothing is kept.
         """
-        evicted = self.table.reserve(size, self._clock(), user)
-        if evicted is None:
-            raise NoRoom(self.table.refusal(size, user=user))
-        self._delete(evicted)
         path = self._partial_path()
         kept = False
         try:
-            with _Arrival(path, self._writers) as arrival:
+            with self._room(size, user), _Arrival(path, self._writers, self._readers_gid) as arrival:
                 blobs.check_digest(await arrival.read(content, size), hash)
+            self._keep(path, hash, size, owner, user)
             kept = True
         finally:
-            self.table.release(size, user)
             if not kept:
                 _unlink(path)
-        try:
-            self._keep(path, hash, size, owner, self._clock(), user)
-        except OSError as error:
-            _unlink(path)
-            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
-        self._timer.update()
 
-    def _keep(self, path: str, hash: str, size: int, owner: Hashable, now_s: float, user: str) -> None:
-        """A blob that is whole, and fits, gets its name. `OSError` if it cannot; then it is not here."""
+    @contextlib.contextmanager
+    def _room(self, size: int, user: str, what: str = "blob") -> Iterator[None]:
+        """Room for a blob on its way, which is to be kept right after; `NoRoom` if there is none."""
+        evicted = self.table.reserve(size, self._clock(), user)
+        if evicted is None:
+            raise NoRoom(self.table.refusal(size, what, user))
+        self._delete(evicted)
+        try:
+            yield
+        finally:
+            self.table.release(size, user)
+
+    def _keep(self, path: str, hash: str, size: int, owner: Hashable, user: str) -> None:
+        """A blob that is whole, closed to others and has room gets its name, and is pinned if there is an owner.
+
+        `NoRoom` if it cannot have its name.
+        """
         if self.has(hash):  # It has come another way meanwhile.
             _unlink(path)
         else:
-            self._protect(path)
-            os.rename(path, self.path(hash))  # noqa: PTH104
-        evicted = self.table.add(hash, size, now_s, user)
+            try:
+                os.rename(path, self.path(hash))  # noqa: PTH104
+            except OSError as error:
+                raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+        evicted = self.table.add(hash, size, self._clock(), user)
         assert evicted is not None, "there was room for the blob just now"
         self._delete(evicted)
         if owner is not None:
             self.table.pin(hash, owner)
-
-    def _protect(self, path: str) -> None:
-        """Nobody may write to the file, and only executors may read it."""
-        if self._readers_gid is None:
-            os.chmod(path, 0o400)  # noqa: PTH101
-        else:
-            os.chown(path, os.geteuid(), self._readers_gid)
-            os.chmod(path, 0o440)  # noqa: PTH101
+        self._timer.update()
 
     def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
         """Get the blob from one of `ref.at`, unless it is here, for the user.
@@ -421,9 +414,10 @@ class BlobStore:
 class _Arrival:
     """A file that is written and hashed as its bytes come. It is open until the `with` block ends."""
 
-    def __init__(self, path: str, writers: ThreadPoolExecutor) -> None:
+    def __init__(self, path: str, writers: ThreadPoolExecutor, readers_gid: int | None) -> None:
         try:
-            self._file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb")  # noqa: PTH123, SIM115
+            self._file = open(os.open(path, NEW_FILE, 0o600), "wb")  # noqa: PTH123, SIM115
+            close_to_others(self._file.fileno(), readers_gid)
         except OSError as error:
             raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
         self._writers = writers
@@ -522,11 +516,8 @@ class _Directory:
         """Delete all files, and unlock it."""
         if self._lock is None:
             return
-        if self._given:
-            with contextlib.suppress(OSError):  # Somebody has deleted it all.
-                _clear(self.root)  # But for the lock: the next that starts may have it open already.
-        else:
-            shutil.rmtree(self.root, ignore_errors=True)
+        # The lock of a given directory stays: the next that starts may have it open already.
+        remove_tree(self.root, END_TIMEOUT_S, keep=LOCK_NAME if self._given else "")
         os.close(self._lock)
         self._lock = None
 
@@ -540,7 +531,7 @@ class _Directory:
         self._lock = _try_lock(self.root, create=True)
         if self._lock is None:
             raise InvalidOption("blob_dir", self._given, "a directory that no other node monitor uses")
-        _clear(self.root)
+        remove_tree(self.root, keep=LOCK_NAME)
 
     def _open_temporary(self) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}-*"):
@@ -552,7 +543,7 @@ class _Directory:
 
 def _try_lock(root: str, create: bool = False) -> int | None:
     """A descriptor that holds the directory's lock until it is closed; None if another has it."""
-    path = f"{root}/lock"
+    path = f"{root}/{LOCK_NAME}"
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
     except FileNotFoundError:
@@ -572,23 +563,13 @@ def _delete_abandoned(path: Path) -> None:
     with contextlib.suppress(OSError):
         lock = _try_lock(str(path)) if _is_own_directory(path) else None
         if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(str(path), END_TIMEOUT_S)
             os.close(lock)
 
 
 def _is_own_directory(path: Path) -> bool:
     status = path.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-
-
-def _clear(root: str) -> None:
-    """Delete all in the directory but the lock."""
-    with os.scandir(root) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            elif entry.name != "lock":
-                _unlink(entry.path)
 
 
 def _unlink(path: str) -> None:

@@ -27,10 +27,9 @@ import click
 from node_monitor.attributes import check_attributes
 from node_monitor.environment import passed_on
 from node_monitor.executors import executor_environment
-from node_monitor.result_files import ResultFiles
+from node_monitor.result_files import ResultDirectory
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError, shown
-from sparrow_py.executor_files import read
 from sparrow_py.job import TaskStatus
 
 TIMEOUT_S_DEFAULT = 10.0
@@ -71,8 +70,7 @@ class Executor:
     def __init__(self, settings: Settings, folder: str) -> None:
         self._settings = settings
         self._folder = Path(folder)
-        self._files = ResultFiles(str(self._folder / "files"))
-        self._directory = self._files.make(EXECUTOR_ID)
+        self._files = ResultDirectory(folder, EXECUTOR_ID)
         self._splitter = x.FrameSplitter()
         self._messages: deque[Any] = deque()
         self._given_at_s: dict[int, float] = {}
@@ -91,7 +89,7 @@ class Executor:
         self._connection.settimeout(settings.timeout_s)
 
     def _start(self, path: str) -> subprocess.Popen[bytes]:
-        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._directory)
+        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._files.path)
         try:
             return subprocess.Popen(
                 self._settings.command,
@@ -120,8 +118,9 @@ class Executor:
         self.process.wait()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and take no more files."""
         self._connection.close()
+        self._files.close()
 
     # ---- messages ----------------------------------------------------------------------------
 
@@ -205,13 +204,14 @@ class Executor:
 
     def _check_file(self, file: x.File) -> None:
         try:
-            taken = self._files.take(file, self._directory)
+            descriptor = self._files.open(file)
         except LinkError as error:
             raise Broken(str(error)) from None
-        digest = hashlib.sha256(read(taken)).hexdigest()
-        if digest != file.hash:
+        with os.fdopen(descriptor, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        if file.hash not in ("", digest):
             raise Broken(f"the SHA-256 of {file.path} is {digest}, not {file.hash}")
-        Path(taken.path).unlink()
+        Path(file.path).unlink()
 
     def returned(self, revoke: x.Revoke) -> None:
         """Wait for the answer to this: what it names has not been answered and will not be. Runs may end meanwhile."""

@@ -87,8 +87,8 @@ class Blobs(Protocol):
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
-        """Keep an executor's result, of a job of the user: the reference to it, or why not."""
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
+        """Keep an executor's result, which is here under its own hash, as long as the owner is there."""
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -268,6 +268,12 @@ class NodeMonitorCore:
             self._offers = msgspec.structs.replace(self._offers, apps=apps)
             self._tell_of_node(now_s)
 
+    def user_of(self, executor_id: str, run: int) -> str:
+        """Whose task the run is; empty if the executor does not have it."""
+        executor = self._executors.get(executor_id)
+        held = None if executor is None else executor.running.get(run)
+        return "" if held is None else held.job.owner[0]
+
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""
         executor = self._executors[executor_id]
@@ -415,13 +421,8 @@ class NodeMonitorCore:
     def _report_of(self, held: Held, message: x.Done) -> m.Report:
         job, service_s = held.job, message.service_s
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
-        if isinstance(message.result, x.File):
-            kept = self._blobs.adopt(message.result, job.number, job.owner[0])
-            if isinstance(kept, str):
-                return _unfit(held, kept, message)
-            result: m.Data = kept
-        else:
-            result = message.result
+        said = message.result
+        result: m.Data = self._blobs.adopt(said, job.number) if isinstance(said, x.File) else said
         if held.stop is not None and status is TaskStatus.FAILED:
             status, error = held.stop
         report = m.Report(
@@ -783,7 +784,7 @@ class NodeMonitorCore:
     def _common(self, scheduler: str, message: m.Common, now_s: float) -> None:
         job = self._job(scheduler, message.job)
         job.forgotten = False
-        job.instance = message.instance
+        job.instance, job.once = message.instance, message.once
         known = job.commons.get(message.stage)
         if known is None or known.data != message.data:  # Another scheduler may send the same again.
             number = self._number()
@@ -1104,6 +1105,8 @@ class NodeMonitorCore:
             executor.commons.add(number)
             self._to_executor(executor.id, x.Common(number, self._local(common.data)))
         self.counters.started += 1
+        if held.job.once:
+            self._memory.started(held.job.owner, held.job.id, held.task, now_s)
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
         local = payload if type(payload) is bytes else self._local(payload)
@@ -1287,8 +1290,17 @@ class NodeMonitorCore:
         left = self._jobs.get((scheduler, job_id))
         if left is not None and not left.held:  # What the earlier scheduler had sent; this one does not know of it.
             self._forget(left)
-        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running))
+        vouches = message.age_s is not None and self._tell_starts(scheduler, message, now_s - message.age_s)
+        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches))
         self._note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+
+    def _tell_starts(self, scheduler: str, message: m.Claim, submitted_s: float) -> bool:
+        """Name the job's tasks that were started here; returns whether those are all."""
+        tasks = self._memory.started_of((message.user, message.instance), message.job)
+        for first in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
+            some = tasks[first : first + m.NUMBERS_PER_MESSAGE_MAX]
+            self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some))
+        return self._memory.remembers_since(message.user, submitted_s)
 
     def _owner(self, key: Key, task: m.Launch) -> tuple[str, int]:
         """The user and the instance of a waiting task's job."""

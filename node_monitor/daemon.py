@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import socket
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef
 from sparrow_py.orphans import Orphans
+from sparrow_py.standstill import PATIENCE, Standstill
 
 log = logging.getLogger("sparrow.node_monitor")
 LINGER_S = 5.0
@@ -45,19 +47,18 @@ LINGER_S = 5.0
 class NodeBlobs:
     """The process's blob store as one node's core sees it."""
 
-    def __init__(self, node_id: str, store: BlobStore, clock: Clock) -> None:
+    def __init__(self, node_id: str, store: BlobStore) -> None:
         self._node_id = node_id
         self._store = store
-        self._clock = clock
 
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
         return self._store.file(hash_) if self._store.has(hash_) else None
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
-        """Keep an executor's result: the reference to it, or why not."""
-        why_not = self._store.adopt(file, (self._node_id, owner), self._clock(), user)
-        return why_not or BlobRef(file.hash, file.size, (self._store.address,))
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
+        """Keep an executor's result, which was taken over already, as long as the owner is there."""
+        self.pin(file.hash, owner)
+        return BlobRef(file.hash, file.size, (self._store.address,))
 
     def pin(self, hash_: str, owner: int) -> None:
         """Keep it as long as the owner is there."""
@@ -81,19 +82,22 @@ class NodeMonitor:
         access: Callable[[], Access],
         confinement: Confinement,
         orphans: Orphans | None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
+        """`look` is called before anything happens: it may notice that the process stood still (`stood_still`)."""
         self.id = node_id
         self.options = options
         self.slots = options.slots or cores()
         self._clock = Clock()
+        self._look = look
         self._store = store
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
-        blobs = NodeBlobs(node_id, store, self._clock)
-        info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address)
+        blobs = NodeBlobs(node_id, store)
+        info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         environment = passed_on(os.environ, options.executor_env_patterns)
-        self.pool = ExecutorPool(apps, self, store.incoming, options.socket_dir, confinement, orphans, environment)
+        self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
@@ -137,6 +141,7 @@ class NodeMonitor:
         self._store.fetch(ref, self._fetched, user)
 
     def _fetched(self, hash_: str, reason: str) -> None:
+        self._look()
         self.core.fetched(hash_, reason, self._clock())
         self._after(self._clock())
 
@@ -179,6 +184,12 @@ class NodeMonitor:
         """Links to schedulers that stand."""
         return len(self._links)
 
+    def stood_still(self, seconds: float) -> None:
+        """All schedulers have given this node up, however its links look: what they had sent before is not started, as
+        they have counted it as lost, and may have started it elsewhere. What runs goes on, for whoever claims it."""
+        log.warning("%s stood still for %.1f s: it dials its schedulers again", self.id, seconds)
+        self._dialling.give_up("the node monitor stood still for longer than its peers wait")
+
     # ---- after events ------------------------------------------------------------------------
 
     def _after(self, now_s: float) -> None:
@@ -192,6 +203,7 @@ class NodeMonitor:
         self._timer.update()
 
     def _tick(self) -> None:
+        self._look()
         now_s = self._clock()
         self.core.tick(now_s)
         self._after(now_s)
@@ -200,6 +212,7 @@ class NodeMonitor:
         self._ended.append((executor, done))  # The core is in the middle of an event: `_after` feeds it in.
 
     def _builtin_ended_later(self, executor: str, done: x.Done) -> None:
+        self._look()
         self._ended.append((executor, done))
         self._after(self._clock())
 
@@ -207,6 +220,7 @@ class NodeMonitor:
 
     def executor_up(self, executor: str, app: str, places: int) -> None:
         """Event of the pool."""
+        self._look()
         self.core.executor_up(executor, app, places, self._clock())
         self._after(self._clock())
 
@@ -221,11 +235,17 @@ class NodeMonitor:
 
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         """Event of the pool."""
+        self._look()
         self.core.executor_down(executor, reason, self._clock(), failure)
         self._after(self._clock())
 
+    def user_of(self, executor: str, run: int) -> str:
+        """See `executors.Events`."""
+        return self.core.user_of(executor, run)
+
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
+        self._look()
         now_s = self._clock()
         done = [message for message in messages if type(message) is x.Done]
         try:
@@ -252,6 +272,9 @@ class NodeMonitor:
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
+        self._look()
+        if scheduler not in self._links:
+            return
         now_s, receive = self._clock(), self.core.receive
         try:
             for message in batch:
@@ -282,6 +305,7 @@ class NodeMonitorDaemon:
         self.address = ""
         self.nodes: list[NodeMonitor] = []
         self._apps = offered_apps(options, attached=attached)
+        self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: daemon.Listener | None = None
@@ -323,9 +347,11 @@ class NodeMonitorDaemon:
                 lambda: credentials.access,
                 self._confinement,
                 self._orphans,
+                self._standstill.check,
             )
             self.nodes.append(node)
             await node.start()
+        self._standstill.start()
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
 
     def why_not_ready(self) -> str:
@@ -343,8 +369,13 @@ class NodeMonitorDaemon:
                 async with asyncio.timeout(LINGER_S):
                     await daemon.until(lambda: not store.unfetched)
 
+    def _stood_still(self, seconds: float) -> None:
+        for node in self.nodes:
+            node.stood_still(seconds)
+
     async def stop(self) -> None:
         """End at once."""
+        self._standstill.stop()
         await asyncio.gather(*(node.stop() for node in self.nodes))
         if self._store is not None:
             await self._store.stop()

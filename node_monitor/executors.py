@@ -11,20 +11,25 @@ import secrets
 import signal
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from node_monitor.apps import App
+from node_monitor.blob_store import BlobStore, NoRoom
 from node_monitor.builtin import BUILTIN_APPS
 from node_monitor.confinement import Confinement
 from node_monitor.environment import passed_on
+from node_monitor.mute_connections import MuteConnections
 from node_monitor.processes import ExecutorProcess, Processes, exit_reason
-from node_monitor.result_files import ResultFiles
+from node_monitor.result_files import LEFT_AGE_MAX_S, ResultDirectory
 from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
+from sparrow_py.blobs import WrongBytes
 from sparrow_py.errors import LinkError, shown
+from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
+from sparrow_py.seldom import Seldom
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0
@@ -36,6 +41,7 @@ WAITING_MAX = 8
 """Connections that may have said an executor's hello before its process is known."""
 STOP_GRACE_S = 1.0
 ORPHANS_GRACE_S = 2.0
+SWEEP_INTERVAL_S = 600.0
 LAST_WORDS_S = 0.5
 """After a process ended its socket is read this long for what it sent last."""
 
@@ -56,10 +62,13 @@ class Events(Protocol):
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         """It is gone. `failure`: why the task that it ran has failed, where it ended the executor by its own doing."""
 
+    def user_of(self, executor: str, run: int) -> str:
+        """Whose task the run is; empty if the executor was not given it."""
+
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """It sent these messages; `LinkError` if it may not have.
 
-        A `File` in a `Done` is the receiver's from then on, to be removed by it.
+        A `File` in a `Done` is in the store, and pinned until this returns.
         """
 
 
@@ -76,16 +85,16 @@ def executor_environment(socket_path: str, executor_id: str, places: int, files:
 class ExecutorPool:
     """The executors of one node monitor.
 
-    `files_directory` is where their large results are put, by default a directory that ends with the
-    pool. `socket_dir` is the directory of the socket, by default a new one. `orphans` are this process's,
-    if it has no children but executors. `environment` is passed on to executors, by default all but what is ours.
+    `store` takes their large results. `socket_dir` is the directory of the socket, by default a new one. `orphans`
+    are this process's, if it has no children but executors. `environment` is passed on to executors, by default all
+    but what is ours.
     """
 
     def __init__(
         self,
         apps: dict[str, App],
         events: Events,
-        files_directory: str = "",
+        store: BlobStore,
         socket_dir: str = "",
         confinement: Confinement | None = None,
         orphans: Orphans | None = None,
@@ -97,7 +106,7 @@ class ExecutorPool:
         self._orphans = orphans
         self._processes = Processes(self.confinement, orphans)
         self._environment = passed_on(os.environ, None) if environment is None else environment
-        self._files_directory = files_directory
+        self._store = store
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
         self._connections: dict[str, _Connection] = {}
@@ -106,8 +115,13 @@ class ExecutorPool:
         """Those that were started here and have not ended."""
         self._due: dict[str, _Launched] = {}
         """Those whose hello is due, by the id that it has to have."""
-        self._files_of: dict[str, str] = {}
+        self._files_of: dict[str, ResultDirectory] = {}
         """Executor id to its directory for large results, of those that were started."""
+        self._shared_files: ResultDirectory | None = None
+        """That of those that were not, if there may be any."""
+        self._next_sweep_s = 0.0
+        self.mute = MuteConnections(self._is_awaited)
+        self._refusals = Seldom()
         self._supervisors: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._directory: SocketDirectory | None = None
@@ -125,9 +139,10 @@ class ExecutorPool:
         """
         account = self.confinement.account
         directory = self._directory = SocketDirectory(self._socket_dir, account)
-        self._files = ResultFiles(self._files_directory or directory.files_path, account)
-        if self._files_directory:
-            Path(directory.files_path).symlink_to(Path(self._files_directory).absolute())
+        if not all(app.plan.supervised for app in self._apps.values()):
+            self._shared_files = ResultDirectory(self._store.incoming, "attached")
+            self._shared_files.names.add(directory.files_path)
+            Path(directory.files_path).symlink_to(self._shared_files.path)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Connection(self), directory.socket_path)
         directory.open_to_executors()
@@ -141,6 +156,7 @@ class ExecutorPool:
         self._stopping = True
         for connection in list(self._connections.values()):
             connection.close()
+            await connection.hear_no_more()
         for launched in self._launched.values():
             if not launched.app.plan.one_process:
                 launched.kill()
@@ -157,10 +173,13 @@ class ExecutorPool:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ORPHANS_GRACE_S):
                     await self._orphans.gone()
-        for files in self._files_of.values():
-            self._files.remove(files)
+        for executor in list(self._files_of):
+            self._remove_files(executor)
+        if self._shared_files is not None:
+            self._discard(self._shared_files)
+            self._shared_files = None
         if self._directory is not None:
-            self._directory.close()
+            await asyncio.to_thread(self._directory.close)
             self._directory = None
 
     # ---- processes ---------------------------------------------------------------------------
@@ -176,9 +195,10 @@ class ExecutorPool:
         executor = f"{name}-{next(self._numbers)}"
         launched = self._launched[executor] = self._due_hello(_Launched(executor, app))
         try:
-            self._files_of[executor] = self._files.make(executor)
+            account = self.confinement.account
+            files = self._files_of[executor] = ResultDirectory(self._store.incoming, executor, account)
             base = {**self._environment, **self.confinement.environment()}
-            own = executor_environment(self.socket_path, launched.hello_id, places, self._files_of[executor])
+            own = executor_environment(self.socket_path, launched.hello_id, places, files.path)
             launched.process = await self._processes.start(app, executor, base, own)
         except OSError as error:
             log.warning("executor of app %s cannot be started: %s", name, error)
@@ -205,10 +225,7 @@ class ExecutorPool:
         connection = self._connections.get(executor)
         if connection is not None:
             self._events.executor_leaving(executor)
-            # Something that the executor started may hold its socket open: don't wait for long.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_S):
-                    await connection.closed.wait()
+            await connection.last_words()
         process.kill()  # What it may have left in its process group.
         self._processes.ended(process)  # And elsewhere.
         if self._stopping:
@@ -238,7 +255,11 @@ class ExecutorPool:
     def _remove_files(self, executor: str) -> None:
         files = self._files_of.pop(executor, None)
         if files is not None:
-            self._files.remove(files)
+            self._discard(files)
+
+    def _discard(self, files: ResultDirectory) -> None:
+        files.close()
+        self._store.remover.remove(files.path)
 
     def _no_hello(self, launched: _Launched) -> None:
         if launched.hello_id in self._due:
@@ -277,11 +298,56 @@ class ExecutorPool:
         if connection.executor is None and not self._hello(connection, messages):
             return
         executor = connection.executor
-        if messages and executor is not None:
-            for message in messages:
-                if type(message) is x.Done and type(message.result) is x.File:
-                    message.result = self._files.take(message.result, self._files_of.get(executor, self._files.path))
+        assert executor is not None
+        for message in messages:
+            if type(message) is x.Done and type(message.result) is x.File:
+                connection.hear(self._tell_with_files(connection, executor, messages))
+                return
+        if messages:
             self._events.executor_said(executor, messages)
+
+    async def _tell_with_files(self, connection: _Connection, executor: str, messages: list[Any]) -> None:
+        """Have the files that it names taken over, and tell all that it said in the order in which it said it.
+
+        What it said before a file does not wait for that. Nothing more is read of it meanwhile, and if it ends what
+        it said counts all the same.
+        """
+        ready: list[Any] = []
+        for message in messages:
+            if type(message) is x.Done and type(message.result) is x.File:
+                self._tell(connection, executor, ready)
+                ready = []
+                await self._take_over(connection, executor, message, message.result)
+            ready.append(message)
+        self._tell(connection, executor, ready)
+
+    async def _take_over(self, connection: _Connection, executor: str, done: x.Done, file: x.File) -> None:
+        """The file of this result becomes the node monitor's; the run has failed if it cannot be kept."""
+        directory = self._files_of.get(executor, self._shared_files)
+        assert directory is not None, "every executor has one"
+        try:
+            user = self._events.user_of(executor, done.run)
+            done.result = await self._store.take(directory, file, connection, user)
+        except (NoRoom, WrongBytes) as error:
+            done.status, done.result, done.error = TaskStatus.FAILED, b"", str(error)
+
+    def _tell(self, connection: _Connection, executor: str, messages: list[Any]) -> None:
+        try:
+            if messages:
+                self._events.executor_said(executor, messages)
+        finally:
+            self._store.unpin(connection)
+
+    def refuse(self, reason: str) -> None:
+        """Somebody was cut off before a hello: say so now and then, as anybody may try as often as they like."""
+        times = self._refusals.happened(asyncio.get_running_loop().time())
+        if times:
+            log.warning("a connection to the executors' socket is cut off: %s (%d such)", reason, times)
+
+    def _is_awaited(self, pid: int) -> bool:
+        """Whether the process is one that was started and has yet to say hello, or that such a one started."""
+        started = [launched.process.pid for launched in self._due.values() if launched.process is not None]
+        return any(_leads(leader, pid) for leader in started)
 
     def _hello(self, connection: _Connection, messages: list[Any]) -> bool:
         """Its first message, which is taken from what it said. Whether it is let in now; `LinkError` if it never is."""
@@ -307,6 +373,7 @@ class ExecutorPool:
             raise LinkError(f"user {connection.peer_uid} may attach no executors here")
         else:
             executor = f"{hello.app}-{next(self._numbers)}"
+        self.mute.gone(connection, connection.peer_uid)
         del messages[0]
         connection.executor = executor
         self._connections[executor] = connection
@@ -314,7 +381,8 @@ class ExecutorPool:
         return True
 
     def lost(self, connection: _Connection) -> None:
-        """A connection closed."""
+        """A connection closed, and perhaps once more when all that it said was told."""
+        self.mute.gone(connection, connection.peer_uid)
         executor = connection.executor
         if executor is None or self._stopping:
             return
@@ -322,8 +390,18 @@ class ExecutorPool:
             # It is about to end, and its exit code says why; its supervisor goes on from there.
             self._events.executor_leaving(executor)
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._launched[executor].kill)
+        elif connection.hears:  # What it said before counts; this is called again then.
+            self._events.executor_leaving(executor)
         else:
             self._gone(executor, f"executor {executor} disconnected")
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Once in a while, remove what executors left behind that were not started here."""
+        now_s = asyncio.get_running_loop().time()
+        if self._shared_files is not None and now_s >= self._next_sweep_s:
+            self._next_sweep_s = now_s + SWEEP_INTERVAL_S
+            self._store.remover.sweep(self._shared_files.path, LEFT_AGE_MAX_S)
 
     def _gone(self, executor: str, reason: str, failure: str = "") -> None:
         if self._connections.pop(executor, None) is not None:
@@ -390,15 +468,19 @@ class _Connection(asyncio.Protocol):
         self.queued: list[x.ExecutorMessage] = []
         self.closed = asyncio.Event()
         self._pool = pool
-        self._splitter = x.FrameSplitter()
+        self._splitter = x.FrameSplitter(first_bytes_max=x.HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        """While it is not read, as what it said is still being told."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance.
         peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
         self.peer_pid, self.peer_uid, _ = PEER.unpack(peer)
-        if self.peer_uid not in self._pool.confinement.uids:
-            log.warning("user %d may not connect as an executor, and is cut off", self.peer_uid)
+        if self.peer_uid in self._pool.confinement.uids:
+            self._pool.mute.came(self, self.peer_uid, self.peer_pid)
+        else:
+            self._pool.refuse(f"user {self.peer_uid} may not connect as an executor")
             self.close()
 
     def data_received(self, data: bytes) -> None:
@@ -420,12 +502,68 @@ class _Connection(asyncio.Protocol):
         try:
             hear()
         except LinkError as error:
-            log.warning("executor %s broke the protocol and is cut off: %s", self.executor or "(no hello)", error)
-            self.close()
+            self._broke(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
         self._pool.lost(self)
+
+    def _broke(self, error: LinkError) -> None:
+        if self.executor is None:
+            self._pool.refuse(f"it broke the protocol before its hello: {error}")
+        else:
+            log.warning("executor %s broke the protocol and is cut off: %s", self.executor, error)
+        self.close()
+
+    # ---- what takes time to be heard -----------------------------------------------------------
+
+    @property
+    def hears(self) -> bool:
+        """Whether what it said is still being told."""
+        return self._hearing is not None
+
+    def hear(self, telling: Coroutine[Any, Any, None]) -> None:
+        """Read nothing more until all that it said was told."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._hearing = asyncio.create_task(self._hear(telling))
+
+    async def _hear(self, telling: Coroutine[Any, Any, None]) -> None:
+        try:
+            await telling
+        except LinkError as error:
+            self._broke(error)
+        except Exception:  # A bug of ours, and what it said is lost.
+            log.exception("executor %s is cut off", self.executor)
+            self.close()
+        finally:
+            self._hearing = None
+        if self.closed.is_set():
+            self._pool.lost(self)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    async def hear_no_more(self) -> None:
+        """What was not told will not be."""
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.wait({self._hearing})
+
+    async def last_words(self) -> None:
+        """Its process has ended: wait until all that it said was told.
+
+        Something that the executor started may hold its socket open: it is not waited for long.
+        """
+        heard = False
+        while not heard:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self.closed.wait()
+            heard = self._hearing is None
+            if self._hearing is not None:
+                await asyncio.wait({self._hearing})
+
+    # ---- what it is told -----------------------------------------------------------------------
 
     def flush(self) -> None:
         # A closed one's end is told soon. To write to it would raise (uvloop) into whatever had something to send:

@@ -10,12 +10,12 @@ import contextlib
 import fcntl
 import functools
 import os
-import shutil
 import stat
 import tempfile
 from pathlib import Path
 
 from node_monitor.confinement import Account
+from node_monitor.removal import END_TIMEOUT_S, remove_tree
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executor_protocol import FILES_SUFFIX
 
@@ -79,7 +79,7 @@ class SocketDirectory:
         """Remove the directory; of one that was given, the socket and the directory of results."""
         self._clear()
         if not self._given:
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path, END_TIMEOUT_S)
         os.close(self._lock)
 
     def _clear(self) -> None:
@@ -88,11 +88,7 @@ class SocketDirectory:
         except OSError as error:
             allowed = f"a directory in which {SOCKET_NAME} can be made ({error.strerror})"
             raise InvalidOption("socket_dir", self.path, allowed) from None
-        files = Path(self.files_path)
-        if files.is_symlink():
-            files.unlink()
-        else:
-            shutil.rmtree(files, ignore_errors=True)
+        remove_tree(self.files_path, END_TIMEOUT_S)
 
 
 def _check_temporary(path: str) -> None:
@@ -164,5 +160,5 @@ def remove_stale_directories(temporary: str) -> None:
 def _remove_if_stale(directory: Path) -> None:
     lock = _lock(directory / LOCK_NAME, create=False)
     if lock is not None:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_tree(str(directory), END_TIMEOUT_S)
         os.close(lock)

@@ -32,8 +32,8 @@ class JobHere:
     """A job that has tasks at this node, or something to be kept for its tasks."""
 
     __slots__ = (
-        "commons", "duration_s", "forgotten", "held", "id", "inputs", "instance", "number", "numbers", "owner",
-        "scheduler",
+        "commons", "duration_s", "forgotten", "held", "id", "inputs", "instance", "number", "numbers", "once",
+        "owner", "scheduler",
     )  # fmt: skip
 
     def __init__(self, scheduler: str, job_id: str, number: int) -> None:
@@ -44,6 +44,8 @@ class JobHere:
         self.instance = 0
         self.owner: tuple[str, int] = ("", 0)
         """Its user and its instance, as soon as a task of it is here."""
+        self.once = False
+        """Whether its tasks may start once at most: then it is remembered which have."""
         self.commons: dict[int, CommonHere] = {}
         """By stage."""
         self.numbers: list[int] = []

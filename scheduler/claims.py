@@ -3,7 +3,9 @@
 A client that lost its scheduler hands the job, with a higher epoch and the outcomes it has, to
 another. That one claims the job at all node monitors: they fence lower epochs, report the
 outcomes that they still hold, and name what runs. What runs is adopted, what is reported is
-settled, and only what nobody accounts for is started again, as if it had been started in vain.
+settled, and only what nobody accounts for is started again, as if it had been started in vain: unless
+nodes that can know it have said that it has not been started (`JobState.accounted_for`). What is counted
+so, the client is told, and knows it before anything is started again (`telling`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.footprint import known_bytes
-from scheduler.jobs import PLACED, SETTLED, UNPLACED, Attempt, JobState, StageState
+from scheduler.jobs import PLACED, SETTLED, UNPLACED, UNTOLD, Attempt, JobState, StageState
 from scheduler.nodes import Node
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
@@ -25,6 +27,9 @@ ARRIVING = "/"
 """Stands there for a job that is accepted only once all its tasks are here: some may ask for nodes that are not."""
 TAKEN_OVER_MAX = 1000
 """Jobs that are remembered to be at another scheduler."""
+AGE_MARGIN_S = 60.0
+"""Jobs are said to be so much older than they are by what their clients say: messages take their time, and clocks run
+apart."""
 SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
@@ -57,6 +62,11 @@ class Claims:
                 raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
             stage = job.stage_of(task)
             stage.starts[task - stage.first] = starts
+        if message.used is not None and job.using is not None:
+            if any(len(memory) > m.MEMORY_CHARS_MAX for memory in message.used):
+                raise LinkError(f"job {job.id}: a memory's name is longer than {m.MEMORY_CHARS_MAX} characters")
+            job.used = (job.used or set()).union(message.used)
+            job.using.update(dict.fromkeys(message.used, 0))
         for first, count in message.unstarted:
             if not (sum(job.unstarted[-1]) if job.unstarted else 0) <= first < first + count <= job.task_count:
                 raise LinkError(f"job {job.id}: tasks {first} to {first + count - 1} cannot be unstarted: out of order")
@@ -91,7 +101,7 @@ class Claims:
         """All tasks of the job have arrived: ask all nodes what they have of it."""
         core = self._core
         for node in core.nodes.all():
-            self._claim(job, node)
+            self._claim(job, node, now_s)
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
         alone_until_s = core.alone_until_s if len(core.nodes) else now_s
         young_s = core.options.settling_s - (now_s - alone_until_s)
@@ -102,16 +112,17 @@ class Claims:
         if young_s <= 0:
             self._answered(job, SETTLING, now_s)
 
-    def _claim(self, job: JobState, node: Node) -> None:
+    def _claim(self, job: JobState, node: Node, now_s: float) -> None:
         job.claiming.add(node.id)
-        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
+        age_s = None if job.used is None else now_s - job.born_s + AGE_MARGIN_S
+        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance, age_s))
 
-    def node_up(self, node: Node) -> None:
+    def node_up(self, node: Node, now_s: float) -> None:
         """A node has come: claim what was claimed at the others."""
         for job in self._core.jobs.values():
             if job.epoch and job.received == job.task_count:
                 if job.claiming:
-                    self._claim(job, node)
+                    self._claim(job, node, now_s)
                 else:  # Too late to be waited for, but it fences, and may know an outcome.
                     self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
@@ -119,6 +130,12 @@ class Claims:
         """A node has gone: it will not answer."""
         for job in [job for job in self._core.jobs.values() if node.id in job.claiming]:
             self._answered(job, node.id, now_s)
+
+    def started_here(self, message: m.StartedHere) -> None:
+        """A node names tasks that it has started for other schedulers; `Claimed` says whether that is all."""
+        job = self._core.jobs.get(message.job)
+        if job is not None and job.epoch == message.epoch and job.used is not None:
+            job.started_before.update(task for task in message.tasks if 0 <= task < job.task_count)
 
     def claimed(self, node: Node, message: m.Claimed, now_s: float) -> None:
         """A node has said what of the job runs there."""
@@ -136,6 +153,8 @@ class Claims:
             if 0 <= task < job.received:
                 stage = job.stage_of(task)
                 self._adopt(stage, task - stage.first, attempt_id, node, now_s)
+        if message.vouches and node.id in job.claiming:  # Else it is too late: it may be taken for older than it is.
+            job.vouched.add(node.memory)
         self._answered(job, node.id, now_s)
 
     def _adopt(self, stage: StageState, task: int, attempt_id: int, node: Node, now_s: float) -> None:
@@ -143,11 +162,15 @@ class Claims:
         job, core = stage.job, self._core
         if attempt_id in job.attempts:
             return
-        if stage.states[task] != UNPLACED:
+        if stage.states[task] == UNPLACED:
+            stage.withdraw(task, PLACED)
+            core.admission.placed(job.user)
+        elif stage.states[task] == UNTOLD:
+            stage.untold.discard(task)
+            stage.states[task] = PLACED
+        else:
             core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, running=True))
             return
-        stage.withdraw(task, PLACED)
-        core.admission.placed(job.user)
         attempt = Attempt(attempt_id, stage, task, node.id)
         core.begin(attempt, node)
         core.counters.adopted += 1
@@ -184,6 +207,8 @@ class Claims:
             self._withdraw(stage, task)
             if not stage.unplaced:
                 self._core.probing.none_unplaced(stage, now_s)
+        elif state == UNTOLD:
+            stage.untold.discard(task)
         else:
             return False
         self._core.counters.adopted += 1
@@ -205,7 +230,7 @@ class Claims:
         job.claiming.discard(node_id)
         if not job.claiming:
             self._core.note(now_s, job.id, "claimed with epoch %d", job.epoch)
-            self._count_in_vain(job)
+            counted = self._count(job) if job.epoch else set()
             for running in (False, True):
                 if tasks := [task for task, too in sorted(job.cancel_later.items()) if too is running]:
                     self._core.cancel_tasks(job, tasks, now_s, running=running)
@@ -215,40 +240,73 @@ class Claims:
                 if job.cancelled:
                     self._core.progress.settle_rest(stage, job.cancel_reason, now_s)
                 elif job.epoch:
-                    self._start_unaccounted(stage, now_s)
+                    self._start_unaccounted(stage, counted, now_s)
                 elif not stage.waits_for and stage.spec.task_count:
                     self._core.progress.open_stage(stage, now_s)
 
-    def _count_in_vain(self, job: JobState) -> None:
-        """Of starts in vain the client knows some, and nodes some, which may be the same ones."""
-        for number, count in job.in_vain.items():
-            stage = job.stage_of(number)
-            task = number - stage.first
-            if stage.states[task] in (UNPLACED, PLACED):
-                # One more is yet to be counted: of the attempt that was adopted, or below.
-                one_more = stage.states[task] == PLACED or not (stage.waits_for or job.was_unstarted(number))
-                stage.starts[task] = min(max(count, stage.starts.get(task, 0)), job.max_attempts - one_more)
+    def _count(self, job: JobState) -> set[int]:
+        """Count each start that the client does not know of and that cannot be ruled out; returns whose starts have
+        become more by that. Of starts in vain the client knows some, and nodes some, which may be the same ones."""
+        counted = set()
+        open_before = set() if job.accounted_for else self._may_have_been_open(job)
+        for stage in job.stages:
+            for task, state in enumerate(stage.states):
+                if state not in (UNPLACED, PLACED):
+                    continue
+                number = stage.first + task
+                if state == PLACED or job.was_unstarted(number):
+                    one_more = False
+                else:
+                    one_more = number in job.started_before if job.accounted_for else stage.index in open_before
+                # Of an attempt that was adopted the start is counted when it ends.
+                in_vain = min(job.in_vain.get(number, 0), job.max_attempts - (one_more or state == PLACED))
+                known = stage.starts.get(task, 0)
+                starts = min(max(known, in_vain) + one_more, job.max_attempts)
+                if starts > known:
+                    stage.starts[task] = starts
+                    counted.add(number)
+        return counted
 
-    def _start_unaccounted(self, stage: StageState, now_s: float) -> None:
-        """What no node accounts for may have been started and lost with the scheduler, if its stage was open. What
-        has been started so often as it may be, as far as is known, is not started again, be its stage open or not."""
+    @staticmethod
+    def _may_have_been_open(job: JobState) -> set[int]:
+        """The stages whose tasks another scheduler may have started: it may have known outcomes that are lost with it.
+
+        It has not if some task of a stage before is known not to have finished: it runs for the first time, or no start
+        of it was open.
+        """
+        left = {stage.index: len(stage.predecessors) for stage in job.stages}
+        """Stages before each that cannot have been over, as far as has been looked."""
+        opened = [stage for stage in job.stages if not left[stage.index]]
+        for stage in opened:  # It grows by those that may have been opened by one before.
+            for successor in stage.successors if _may_be_over(stage) else ():
+                left[successor.index] -= 1
+                if not left[successor.index]:
+                    opened.append(successor)
+        return {stage.index for stage in opened}
+
+    def _start_unaccounted(self, stage: StageState, counted: set[int], now_s: float) -> None:
+        """What has been started so often as it may be, as far as is known, is not started again, be its stage open or
+        not; the rest is as soon as the client knows the starts of those that were `counted`."""
         if stage.doomed or not stage.spec.task_count:
             return
         job, progress = stage.job, self._core.progress
-        lost = []
+        lost, again = [], []
         for task in stage.unplaced_tasks():
-            may_have_started = not (stage.waits_for or job.was_unstarted(stage.first + task))
-            starts = stage.starts.get(task, 0) + may_have_started
-            if starts:
-                stage.starts[task] = starts
+            starts = stage.starts.get(task, 0)
             failed = job.failed_before.get(stage.first + task)
             if starts < job.max_attempts:
-                continue
-            if failed is None:
+                if stage.first + task in counted:
+                    again.append(task)
+            elif failed is None:
                 lost.append(task)
             else:
                 self._withdraw(stage, task)
                 progress.settle_reported(stage, task, *failed, starts, now_s)
+        if again and self._core.telling.count(stage, again):
+            for task in again:
+                stage.withdraw(task, UNTOLD)
+            stage.untold.update(again)
+            self._core.admission.withdrawn(job.user, len(again))
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
             progress.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
@@ -268,3 +326,12 @@ class Claims:
             # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
             reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
             self._core.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))
+
+
+def _may_be_over(stage: StageState) -> bool:
+    """Whether all tasks of a stage that may have been open may have finished."""
+    for task, state in enumerate(stage.states):
+        runs_first = state == PLACED and not stage.starts.get(task)
+        if runs_first or (state == UNPLACED and stage.job.was_unstarted(stage.first + task)):
+            return False
+    return True

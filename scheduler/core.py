@@ -21,6 +21,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.adaptive import AdaptiveRatio
@@ -35,6 +36,7 @@ from scheduler.options import SchedulerOptions
 from scheduler.placement import DirectPlacement
 from scheduler.probing import Probing
 from scheduler.progress import Progress
+from scheduler.telling import Telling
 from scheduler.validation import check_blob, check_node, check_submission, check_tasks
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
@@ -118,6 +120,7 @@ class SchedulerCore:
         self.probing = Probing(self)
         self.progress = Progress(self)
         self.claims = Claims(self)
+        self.telling = Telling(self)
         self.idle = IdleNodes(self)
         self.direct = None if options.placement == "sparrow" else DirectPlacement(self, options.placement)
         self._jobs_of: dict[str, dict[str, JobState]] = {}
@@ -138,6 +141,7 @@ class SchedulerCore:
             m.NodeChanged: self._node_changed,
             m.NodeState: self._node_state,
             m.Claimed: self.claims.claimed,
+            m.StartedHere: lambda _, message, now_s: self.claims.started_here(message),
             m.Idle: self.idle.told,
             m.QueueLength: self._queue_length,
             m.Fenced: lambda _, message, now_s: self.claims.fenced(message, now_s),
@@ -147,6 +151,8 @@ class SchedulerCore:
             m.CancelJob: self._cancel_job,
             m.CancelTasks: self._cancel_tasks,
             m.Known: self._known,
+            m.CountKnown: self.telling.count_known,
+            m.UsingKnown: self.telling.using_known,
             m.BlobAt: self._blob_at,
         }
 
@@ -159,7 +165,7 @@ class SchedulerCore:
             self.alone_until_s = now_s
         self.nodes.add(node)
         self.note(now_s, "", "node %s up, %d slots", node_id, info.slots)
-        self.claims.node_up(node)
+        self.claims.node_up(node, now_s)
         self.probing.node_came(node_id, now_s)
 
     def node_down(self, node_id: str, now_s: float) -> None:
@@ -174,6 +180,7 @@ class SchedulerCore:
             self.end(attempt)
             stages[attempt.stage] = None
             self.progress.lost(attempt, f"node {node_id} was lost", now_s)
+        self.telling.node_down(node)
         self.claims.node_down(node, now_s)
         if self.direct is not None:
             self.direct.node_down(node_id, now_s)
@@ -185,17 +192,20 @@ class SchedulerCore:
         at once if the client said goodbye, after a grace time if it vanished and may yet move the job."""
         for job in list(self._jobs_of.pop(client, {}).values()):
             job.client = ""
+            reason = "its client went away" if said_goodbye else VANISHED
             if job.on_client_lost == "finish" and job.received == job.task_count:
                 self.progress.client_gone(job, now_s)
-                continue
+                gone: Callable[[JobState, float], None] = self.telling.nobody
+            else:
+                gone = partial(self._client_gone, reason=reason)
             if said_goodbye:
-                self._client_gone(job, now_s, "its client went away")
-                continue
-            over_s = now_s + self.options.client_grace_s
-            self.at_stage(over_s, job.stages[0], lambda one, at_s: self._client_gone(one.job, at_s, VANISHED))
+                gone(job, now_s)
+            else:
+                over_s = now_s + self.options.client_grace_s
+                self.at_stage(over_s, job.stages[0], partial(_of_job, gone))
         self._let_go()
 
-    def _client_gone(self, job: JobState, now_s: float, reason: str) -> None:
+    def _client_gone(self, job: JobState, now_s: float, *, reason: str) -> None:
         self.cancel(job, reason, now_s)
         if job.claiming and job.received < job.task_count:  # What is still to come never will, and was not claimed.
             self.abandon(job, now_s)
@@ -237,15 +247,11 @@ class SchedulerCore:
 
         Returns what to tell which client once the nodes have read all that was sent to them: else the next scheduler
         might claim a job at a node before that has seen our last tasks of it. Nothing more is started, and what is
-        told is exact, so what waited here does not count as started there.
+        told is exact, so what waited here does not count as started there. (Earlier starts clients know already.)
         """
         self.draining = True
         last_words: list[tuple[str, m.Message]] = []
         for job in list(self.jobs.values()):
-            for stage in job.stages:
-                for task in stage.unplaced_tasks() if stage.starts else ():
-                    if starts := stage.starts.get(task, 0):
-                        last_words.append((job.client, m.Retried(job.id, stage.first + task, starts)))
             unstarted = job.without_start()[: m.UNSTARTED_RANGES_MAX]
             last_words.append((job.client, m.HandedOver(job.id, tuple(unstarted))))
             self.note(now_s, job.id, "handed over")
@@ -304,9 +310,10 @@ class SchedulerCore:
             return
         if not self.holds(job, job.counted_bytes()):
             reason = self.admission.over_bytes(user)
+            never = job.held_bytes > self.options.held_bytes_max
             self.holds(job, -job.held_bytes)
             self.admission.withdrawn(user, job.task_count)
-            self._refuse(client, message.job, reason, retry_after_s=RETRY_AFTER_UNKNOWN_S)
+            self._refuse(client, message.job, reason, retry_after_s=None if never else RETRY_AFTER_UNKNOWN_S)
             return
         self.jobs[job.id] = job
         self._jobs_of.setdefault(client, {})[job.id] = job
@@ -547,11 +554,13 @@ class SchedulerCore:
 
     def _serve(self, stage: StageState, node: Node, message: m.GetTasks, count: int, now_s: float) -> int:
         """Answer `count` of the ask's slots with tasks of the stage; returns for how many of them there is none."""
-        declined = 0
-        if stage.job.avoids and self.probing.avoided_at(stage, node.id):
+        declined, job = 0, stage.job
+        if job.avoids and self.probing.avoided_at(stage, node.id):
             declined = count
         elif message.free is not None and stage.kind.demand:
             declined = max(0, message.count - _fitting(stage.kind.demand, message.free))  # Of the whole ask.
+        if job.using is not None and not self.telling.may_use(job, node):
+            declined = count
         left = count
         while left > declined and stage.unplaced:
             task = stage.take(node.id)
@@ -598,8 +607,8 @@ class SchedulerCore:
             job.sent_to.add(node.id)
         if -1 - stage.index not in sent:
             sent.add(-1 - stage.index)
-            common = m.Common(job.id, stage.index, stage.common, stage.spec.task_timeout_s, job.instance)
-            self.to_node(node.id, common)
+            once, timeout_s = job.using is not None, stage.spec.task_timeout_s
+            self.to_node(node.id, m.Common(job.id, stage.index, stage.common, timeout_s, job.instance, once))
         detail = stage.details.get(task) if stage.details else None
         inputs = detail.inputs if detail is not None else ()
         for first, count in inputs:
@@ -790,6 +799,8 @@ class SchedulerCore:
                 self.progress.settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif task in stage.blocked:
                 self.progress.settle_blocked(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+            elif task in stage.untold:
+                self.progress.settle_untold(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
                 attempt = job.attempts[stage.attempts[task]]
                 if not attempt.cancelled or running:  # Else the answer is on its way.
@@ -881,6 +892,10 @@ class SchedulerCore:
         if not self.jobs and (probing.tickets or probing.heirs or probing.by_work or probing.local):
             left = f"tickets {list(probing.tickets)}, heirs {probing.heirs}, {list(probing.local)}"
             raise InvariantViolated(f"no jobs, but {left}", self.story(""))
+
+
+def _of_job(action: Callable[[JobState, float], None], stage: StageState, now_s: float) -> None:
+    action(stage.job, now_s)
 
 
 def _fitting(demand: Iterable[tuple[str, float]], free: dict[str, float]) -> int:

@@ -29,7 +29,7 @@ from sparrow_py.job import check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.shares import Shares
-from sparrow_py.standstill import Standstill
+from sparrow_py.standstill import PATIENCE, Standstill
 
 log = logging.getLogger("sparrow.scheduler")
 MESSAGES_PER_TURN_MAX = 1000
@@ -37,8 +37,6 @@ MESSAGES_PER_TURN_MAX = 1000
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
 WITHDRAWN = "its token was withdrawn"
-PATIENCE = 1.5
-"""Heartbeats that a peer waits for a sign of life at most."""
 _decode_sent = m.FrameDecoder(m.ToNode)
 
 

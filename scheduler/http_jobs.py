@@ -98,8 +98,8 @@ class HttpJob:
     """A job, and the lines of its results so far."""
 
     __slots__ = (
-        "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "settled", "stages",
-        "starts", "submitted_at_s", "task_count", "user", "watchers",
+        "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "retried",
+        "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
     )  # fmt: skip
 
     def __init__(self, client: str, user: str, spec: JobSpec, job: ClientJob, now_s: float) -> None:
@@ -112,6 +112,8 @@ class HttpJob:
         self.gone = ""
         """Why its results are not kept any more."""
         self.refusal: m.JobRefused | None = None
+        self.retried: dict[int, int] = {}
+        """Starts in vain of tasks that were to start again."""
         self.counts = dict.fromkeys(TaskStatus, 0)
         self.lines: list[bytes] = []
         self.watchers: set[Callable[[], None]] = set()
@@ -268,6 +270,8 @@ class HttpJobs:
             self._end(job)
         elif isinstance(message, m.JobRefused):
             job.refusal = message
+        elif isinstance(message, m.Retried):
+            job.retried[message.task] = message.starts
         elif isinstance(message, m.BlobLost):
             self._blobs_lost.append((job, message.hash))
 
@@ -392,7 +396,8 @@ class HttpJobs:
                 continue
             reason = "the job was taken over by another client or scheduler"
             for task in range(job.task_count):
-                self._outcome(job, m.Outcome(job.id, task, TaskStatus.LOST, b"", reason, 0, "", None, None, None))
+                starts = job.retried.get(task, 0) + 1  # The last of them may have been.
+                self._outcome(job, m.Outcome(job.id, task, TaskStatus.LOST, b"", reason, starts, "", None, None, None))
             self._end(job)
 
 

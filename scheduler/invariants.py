@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, JobState, StageState
+from scheduler.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, UNTOLD, JobState, StageState
 
 if TYPE_CHECKING:
     from scheduler.core import SchedulerCore
@@ -39,10 +39,12 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
 
 
 def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
-    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED)]
-    expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked)]
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
+    expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
     if counts != expected:
-        return f"tasks unplaced, placed, settled, blocked are {counts}, counted as {expected}"
+        return f"tasks unplaced, placed, settled, blocked, untold are {counts}, counted as {expected}"
+    if stage.untold and not stage.job.acknowledges:
+        return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
     if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.
         return "it is not open, but has reservations or attempts"
     problem = _check_reservations(stage, core)

@@ -17,8 +17,9 @@ from scheduler.nodes import Kind, Node
 from sparrow_py.job import TaskStatus
 from sparrow_py.messages import EPOCH_SHIFT, Data, KnownOutcome, Report, Stage, SubmitJob, TaskDetail
 
-UNPLACED, PLACED, SETTLED, BLOCKED = 0, 1, 2, 3
-"""BLOCKED: an input of the task got lost and is to come back."""
+UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
+"""BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
+knows how often it has been started."""
 
 ShareKey = tuple[str, Kind, int]
 """(user, kind, prefetch): stages with the same key may pass reservations on."""
@@ -58,7 +59,7 @@ class Ticket:
 class StageState:
     """One stage: the unit of scheduling.
 
-    A task is unplaced, placed (an attempt of it runs or waits at a node), settled or blocked.
+    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked or untold.
     Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
     tasks go out in submission order. A stage with task-level constraints keeps its unplaced tasks
     in `locality` instead.
@@ -69,7 +70,7 @@ class StageState:
         "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "own_ticket", "payloads",
         "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s", "refused_by", "rerun",
         "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states", "successors", "tickets",
-        "unplaced", "waits_for",
+        "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -108,6 +109,8 @@ class StageState:
         """Tasks whose outcome the client has, and which run again for their result."""
         self.blocked: dict[int, set[str]] = {}
         """Blocked task to the hashes of the inputs it waits for."""
+        self.untold: set[int] = set()
+        """Tasks in the state UNTOLD."""
         self.input_losses: dict[int, int] = {}
         """How often a task could not start because inputs were gone."""
         self.probe_ratio = spec.probe_ratio
@@ -196,8 +199,14 @@ class StageState:
         if self.locality is not None:
             self.locality.remove(task)
 
+    def await_client(self, task: int) -> None:
+        """A task that was placed or settled is to start again, once its client knows its starts."""
+        self.states[task] = UNTOLD
+        self.attempts.pop(task, None)
+        self.untold.add(task)
+
     def give_back(self, task: int) -> None:
-        """A task that was placed, settled or blocked is unplaced again."""
+        """A task that was placed, settled, blocked or untold is unplaced again."""
         self.states[task] = UNPLACED
         self.attempts.pop(task, None)
         self.unplaced += 1
@@ -217,11 +226,11 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "attempts", "avoids", "awaited", "cancel_later", "cancel_reason", "cancel_running", "cancelled",
-        "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain",
-        "instance", "known", "max_attempts", "name", "on_client_lost", "queue_timeout_s", "received", "report_placed",
-        "results",
-        "retry_failed", "running_at", "sent_to", "stages", "submitted_at_s", "task_count", "unstarted", "user",
+        "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
+        "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes",
+        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "stages",
+        "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
         "wait_for_nodes_s",
     )  # fmt: skip
 
@@ -239,7 +248,11 @@ class JobState:
         self.wait_for_nodes_s = message.wait_for_nodes_s
         self.on_client_lost = message.on_client_lost
         self.report_placed = message.report_placed
+        self.acknowledges = message.acknowledges
+        """Whether its client answers what it is told of starts, and is waited for (`telling`)."""
         self.submitted_at_s = now_s
+        self.born_s = now_s - message.age_s
+        """When its user submitted it, perhaps at another scheduler."""
         self.cancelled = False
         self.cancel_reason = ""
         """Why it was cancelled."""
@@ -272,6 +285,15 @@ class JobState:
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[Node, Report]] = {}
         """The latest failures among them (`retry_failed`)."""
+        self.using: dict[str, int] | None = {} if message.accounts else None
+        """Memories of nodes where its tasks may be started, as the client was told in the message of this number; 0 if
+        it has answered. None: the client is not told of them."""
+        self.used: set[str] | None = None
+        """Memories of nodes where other schedulers may have started its tasks; None: who knows."""
+        self.vouched: set[str] = set()
+        """Memories of nodes that have said of all its tasks whether they have started them."""
+        self.started_before: set[int] = set()
+        """The tasks that they have started."""
         self.held_bytes = 0
         """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
         self.fixed_bytes = job_bytes(message)
@@ -325,7 +347,7 @@ class JobState:
             return self.unstarted
         ranges: list[tuple[int, int]] = []
         for stage in self.stages:
-            arrived = (task for task, state in enumerate(stage.states) if state in (UNPLACED, BLOCKED))
+            arrived = (task for task, state in enumerate(stage.states) if state in (UNPLACED, BLOCKED, UNTOLD))
             for task in itertools.chain(arrived, range(len(stage.states), stage.spec.task_count)):
                 first, count = ranges[-1] if ranges else (0, 0)
                 if ranges and first + count == stage.first + task:
@@ -333,6 +355,11 @@ class JobState:
                 else:
                     ranges.append((stage.first + task, 1))
         return ranges
+
+    @property
+    def accounted_for(self) -> bool:
+        """Whether all nodes where other schedulers may have started tasks of it have said which."""
+        return self.used is not None and self.used <= self.vouched
 
     @property
     def unplaced(self) -> int:

@@ -33,10 +33,12 @@ class Kind(NamedTuple):
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "attributes", "dropped", "id", "info", "sent", "state", "tickets")
+    __slots__ = ("attempts", "attributes", "dropped", "id", "info", "memory", "sent", "state", "tickets")
 
     def __init__(self, node_id: str, info: NodeInfo) -> None:
         self.id = node_id
+        self.memory = info.memory
+        """The name of what its process remembers of tasks; empty if it has none."""
         self.state = READY
         self.tickets: set[int] = set()
         """Tickets with live reservations here."""

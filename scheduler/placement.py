@@ -59,6 +59,9 @@ class DirectPlacement:
         sought = self._sought.get(stage, ())
         tasks = [task for task in stage.unplaced_tasks() if task not in sought]
         nodes = self._core.probing.candidates(stage)
+        if stage.job.using is not None:
+            self._core.telling.use(stage.job, nodes)
+            nodes = [node_id for node_id in nodes if self._may_use(stage, node_id)]
         preferred = stage.locality.preferred if stage.locality is not None else {}
         chosen: dict[str, list[int]] = {}
         if tasks and stage.reserved_at_s is None:
@@ -71,6 +74,9 @@ class DirectPlacement:
         stage.no_node_since_s = None
         if self.lacks(stage):
             self._core.probing.wait(stage, now_s)
+
+    def _may_use(self, stage: StageState, node_id: str) -> bool:
+        return self._core.telling.may_use(stage.job, self._core.nodes[node_id])
 
     def lacks(self, stage: StageState) -> bool:
         """Whether nobody is asked for some unplaced task of the stage."""
@@ -155,7 +161,7 @@ class DirectPlacement:
         placed = 0
         allowed = self._core.probing.may_probe(stage)
         for node_id, tasks in chosen.items():
-            if allowed(node_id):
+            if allowed(node_id) and self._may_use(stage, node_id):
                 self._push(stage, self._core.nodes[node_id], tasks)
                 placed += len(tasks)
         if placed:

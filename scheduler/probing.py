@@ -197,6 +197,8 @@ class Probing:
             self.tickets[ticket.id] = stage.tickets[ticket.id] = ticket
         if stage.reserved_at_s is None:
             stage.reserved_at_s = now_s
+        if job.using is not None:
+            core.telling.use(job, [node_id for node_id, _ in per_node])
         reserves: dict[int, m.Reserve] = {}
         nodes, live, to_node, ticket_id = self._nodes.by_id, ticket.live, core.to_node, ticket.id
         total = 0

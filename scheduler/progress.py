@@ -67,10 +67,19 @@ class Progress:
     def _retry(self, attempt: Attempt, reason: str, now_s: float) -> None:
         core, stage, task = self._core, attempt.stage, attempt.task
         core.counters.retries += 1
-        stage.starts[task] = starts = stage.starts.get(task, 0) + 1
-        core.to_client(stage.job.client, m.Retried(stage.job.id, stage.first + task, starts))
+        stage.starts[task] = stage.starts.get(task, 0) + 1
         core.note(now_s, stage.job.id, "task %d is to start again: %s", stage.first + task, reason)
-        self.give_back(attempt, now_s)
+        if attempt.cancelled or stage.job.cancelled:
+            self.give_back(attempt, now_s)
+        else:
+            self._start_again(stage, task, now_s)
+
+    def _start_again(self, stage: StageState, task: int, now_s: float) -> None:
+        """The task, whose starts have been counted, is to start once more."""
+        if self._core.telling.count(stage, [task]):
+            stage.await_client(task)
+        else:
+            self.unplaced_again(stage, [task], now_s)
 
     def give_back(self, attempt: Attempt, now_s: float) -> None:
         """The task is unplaced again, unless it is not wanted any more. The caller sees to its reservations."""
@@ -80,13 +89,16 @@ class Progress:
             reason = stage.job.cancel_reason or "it was cancelled"
             self.settle_unrun(stage, task, TaskStatus.CANCELLED, reason, now_s)
             return
-        self._unplaced_again(stage, task, now_s)
+        self.unplaced_again(stage, [task], now_s)
 
-    def _unplaced_again(self, stage: StageState, task: int, now_s: float) -> None:
-        core = self._core
-        stage.give_back(task)
-        core.admission.returned(stage.job.user)
-        core.became_unplaced(stage, [task], now_s)
+    def unplaced_again(self, stage: StageState, tasks: list[int], now_s: float) -> None:
+        """Tasks that were placed, settled, blocked or untold wait for a place. The caller sees to reservations."""
+        for task in tasks:
+            stage.untold.discard(task)
+            stage.give_back(task)
+            self._core.admission.returned(stage.job.user)
+        if stage.open:  # Else their time-outs begin when it opens.
+            self._core.became_unplaced(stage, tasks, now_s)
 
     # ---- outcomes ----------------------------------------------------------------------------
 
@@ -125,6 +137,12 @@ class Progress:
                     waiting.discard((stage.index, task))
                     if not waiting:
                         del stage.job.awaited[hash_]
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def settle_untold(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
+        """Settle tasks that were to start again as soon as the client knew their starts."""
+        for task in tasks:
+            stage.untold.discard(task)
             self.settle_unrun(stage, task, status, reason, now_s)
 
     def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
@@ -231,6 +249,7 @@ class Progress:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
         self.settle_blocked(stage, list(stage.blocked), TaskStatus.CANCELLED, reason, now_s)
+        self.settle_untold(stage, sorted(stage.untold), TaskStatus.CANCELLED, reason, now_s)
         self.settle_unplaced(stage, stage.unplaced_tasks(), TaskStatus.CANCELLED, reason, now_s)
 
     # ---- inputs that got lost ----------------------------------------------------------------
@@ -240,7 +259,7 @@ class Progress:
         stage, task, job = attempt.stage, attempt.task, attempt.stage.job
         hashes = self._still_missing(attempt, hashes)
         if not hashes:
-            self._unplaced_again(stage, task, now_s)
+            self.unplaced_again(stage, [task], now_s)
             return
         del stage.attempts[task]
         losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
@@ -302,10 +321,9 @@ class Progress:
         if starts >= stage.job.max_attempts or stage.job.cancelled:
             return f"and task {number}, which produced it, has been started {starts} times"
         stage.starts[task] = starts
-        self._core.to_client(stage.job.client, m.Retried(stage.job.id, number, starts))
         stage.settled -= 1
         stage.rerun.add(task)
-        self._unplaced_again(stage, task, now_s)
+        self._start_again(stage, task, now_s)
         self._core.probing.ensure(stage, now_s)
         return None
 
@@ -356,7 +374,7 @@ class Progress:
             waits_for.discard(hash_)
             if not waits_for:
                 del stage.blocked[task]
-                self._unplaced_again(stage, task, now_s)
+                self.unplaced_again(stage, [task], now_s)
                 self._core.probing.ensure(stage, now_s)
 
     def _replace_given(self, job: JobState, hash_: str, data: m.Data) -> None:

@@ -36,10 +36,14 @@ def spread_beside(
     """`spread` for a job that has some reservations already, on the nodes of `chosen`: `count` more, on distinct
     random nodes that are not among those while there are enough, and on all nodes alike beyond that.
 
-    Returns all of them, those of `chosen` first. Costs a draw for each of `chosen` and of `count`, however many nodes
-    there are: of so many distinct nodes that many at least are new, if there are so many. What is left of a random
-    order without some nodes is a random order of the others, so each of these is as likely as another.
+    Returns all of them, those of `chosen` first. Each other node is as likely as another: one that is drawn again or
+    is chosen is drawn for nothing, and what is left of a random order without some nodes is one of the others.
     """
+    if 2 * (len(chosen) + count) <= len(nodes):  # Then a draw is for nothing half of the time at most.
+        found, wanted, size = dict(chosen), len(chosen) + count, len(nodes)
+        while len(found) < wanted:
+            found.setdefault(nodes[int(rng.random() * size)], 1)
+        return list(found.items())
     drawn = rng.sample(nodes, min(len(nodes), len(chosen) + count))
     others = [node for node in drawn if node not in chosen][:count]
     found = dict(chosen) | dict.fromkeys(others, 1)

@@ -26,6 +26,7 @@ from sparrow_py.job import (
 from sparrow_py.messages import (
     DETAIL_BYTES_FREE,
     FRAME_BYTES_MAX,
+    MEMORY_CHARS_MAX,
     MESSAGE_OVERHEAD_BYTES,
     AddTasks,
     NodeInfo,
@@ -53,6 +54,7 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     check_name("name", job.name)
     check_whole("epoch", job.epoch, 0, EPOCH_MAX)
     check_whole("max_attempts", job.max_attempts, 1, MAX_ATTEMPTS_MAX)
+    check_number("age_s", job.age_s, 0, math.inf)
     for name, value in (("queue_timeout_s", job.queue_timeout_s), ("wait_for_nodes_s", job.wait_for_nodes_s)):
         if value is not None:
             check_number(name, value, 0, math.inf)
@@ -72,6 +74,8 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
 def check_node(node: NodeInfo) -> None:
     """Check what a node monitor says of its node."""
     check_whole("slots", node.slots, 0, SLOTS_MAX)
+    if len(node.memory) > MEMORY_CHARS_MAX:
+        raise LinkError(f"memory is {len(node.memory)} characters; at most {MEMORY_CHARS_MAX}")
 
 
 def check_blob(blob: BlobRef) -> None:

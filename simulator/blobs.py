@@ -23,7 +23,7 @@ class FakeBlobs:
         """The file with these bytes, or None."""
         return self.files.get(hash_)
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result."""
         self.files[file.hash] = file
         self.pin(file.hash, owner)

@@ -258,6 +258,7 @@ class NodeHost(Dialler):
     def __init__(self, world: World, name: str, slots: int) -> None:
         super().__init__(world, name)
         self.slots = slots
+        self.memory = f"{name} since {world.now}"
         self.leaving = False
         """Whether its process is about to end."""
         self.slowness = 1.0
@@ -268,8 +269,8 @@ class NodeHost(Dialler):
 
     def info(self) -> m.NodeInfo:
         """What it says of itself."""
-        attributes = node_attributes(self.name)
-        return m.NodeInfo(self.slots, self.world.resources, attributes, {p.app: p.runtime for p in PLANS}, self.name)
+        attributes, runtimes = node_attributes(self.name), {p.app: p.runtime for p in PLANS}
+        return m.NodeInfo(self.slots, self.world.resources, attributes, runtimes, self.name, self.memory)
 
     @property
     def running(self) -> int:

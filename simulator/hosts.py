@@ -45,7 +45,7 @@ class NoBlobs:
     def file(self, hash_: str) -> x.File | None:
         return None
 
-    def adopt(self, file: x.File, owner: int, user: str) -> BlobRef | str:
+    def adopt(self, file: x.File, owner: int) -> BlobRef:
         raise NotImplementedError("tasks of a simulation return nothing")
 
     def pin(self, hash_: str, owner: int) -> None:

@@ -26,6 +26,8 @@ class JobLog:
         self.accepted_count = 0
         self.error: SparrowError | None = None
         self.outcomes: list[m.Outcome] = []
+        self.told_at_s: dict[int, float] = {}
+        """When each of them was told, by task."""
         self.placed_tasks: list[int] = []
         self.not_cancelled_tasks: list[int] = []
         self.asked_to_cancel: dict[int, float] = {}
@@ -85,6 +87,7 @@ class JobLog:
         if self.ended_count:
             raise Broken("an outcome after the end", self.id)
         self.outcomes.append(outcome)
+        self.told_at_s[outcome.task] = self.world.now
 
     def not_cancelled(self, task: int) -> None:
         """The task runs and was not cancelled."""
@@ -96,6 +99,11 @@ class JobLog:
         self.ended_at_s = self.world.now
 
     # ---- what tests and oracles ask ----------------------------------------------------------
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether its starts could not be counted: it went on without its client, which was only cut off."""
+        return self.spec.on_client_lost == "finish" and self.spec.max_attempts > 1 and bool(self.moved_at_s)
 
     @property
     def response_s(self) -> float:

@@ -7,8 +7,8 @@ rejects (6 is the cores' business; what was refused is checked to have been refu
 
 Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
 reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
-And what a scheduler started that can reach neither the client nor the job's next scheduler, nobody can count
-(ARCHITECTURE.md, Failover): such a job may have starts beyond `max_attempts`, unless that is 1.
+And of a job that goes on without its client (`on_client_lost="finish"`), which moves it all the same since it was only
+cut off, nobody can count the starts (ARCHITECTURE.md, Failover): they may exceed `max_attempts`, unless that is 1.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ LOST_BECAUSE = (
     "may have",
 )
 """Reasons for which a task may be lost though attempts remain."""
+MAY_HAVE_STARTED = "it may have been started"
 TOLD_S = 1.5
 """What a client says is known to all whom it concerns after so long, where nothing is delayed: the slowest networks
 that are simulated need 0.08 s for a frame, and a job may take a few."""
@@ -154,7 +155,7 @@ def _check_starts(world: World, log: JobLog) -> None:
             by_task.setdefault(start.task, []).append(start)
     for task, starts in by_task.items():
         starts.sort(key=lambda start: start.attempt)
-        _check_number(world, log, task, starts)
+        _check_number(log, task, starts)
         for start, again in itertools.pairwise(starts):
             if not start.may_be_repeated(again):
                 raise Broken(f"task {task} was started again for no reason", log.id)
@@ -162,24 +163,10 @@ def _check_starts(world: World, log: JobLog) -> None:
                 raise Broken(f"task {task} was started again; {start.node.name} knew of it", log.id)
 
 
-def _check_number(world: World, log: JobLog, task: int, starts: list[Start]) -> None:
+def _check_number(log: JobLog, task: int, starts: list[Start]) -> None:
     most = log.spec.max_attempts
-    if len(starts) <= most:
-        return
-    # What a scheduler started while its client could not hear of it, only those nodes can tell.
-    untold = any(
-        not start.node.alive or any(again.epoch > start.epoch and not _asked(world, start, again) for again in starts)
-        for start in starts
-    )
-    if most == 1 or not log.moved_at_s or not untold:
+    if len(starts) > most and not log.left_alone:
         raise Broken(f"{len(starts)} starts of task {task}; at most {most}", log.id)
-
-
-def _asked(world: World, start: Start, again: Start) -> bool:
-    """Whether the scheduler that started the task again could ask the node of the earlier start before it did so."""
-    log = start.log
-    moved_s = log.submitted_last_s.get(again.epoch, 0.0)
-    return _reached(world, start.node, log.submitted_last_to.get(again.epoch, ""), moved_s, again.given_at_s)
 
 
 def _reached(world: World, node: Host, scheduler: str, from_s: float, until_s: float) -> bool:
@@ -256,6 +243,14 @@ def _check_outcomes(world: World, log: JobLog) -> None:
 def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
     if outcome.attempts > log.spec.max_attempts:
         raise Broken(f"{outcome.attempts} attempts of task {outcome.task}", log.id)
+    # Later it may only run again for its result.
+    starts = [start for start in log.starts if start.task == outcome.task and not start.returned]
+    before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
+    if outcome.attempts < before and not log.left_alone:
+        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}, which was started {before} times", log.id)
+    given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
+    if given_up and not starts and _all_could_say(world, log, outcome.task):
+        raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)
     if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
         _check_result(log, outcome)
     elif outcome.status is TaskStatus.LOST:
@@ -264,6 +259,18 @@ def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
             raise Broken(f"task {outcome.task} was lost while attempts remained: {outcome.error!r}", log.id)
     else:
         _check_cancelled(world, log, outcome)
+
+
+def _all_could_say(world: World, log: JobLog, task: int) -> bool:
+    """Whether the scheduler that gave a task up, which may start once at most, could ask all nodes that were ever there
+    since the job was submitted."""
+    if log.spec.max_attempts > 1 or log.spec.on_client_lost == "finish" or not log.moved_at_s:
+        return False
+    epoch = max(log.submitted_last_to)
+    scheduler, since_s, until_s = log.submitted_last_to[epoch], log.submitted_last_s[epoch], log.told_at_s[task]
+    if any(link.until_s >= log.submitted_at_s and not link.peer.alive for link in world.all_links):
+        return False  # Of a node that has died, or a client.
+    return all(_reached(world, node, scheduler, since_s, until_s) for node in world.nodes)
 
 
 def _check_result(log: JobLog, outcome: m.Outcome) -> None:

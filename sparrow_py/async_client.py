@@ -243,7 +243,8 @@ class AsyncClient:
     async def start(self) -> None:
         """Connect; starts an embedded cluster if no schedulers were given.
 
-        `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before.
+        `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before. If this is
+        cancelled while an embedded cluster starts, that has ended again when the caller hears of it.
         """
         shared = self._shared
         if shared.state is not _State.NEW:

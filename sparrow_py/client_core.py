@@ -33,6 +33,8 @@ INSTANCE_BITS = 48
 RETRY_GROWN_MAX_S = 5.0
 """A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
 RETRY_DOUBLINGS_MAX = 16
+USED_MAX = 100_000
+"""Memories of node monitors of which a job remembers that they were used; with more it does without."""
 PENDING = 0
 """In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
 STATUSES = tuple(TaskStatus)
@@ -78,11 +80,20 @@ class ClientJob:
 
     __slots__ = (
         "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "refusals",
-        "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "taken",
-        "told_to_cancel", "unsettled", "unstarted",
+        "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s",
+        "taken", "told_to_cancel", "unsettled", "unstarted", "used",
     )  # fmt: skip
 
-    def __init__(self, spec: JobSpec, sink: Sink, deadline_s: float, instance: int = 0) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        sink: Sink,
+        deadline_s: float,
+        instance: int = 0,
+        *,
+        submitted_s: float = 0.0,
+        acknowledges: bool = False,
+    ) -> None:
         self.id = str(spec.job_id) or new_job_id()
         stages = spec.as_stages()
         sizes = {stage.name: len(stage.tasks) for stage in stages}
@@ -101,8 +112,9 @@ class ClientJob:
         self.submission = m.SubmitJob(
             self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
-            spec.on_client_lost, instance,
+            spec.on_client_lost, instance, acknowledges,
         )  # fmt: skip
+        self.submitted_s = submitted_s
         followed = {name for stage in stages for name in stage.after}
         self.inner = [range(firsts[name], firsts[name] + sizes[name]) for name in sorted(followed)]
         """The tasks of stages that others come after: their results are kept, for the next scheduler."""
@@ -129,13 +141,25 @@ class ClientJob:
         self.unsettled = len(self.payloads)
         self.results: dict[int, m.Data] = {}
         self.starts: dict[int, int] = {}
-        """Starts in vain, of tasks without an outcome."""
+        """Starts in vain of tasks without an outcome, and of tasks with one those before the start that it is of."""
         self.unstarted: tuple[tuple[int, int], ...] = ()
         """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
+        self.used: set[str] | None = set()
+        """Memories of node monitors where its tasks may have been started, as far as schedulers say so; None: unknown,
+        as one of them may not have said so."""
 
     def is_inner(self, task: int) -> bool:
         """Whether another stage may need the task's result."""
         return any(task in tasks for tasks in self.inner)
+
+    def attempts(self, task: int) -> int:
+        """How often the task may have been started, if no scheduler says."""
+        if self.scheduler is None:
+            handed_back = any(first <= task < first + count for first, count in self.unstarted)
+            one_more = self.submission.epoch > 0 and not handed_back
+        else:
+            one_more = True
+        return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts)
 
     def messages(self, bytes_max: int) -> Iterator[m.Message]:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
@@ -164,6 +188,10 @@ class ClientJob:
             yield m.Known(self.id, [], dict(starts[first : first + count]))
         for index in range(0, len(self.unstarted), count):
             yield m.Known(self.id, [], {}, self.unstarted[index : index + count])
+        if self.used is not None and self.submission.accounts:
+            used = sorted(self.used)
+            for first in range(0, len(used) or 1, m.NUMBERS_PER_MESSAGE_MAX):
+                yield m.Known(self.id, [], {}, (), tuple(used[first : first + m.NUMBERS_PER_MESSAGE_MAX]))
 
 
 def _stage(stage: StageSpec) -> m.Stage:
@@ -226,6 +254,8 @@ class ClientCore:
         self.jobs: dict[str, ClientJob] = {}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
+        self._tellers: set[str] = set()
+        """Those of them that say where they start tasks (`messages.Using`)."""
         self._draining: set[str] = set()
         """Those of them that take no further jobs."""
         self.duplicates = 0
@@ -247,7 +277,9 @@ class ClientCore:
         spec.validate()
         if spec.job_id in self.jobs:
             raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
-        job = ClientJob(spec, sink, now_s + self._submit_timeout_s, self._rng.getrandbits(INSTANCE_BITS))
+        instance = self._rng.getrandbits(INSTANCE_BITS)
+        deadline_s = now_s + self._submit_timeout_s
+        job = ClientJob(spec, sink, deadline_s, instance, submitted_s=now_s, acknowledges=True)
         self.jobs[job.id] = job
         try:
             self._assign(job, now_s)
@@ -304,13 +336,18 @@ class ClientCore:
 
     def _withdraw(self, job: ClientJob) -> None:
         """Cancel a job that no scheduler has."""
+        job.scheduler = None
         self._settle_rest(job, TaskStatus.CANCELLED, "it was cancelled before a scheduler took it")
 
     # ---- events: schedulers ------------------------------------------------------------------
 
-    def scheduler_up(self, scheduler: str, frame_bytes_max: int, now_s: float) -> None:
-        """A link stands."""
+    def scheduler_up(
+        self, scheduler: str, frame_bytes_max: int, now_s: float, version: int = m.PROTOCOL_VERSION
+    ) -> None:
+        """A link stands, of this version of the protocol."""
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
+        if version >= m.SINCE[m.Using]:
+            self._tellers.add(scheduler)
         waiting, self._waiting = self._waiting, {}
         for job in waiting.values():
             self._assign_again(job, now_s)
@@ -319,6 +356,7 @@ class ClientCore:
         """A link is gone: its jobs go to another scheduler, with all that is known of them."""
         self.schedulers.pop(scheduler, None)
         self._draining.discard(scheduler)
+        self._tellers.discard(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s)
@@ -361,10 +399,25 @@ class ClientCore:
             self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
+        elif kind is m.Counted:
+            job.starts.update(message.starts)
+            self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts))
+        elif kind is m.Using:
+            self._using(job, scheduler, message)
+        elif kind is m.Unused:
+            if job.used is not None:
+                job.used.discard(message.memory)
         elif kind is m.HandedOver:
             self._move(job, message.unstarted, now_s)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
+
+    def _using(self, job: ClientJob, scheduler: str, message: m.Using) -> None:
+        if job.used is not None:
+            job.used.update(message.memories)
+            if len(job.used) > USED_MAX:
+                job.used = None
+        self._outbox.to_scheduler(scheduler, m.UsingKnown(job.id, message.number))
 
     def _accepted(self, job: ClientJob) -> None:
         job.taken = True
@@ -442,7 +495,11 @@ class ClientCore:
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
         job.scheduler = scheduler
+        if job.submission.epoch:
+            job.submission = msgspec.structs.replace(job.submission, age_s=max(0.0, now_s - job.submitted_s))
         self._outbox.to_scheduler(scheduler, job.submission)
+        if scheduler not in self._tellers:
+            job.used = None
         following = job.messages(bytes_max)
         first, second = next(following, None), next(following, None)
         job.streaming = second is not None
@@ -535,7 +592,9 @@ class ClientCore:
         if job.cancelling:
             job.cancelling.pop(task, None)
             job.told_to_cancel.discard(task)
-        if job.starts:
+        if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
+            job.starts[task] = outcome.attempts - 1
+        elif job.starts:
             job.starts.pop(task, None)
         job.sink.outcome(outcome)
 
@@ -544,7 +603,7 @@ class ClientCore:
         if job.unsettled:
             for task in range(len(job.payloads)):
                 if not job.settled[task]:
-                    self._settle(job, unrun(job.id, task, status, reason))
+                    self._settle(job, unrun(job.id, task, status, reason, job.attempts(task)))
         if self.jobs.pop(job.id, None) is not None:
             self._waiting.pop(job.id, None)
             job.sink.ended()
@@ -573,6 +632,6 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def unrun(job_id: str, task: int, status: TaskStatus, reason: str) -> m.Outcome:
+def unrun(job_id: str, task: int, status: TaskStatus, reason: str, attempts: int = 0) -> m.Outcome:
     """The outcome of a task that no scheduler told of."""
-    return m.Outcome(job_id, task, status, b"", reason, 0, "", None, None, None)
+    return m.Outcome(job_id, task, status, b"", reason, attempts, "", None, None, None)

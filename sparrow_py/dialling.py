@@ -90,6 +90,18 @@ class Dialling:
         for link in self.links.values() if token else ():
             link.send(m.Renew(token))
 
+    def give_up(self, reason: str) -> None:
+        """Links that stand are as good as gone: their user hears so now, and they are dialled again."""
+        for scheduler, link in list(self.links.items()):
+            link.close(reason)
+            self._drop(scheduler, reason)
+
+    def _drop(self, scheduler: str, reason: str) -> None:
+        del self.links[scheduler]
+        if not self.links and not self._stopping:
+            self._cut_off()
+        self._user.scheduler_down(scheduler, reason)
+
     async def stop(self, reason: str) -> None:
         """Close all links and dial no more."""
         self._stopping = True
@@ -211,6 +223,8 @@ class Dialling:
                 if any(type(message) is m.Goodbye for message in batch):
                     raise LinkError("something follows a Goodbye")
                 said(scheduler, batch)
+                if self.links.get(scheduler) is not link:  # It was given up.
+                    return
                 link.flush()
                 if goodbye:  # It may not get round to closing the connection.
                     return
@@ -218,8 +232,6 @@ class Dialling:
             log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
             link.close(str(error))
         finally:
-            del self.links[scheduler]
-            if not self.links and not self._stopping:
-                self._cut_off()
-            self._user.scheduler_down(scheduler, link.closed_because or "the connection was closed")
+            if self.links.get(scheduler) is link:
+                self._drop(scheduler, link.closed_because or "the connection was closed")
             await link.aclose()

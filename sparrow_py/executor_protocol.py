@@ -39,6 +39,8 @@ INLINE_BYTES_MAX = 64 << 10
 """A result larger than this is handed over as a file."""
 FRAME_BYTES_MAX = 64 << 20
 """A frame between a node monitor and its executor, which trust each other, may be larger."""
+HELLO_BYTES_MAX = 16 << 10
+"""The first frame of an executor, before which nobody is trusted."""
 
 HEADER = struct.Struct(">I")
 HEADER_BYTES = HEADER.size
@@ -62,7 +64,8 @@ class ExecutorHello(ExecutorMessage, tag=1):
 class File(msgspec.Struct, array_like=True, frozen=True):
     """Bytes too large for a frame, in a file on this machine; `hash` is their SHA-256 in hexadecimal.
 
-    From an executor: a file in `SPARROW_EXECUTOR_FILES`, which is the node monitor's from then on.
+    From an executor: a file in `SPARROW_EXECUTOR_FILES`, which is the node monitor's from then on. Its hash may be
+    left empty: the node monitor finds it, and believes no other.
     To an executor: a file to read and not to change; it stays until the run has ended.
     """
 
@@ -200,10 +203,11 @@ def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK) -> bytearray
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into the messages of its frames."""
+    """Cuts a stream of bytes into the messages of its frames, of which the first may have to be smaller."""
 
-    def __init__(self, direction: Direction = FROM_EXECUTOR) -> None:
+    def __init__(self, direction: Direction = FROM_EXECUTOR, first_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._direction = direction
+        self._bytes_max = first_bytes_max
         self._decode: Callable[[memoryview], list[Any]] = self._decode_first
         self._buffer = bytearray()
         self.encoding = MSGPACK
@@ -217,8 +221,8 @@ class FrameSplitter:
         position, size = 0, len(buffer)
         while size - position >= HEADER_BYTES:
             (length,) = HEADER.unpack_from(buffer, position)
-            if length > FRAME_BYTES_MAX:
-                raise LinkError(f"executor frame of {length} bytes; at most {FRAME_BYTES_MAX} are allowed")
+            if length > self._bytes_max:
+                raise LinkError(f"executor frame of {length} bytes; at most {self._bytes_max} are allowed")
             end = position + HEADER_BYTES + length
             if end > size:
                 break
@@ -233,7 +237,8 @@ class FrameSplitter:
         return messages
 
     def _decode_first(self, body: memoryview) -> list[Any]:
-        """The first frame says how all are written."""
+        """The first frame says how all are written; those after it may be larger."""
+        self._bytes_max = FRAME_BYTES_MAX
         if body and body[0] == JSON_START:
             self.encoding, self._decode = JSON, self._direction.json
         else:

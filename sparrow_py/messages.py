@@ -29,9 +29,9 @@ from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """What is spoken here. Tests hold it against recordings of the version before."""
-PROTOCOL_VERSION_OLDEST = 1
+PROTOCOL_VERSION_OLDEST = 2
 """The version before, which is spoken with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
@@ -42,6 +42,10 @@ DETAIL_BYTES_FREE = MESSAGE_OVERHEAD_BYTES // 2
 TASKS_PER_MESSAGE_MAX = 10_000
 UNSTARTED_RANGES_MAX = 10_000
 """Ranges of tasks in a `HandedOver`: what does not fit counts as started."""
+NUMBERS_PER_MESSAGE_MAX = 200
+"""Numbers of tasks, or names of node monitors' memories, in a message that fits any frame beside its payload."""
+MEMORY_CHARS_MAX = 64
+"""Of the name of a node monitor's memory."""
 EPOCH_SHIFT = 40
 
 
@@ -56,7 +60,8 @@ class NodeInfo(msgspec.Struct, array_like=True, frozen=True):
     """What a node monitor says of its node.
 
     `apps` maps each app to the runtime its executors state ("3.11" for python, else ""). `address`
-    (host:port) is where its HTTP listens, which large data come from.
+    (host:port) is where its HTTP listens, which large data come from. `memory` names what this process remembers of
+    tasks that it has started: it is drawn at random when the process starts, and ends with it.
     """
 
     slots: int
@@ -64,6 +69,7 @@ class NodeInfo(msgspec.Struct, array_like=True, frozen=True):
     attributes: dict[str, str]
     apps: dict[str, str]
     address: str = ""
+    memory: str = ""
 
 
 Data = bytes | BlobRef
@@ -160,7 +166,9 @@ class SubmitJob(Message, tag=10):
 
     `instance` tells it from other jobs of the same id, before and after, and stays when it moves.
     With an epoch above 0 it was at another scheduler before: what the client knows of it follows in
-    `Known` messages, which come before the tasks that they speak of.
+    `Known` messages, which come before the tasks that they speak of. `age_s`: how long ago the user submitted it.
+
+    `acknowledges`: the client answers `Counted` and `Using`, and a scheduler that has the job waits for the answers.
     """
 
     job: str
@@ -175,6 +183,14 @@ class SubmitJob(Message, tag=10):
     avoid: tuple[str, ...] = ()
     on_client_lost: str = "cancel"
     instance: int = 0
+    acknowledges: bool = False
+    age_s: float = 0.0
+
+    @property
+    def accounts(self) -> bool:
+        """Whether the client is told where tasks of the job are started (`Using`): one that may start once at most, and
+        that does not go on without its client, who could not be told any more."""
+        return self.acknowledges and self.max_attempts == 1 and self.on_client_lost == "cancel"
 
 
 class AddTasks(Message, tag=11):
@@ -205,15 +221,33 @@ class CancelTasks(Message, tag=13):
 
 
 class Known(Message, tag=14):
-    """Of a job with an epoch above 0: outcomes that the client has, and the starts in vain of tasks without one.
+    """Of a job with an epoch above 0: outcomes that the client has, and earlier starts of tasks: of one without an
+    outcome those in vain, of one with an outcome those before the start that it is of.
 
-    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open.
+    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
+    of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
+    these messages; None in all of them if that is not known.
     """
 
     job: str
     outcomes: list[KnownOutcome]
     starts: dict[int, int]
     unstarted: tuple[tuple[int, int], ...] = ()
+    used: tuple[str, ...] | None = None
+
+
+class CountKnown(Message, tag=16):
+    """Answer to `Counted`, with the same: if the job moves, the next scheduler is told."""
+
+    job: str
+    starts: dict[int, int]
+
+
+class UsingKnown(Message, tag=17):
+    """Answer to `Using`, with its number: if the job moves, the next scheduler is told."""
+
+    job: str
+    number: int
 
 
 class BlobAt(Message, tag=15):
@@ -279,11 +313,44 @@ class JobEnded(Message, tag=25):
 
 
 class Retried(Message, tag=26):
-    """The task is to start again, having been started `starts` times in vain. A next scheduler is to be told."""
+    """The task is to start again, having been started `starts` times in vain. A next scheduler is to be told.
+
+    Said to a client that does not acknowledge (`SubmitJob.acknowledges`); to others `Counted` is.
+    """
 
     job: str
     task: int
     starts: int
+
+
+class Counted(Message, tag=60):
+    """Tasks have been started so often, as far as can be known, those starts included that nobody can rule out.
+
+    The client answers with `CountKnown`. None of these tasks starts again before that: whatever dies then, the next
+    scheduler does not count too few. At most `NUMBERS_PER_MESSAGE_MAX` tasks.
+    """
+
+    job: str
+    starts: dict[int, int]
+
+
+class Using(Message, tag=61):
+    """Tasks of the job, which may start once at most, are to be started by node monitors with these memories.
+
+    The client answers with `UsingKnown`. Nothing starts there before that: whoever has the job next asks them all what
+    they have started of it, and so knows what has not started. At most `NUMBERS_PER_MESSAGE_MAX` memories.
+    """
+
+    job: str
+    number: int
+    memories: tuple[str, ...]
+
+
+class Unused(Message, tag=62):
+    """The node monitor with this memory is gone, and the outcome of all that it had of the job has been told."""
+
+    job: str
+    memory: str
 
 
 class BlobLost(Message, tag=27):
@@ -333,13 +400,17 @@ class CancelReservations(Message, tag=31):
 
 
 class Common(Message, tag=32):
-    """What the stage's tasks have in common: once per stage and node, before the stage's first Launch there."""
+    """What the stage's tasks have in common: once per stage and node, before the stage's first Launch there.
+
+    `once`: its tasks may start once at most, so that it is remembered which have started.
+    """
 
     job: str
     stage: int
     data: Data
     task_timeout_s: float | None = None
     instance: int = 0
+    once: bool = False
 
 
 class Launch(Message, tag=33):
@@ -394,13 +465,16 @@ class AskLength(Message, tag=39):
 class Claim(Message, tag=38):
     """The job is this scheduler's from `epoch` on: lower epochs launch nothing more.
 
-    The node answers with a `Report` for each outcome that it still holds, then with `Claimed`.
+    The node answers with a `Report` for each outcome that it still holds, then with `Claimed`. `age_s`: if what has
+    started is of interest, how long ago the user submitted the job, at least; then `StartedHere` comes before
+    `Claimed`.
     """
 
     job: str
     user: str
     epoch: int
     instance: int = 0
+    age_s: float | None = None
 
 
 # ---- node monitor to scheduler ---------------------------------------------------------------
@@ -468,11 +542,21 @@ class NodeState(Message, tag=46):
 
 
 class Claimed(Message, tag=47):
-    """Answer to `Claim`: what of the job runs here, as (task, attempt)."""
+    """Answer to `Claim`: what of the job runs here, as (task, attempt). `vouches`: the `StartedHere` before it name
+    every task of the job that was ever started here."""
 
     job: str
     epoch: int
     running: list[tuple[int, int]]
+    vouches: bool = False
+
+
+class StartedHere(Message, tag=51):
+    """Tasks of a claimed job that were started here, be their outcomes still held or not; some of them."""
+
+    job: str
+    epoch: int
+    tasks: list[int]
 
 
 class Fenced(Message, tag=48):
@@ -506,25 +590,27 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
-SINCE: dict[type, int] = {Renew: 2, Draining: 2, HandedOver: 2}
+SINCE: dict[type, int] = {CountKnown: 3, UsingKnown: 3, Counted: 3, Using: 3, Unused: 3, StartedHere: 3}
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
 
 
-FromClient = SubmitJob | AddTasks | CancelJob | CancelTasks | Known | BlobAt | Renew | Goodbye
+FromClient = (
+    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | BlobAt | Renew | Goodbye
+)  # fmt: skip
 ToClient = (
-    JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | BlobLost | Draining | HandedOver
-    | Goodbye
+    JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
+    | BlobLost | Draining | HandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
     | Goodbye
 )  # fmt: skip
 FromNode = (
-    ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | Fenced
-    | Idle | QueueLength | Renew | Goodbye
+    ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere
+    | Fenced | Idle | QueueLength | Renew | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

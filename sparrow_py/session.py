@@ -26,12 +26,13 @@ from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
-from sparrow_py.dialling import Dialling
+from sparrow_py.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.standstill import PATIENCE, Standstill
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -78,7 +79,10 @@ class Session:
         self._heartbeat_s = heartbeat_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
         self._clock = Clock()
-        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
+        self._standstill = Standstill(PATIENCE * heartbeat_s, self._stood_still)
+        self._patient_until_s = 0.0
+        """No timer fires before."""
+        self._timer = self.timer(self.core.next_deadline_s, self._tick)
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: dict[str, _Preparing] = {}
         """Jobs whose large inputs are being uploaded."""
@@ -95,6 +99,7 @@ class Session:
     async def start(self) -> None:
         """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
         self._connected = asyncio.Event()
+        self._standstill.start()
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         if self._here is not None:
             here, self._here = self._here, None  # Ours to stop only if it is ours.
@@ -145,6 +150,7 @@ class Session:
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
         self._timer.cancel()
+        self._standstill.stop()
         for speculated in self._speculated.values():
             speculated.close()
         tasks = list(self._tasks)
@@ -232,8 +238,23 @@ class Session:
     # ---- copies of slow tasks ----------------------------------------------------------------
 
     def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> DeadlineTimer:
-        """A timer that calls `tick` when the deadline is due."""
-        return DeadlineTimer(self._clock, next_deadline_s, tick)
+        """A timer that calls `tick` when the deadline is due; not at once after the process has stood still."""
+
+        def due_s() -> float | None:
+            deadline_s = next_deadline_s()
+            return None if deadline_s is None else max(deadline_s, self._patient_until_s)
+
+        def tick_unless_stood_still() -> None:
+            self._standstill.check()
+            if self._clock() >= self._patient_until_s:
+                tick()
+
+        return DeadlineTimer(self._clock, due_s, tick_unless_stood_still)
+
+    def _stood_still(self, _: float) -> None:
+        """Outcomes may have come meanwhile, and links may be gone: to look at that comes before giving up on anything,
+        or starting it again. By then each scheduler has been dialled."""
+        self._patient_until_s = self._clock() + REDIAL_MAX_S
 
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
         """Submit a copy of tasks of this job, whose large inputs are not uploaded again unless their node is lost."""
@@ -400,7 +421,7 @@ class Session:
         assert self._connected is not None
         self._connected.set()
         self.user = welcome.user or self.user
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock())
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""

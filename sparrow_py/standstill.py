@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+PATIENCE = 1.5
+"""Heartbeats that a peer waits for a sign of life at most."""
 TICKS = 4
 """Signs of life of an idle process in the time that its peers wait for one."""
 

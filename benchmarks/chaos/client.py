@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos import work
-from benchmarks.chaos.plan import HEARTBEAT_S, Job, Plan, Task, Way
+from benchmarks.chaos.plan import Job, Plan, Task, Way
 from benchmarks.chaos.told import Event, Writer
 from benchmarks.interruption import interrupt
 from frontends.command.tasks import command_job, decode_result
@@ -53,6 +53,7 @@ class User:
         self, plan: Plan, user: str, life: int, directory: Path, schedulers: Sequence[str], began_ns: int
     ) -> None:
         self._jobs = sorted((job for job in plan.jobs if job.user == user), key=lambda job: job.at_s)
+        self._heartbeat_s = plan.heartbeat_s
         self._user = user
         self._life = life
         self._directory = directory
@@ -71,7 +72,7 @@ class User:
             user=self._user,
             connect_timeout_s=CONNECT_TIMEOUT_S,
             submit_timeout_s=SUBMIT_TIMEOUT_S,
-            heartbeat_s=HEARTBEAT_S,
+            heartbeat_s=self._heartbeat_s,
         ) as self._client:
             for job in self._jobs:
                 self._wait_until(job.at_s)

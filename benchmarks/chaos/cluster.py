@@ -20,7 +20,7 @@ import scheduler.__main__
 import scheduler.daemon
 from benchmarks.chaos import clocks, plan
 from benchmarks.chaos.client import User
-from benchmarks.chaos.plan import GPUS, HEARTBEAT_S, Plan, zone_of
+from benchmarks.chaos.plan import GPUS, Plan, zone_of
 from benchmarks.chaos.processes import Process
 from benchmarks.soak import checks
 
@@ -36,11 +36,11 @@ BLOB_RETENTION_S = 5.0
 KEPT = ("sparrow_node_monitor_blobs",)
 """Large data goes when its time is over, which a round does not wait for."""
 SCHEDULER_FLAGS = (
-    *("--heartbeat-s", str(HEARTBEAT_S), "--settling-s", "0.5", "--claim-timeout-s", "0.5", "--client-grace-s", "0.7"),
+    *("--settling-s", "0.5", "--claim-timeout-s", "0.5", "--client-grace-s", "0.7"),
     *("--drain-timeout-s", str(DRAIN_TIMEOUT_S)),
 )
 NODE_FLAGS = (
-    *("--heartbeat-s", str(HEARTBEAT_S), "--drain-timeout-s", str(DRAIN_TIMEOUT_S), "--enable-command"),
+    *("--drain-timeout-s", str(DRAIN_TIMEOUT_S), "--enable-command"),
     *("--resource", f"gpu={GPUS}", "--blob-lease-s", str(BLOB_LEASE_S), "--blob-retention-s", str(BLOB_RETENTION_S)),
 )
 
@@ -113,6 +113,7 @@ class Cluster:
         if name in self.users:
             return User(self.plan, name, life, self.directory, self.addresses, self.began_ns).run
         own = ["--port", str(self._ports.get(name, 0)), "--exit-on-stdin-eof"]
+        own += ["--heartbeat-s", str(self.plan.heartbeat_s)]
         if name in self.schedulers:
             weights = [f"--user-weight={user}={weight}" for user, weight in self.plan.users.items()]
             first = [f"--user-priority={self.plan.first}=10"] if self.plan.first else []

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from benchmarks.chaos import work
 from benchmarks.chaos.evidence import Evidence, Happened, Program, Run
-from benchmarks.chaos.plan import GPUS, Job, Kind, Stage, Way, zone_of
+from benchmarks.chaos.plan import GPUS, Job, Kind, Stage, Way, node, zone_of
 from benchmarks.chaos.told import Event, Told
 
 COMMAND_STEP_NS = 10_000_000
@@ -50,6 +50,26 @@ def disturbances(found: Evidence, before_ns: int, kinds: Iterable[Kind] = ()) ->
     """What was done before that moment to those who had tasks, of these kinds or any."""
     allowed = tuple(kinds) or (*OF_SCHEDULERS, *OF_NODES, *OF_WORKERS)
     return [one for one in found.happened if one.kind in allowed and one.at_ns < before_ns]
+
+
+def hits(found: Evidence, line: Told | Run, before_ns: int) -> list[Happened]:
+    """What was done before that moment to those who had this task: schedulers, and the nodes where it was started.
+
+    Of a task that was nowhere started, or failed there by itself, any node may have been the one to have it.
+    """
+    runs = [run for run in found.runs_of.get((line.job, line.task), ()) if run.start_ns < before_ns]
+    job = found.jobs[line.job]
+    nodes = {run.node for run in runs}
+    anywhere = not runs or job.way in UNSEEN or (job.retry_failed and job.tasks[line.task].fails > 0)
+    return [
+        one
+        for one in disturbances(found, before_ns)
+        if anywhere or one.target in nodes or (one.kind in OF_SCHEDULERS and one.target not in _nodes(found))
+    ]
+
+
+def _nodes(found: Evidence) -> set[str]:
+    return {node(number) for number in range(len(found.plan.slots))}
 
 
 def kills_by_itself(job: Job) -> bool:
@@ -193,7 +213,7 @@ def restarts_are_explained(found: Evidence) -> Iterator[str]:
             continue
         for number, run in enumerate(runs[1:], 1):
             failed = job.retry_failed and (number <= job.tasks[task].fails)
-            if not failed and not disturbances(found, run.start_ns):
+            if not failed and not hits(found, run, run.start_ns):
                 yield f"{name} task {task} was started again: {_shown(found, runs)}"
                 break
 
@@ -219,8 +239,8 @@ def losses_are_explained(found: Evidence) -> Iterator[str]:
         job = found.jobs[line.job]
         what = f"{line.job} task {line.task} ({line.attempts} of {job.max_attempts}): {line.error}"
         by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
-        if not disturbances(found, line.at_ns) and not dies_with_others(found, job):
-            yield f"lost, and nobody was disturbed: {what}"
+        if not hits(found, line, line.at_ns) and not dies_with_others(found, job):
+            yield f"lost, and nobody who had it was disturbed: {what}"
         elif by_reference and disturbances(found, line.at_ns, OF_NODES):
             continue  # Its input may have gone with its node.
         elif line.event is Event.OUTCOME and line.attempts < job.max_attempts:

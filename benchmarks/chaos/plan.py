@@ -7,14 +7,14 @@ fault meets is named; of workers, which have no names, a number from 0 to 1 choo
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-GENERATOR = 4
+GENERATOR = 5
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
@@ -25,6 +25,8 @@ GPUS = 1
 HEARTBEAT_S = 0.5
 DEAD_AFTER_S = 1.5 * HEARTBEAT_S
 """A process that stands still for so long has been given up by its peers."""
+CALM_HEARTBEAT_S = 10.0
+"""Where nobody is to be given up, however busy the machine is."""
 LARGE_BYTES = 150_000
 """Of a result that goes by reference."""
 INPUT_BYTES = 1_100_000
@@ -202,6 +204,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     first: str = ""
     returning: tuple[str, ...] = ()
 
+    @property
+    def heartbeat_s(self) -> float:
+        """Of all daemons and programs."""
+        return HEARTBEAT_S if self.scene is Scene.FAULTS else CALM_HEARTBEAT_S
+
 
 def scheduler(number: int) -> str:
     """The name of a scheduler."""
@@ -248,7 +255,8 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
     slots = tuple(min(rng.randint(1, 4), 3 if nodes > 3 else 4) for _ in range(nodes))
     users = {name: rng.choice((1.0, 1.0, 2.0, 0.5)) for name in USERS[: rng.randint(1, 3)]}
     storm = scene is Scene.FAULTS and rng.random() < STORMS
-    jobs = tuple(_Draw(rng, number, users, sum(slots), storm=storm).jobs())
+    kinds = CALM_KINDS if scene is Scene.CALM else (list(KINDS)[number % len(KINDS)],)
+    jobs = tuple(_Draw(rng, users, sum(slots), storm=storm).jobs(kinds))
     drawn = _draw_faults(rng, schedulers, nodes, list(users), storm=storm)
     faults = tuple(drawn) if scene is Scene.FAULTS else ()
     returning = tuple(user for user in users if rng.random() < 0.5)
@@ -263,19 +271,16 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
 class _Draw:
     """Draws the jobs of a round."""
 
-    def __init__(self, rng: random.Random, number: int, users: dict[str, float], slots: int, *, storm: bool) -> None:
+    def __init__(self, rng: random.Random, users: dict[str, float], slots: int, *, storm: bool) -> None:
         self._rng = rng
         self._storm = storm
-        self._first = number
         self._users = list(users)
         self._slots = slots
 
-    def jobs(self) -> Iterator[Job]:
-        """Some for each round, of kinds that the number of the round moves through."""
-        kinds = list(KINDS)
+    def jobs(self, kinds: Sequence[str]) -> Iterator[Job]:
+        """The first of these kinds, the others of any."""
         for count in range(self._rng.randint(2, 5)):
-            # The first job's kinds take turns over the rounds, so that a short run meets most of them.
-            kind = kinds[self._first % len(kinds)] if not count else self._rng.choice(kinds)
+            kind = kinds[count] if count < len(kinds) else self._rng.choice(list(KINDS))
             job = KINDS[kind](self)
             yield msgspec.structs.replace(
                 job,
@@ -454,7 +459,10 @@ KINDS = {
     "zoned": _Draw.zoned,
     "built-in": _Draw.built_in,
 }
-"""Kinds of jobs."""
+"""Kinds of jobs. That of a round's first job takes turns, so that a short run meets most of them."""
+CALM_KINDS = ("timed", "innocent")
+"""Of the first jobs of rounds without faults: only where nothing else dies does it show that what is killed for one
+task takes another with it."""
 
 
 # ---- faults ----------------------------------------------------------------------------------

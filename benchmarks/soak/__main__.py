@@ -83,7 +83,6 @@ def report_of(soaked: Soaked, shape: Shape, minutes: float, seed: int) -> Report
         "duplicated": sums.duplicated,
         "lost with max_attempts=1": sums.lost_at_most_once,
         "lost after max_attempts starts": sums.lost_out_of_attempts,
-        "started beyond max_attempts, cut off": sums.started_beyond,
         "results by reference lost": sums.results_lost,
         "second outcomes suppressed": sums.suppressed,
         "jobs refused": sums.refused_jobs,

@@ -2,13 +2,12 @@
 
 Zero lost: every task of a job that a client submitted and that lived to hear of it has an outcome, and none is `lost`
 while attempts remain. A task may end `lost` when it was started as often as its job allows: with `max_attempts=1`
-when what runs it dies, or its scheduler does (then it may not even have begun: nobody can know), with three only if
-three deaths hit it. Such are counted apart, and are no violation (DESIGN.md §5, guarantees 3 and 4).
+when what runs it dies, or its scheduler and a node together (then it may not even have begun: nobody can know), with
+three only if three deaths hit it. Such are counted apart, and are no violation (DESIGN.md §5, guarantees 3 and 4).
 
 Zero duplicated: no outcome was told twice, and no task was started more often than `max_attempts` allows, by its own
 account: each start of a Python function or command writes a line. With a copy of a slow task (`speculate`) that is
-allowed twice over. ARCHITECTURE.md, Failover, says when a task may be started once more than that: where a scheduler
-or a network is cut off. That is counted apart, and a violation all the same for `max_attempts=1`.
+allowed twice over.
 
 A result by reference is lost with its node. Those that were not fetched before are counted apart.
 """
@@ -47,8 +46,6 @@ class Tally:
     lost: int = 0
     """While attempts remained, or without an outcome."""
     duplicated: int = 0
-    started_beyond: int = 0
-    """Tasks that were started more often than `max_attempts`, where that may be."""
     results_lost: int = 0
     starts: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -141,11 +138,8 @@ def _judge_starts(sums: Tally, starts: Counter[tuple[str, int]], limits: dict[st
         if not kind:
             sums.violate(f"task {task} of job {job}, which nobody submitted, was started")
         elif times > (2 * limit if kind == "slow" else limit):
-            if limit == 1:
-                sums.duplicated += 1
-                sums.violate(f"job {job} ({kind}): task {task} was started {times} times, at most {limit} are allowed")
-            else:
-                sums.started_beyond += 1
+            sums.duplicated += 1
+            sums.violate(f"job {job} ({kind}): task {task} was started {times} times, at most {limit} are allowed")
 
 
 def read_starts(path: Path) -> Counter[tuple[str, int]]:

@@ -157,6 +157,12 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "restarts are explained": [
         lambda: outcome(replace(good(), runs=[run(0), run(1), run(0, at_s=2, pid=7)]), 0, attempts=2),
+        lambda: outcome(
+            replace(
+                good(), happened=[fault(Kind.KILL_PAIR, target="node-1")],
+                runs=[run(0), run(1), run(0, at_s=2, pid=7)]
+            ), 0, attempts=2,
+        ),
         lambda: outcome(replace(good(job(stages=FAILS)), runs=[run(0), run(1), run(0, at_s=2, pid=7)]), 0, attempts=2),
     ],
     "nothing starts after its outcome": [
@@ -167,6 +173,9 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
         lambda: outcome(replace(good(), happened=[fault(Kind.KILL_NODE)]), 0, **LOST | {"attempts": 2}),
         lambda: outcome(replace(good(job(max_attempts=1)), happened=[fault(Kind.KILL_NODE, 5.5)]), 0, **LOST),
         lambda: outcome(replace(good(), happened=[fault(Kind.CLOCK)]), 0, **LOST | {"attempts": 3}),
+        lambda: outcome(
+            replace(good(), happened=[fault(Kind.KILL_NODE, target="node-1")]), 0, **LOST | {"attempts": 3}
+        ),
     ],
     "failures are explained": [
         lambda: outcome(good(), 0, **FAILED),
@@ -232,6 +241,10 @@ def test_every_check_has_a_violation_planted() -> None:
         good(job("j"), job("k", user="grace"), job("l", zone="a")),
         # Lost with all attempts used up, after a death.
         outcome(replace(good(), happened=[fault(Kind.KILL_NODE)]), 0, **LOST | {"attempts": 3}),
+        # Its scheduler died, or a node that it was sent to, and never started at.
+        outcome(replace(good(), happened=[fault(Kind.KILL_PAIR, target="scheduler-0")]), 0, **LOST | {"attempts": 3}),
+        outcome(replace(good(), happened=[fault(Kind.KILL_NODE, target="node-1")], runs=[run(1)]), 0,
+                **LOST | {"attempts": 3}),
         # Failed as it was to; again, and then finished.
         outcome(good(job(stages=FAILS)), 0, **FAILED),
         outcome(replace(good(job(stages=FAILS, retry_failed=True)), runs=[run(0), run(1), run(0, at_s=2, pid=7)]), 0,

@@ -67,6 +67,15 @@ def ahead() -> Rig:
     return rig
 
 
+def test_a_run_that_was_given_ahead_counts_as_started_if_its_executor_is_killed_for_another(ahead: Rig) -> None:
+    """That one may have ended a moment before, and it may have begun."""
+    ahead.receive(m.CancelAttempt("j1", 2, running=True))
+    assert ahead.outbox.killed == ["p"]
+    ahead.core.executor_down("p", "killed", 1.0)
+    ahead.settle(1.0)
+    assert ahead.reports() == [(2, CANCELLED), (3, LOST)] and not ahead.take(m.HandBack)
+
+
 # ---- what is asked back ----------------------------------------------------------------------
 
 

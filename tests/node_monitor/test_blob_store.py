@@ -14,13 +14,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from node_monitor import blob_store
+from node_monitor import blob_store, result_files
 from node_monitor.blob_routes import add_blob_routes
-from node_monitor.blob_store import BlobStore
+from node_monitor.blob_store import BlobStore, NoRoom
 from node_monitor.blobs import BlobTable
+from node_monitor.result_files import ResultDirectory
 from sparrow_py import blobs
 from sparrow_py import executor_protocol as x
 from sparrow_py.auth import check_secret
+from sparrow_py.blobs import WrongBytes
 from sparrow_py.clock import Clock
 from sparrow_py.credentials import OPEN, Access, Credentials
 from sparrow_py.daemon import make_app, until
@@ -69,6 +71,7 @@ class Node:
 
     async def start(self) -> None:
         self.store.start()
+        self.results = ResultDirectory(self.store.incoming, "executor")
         app = make_app(self, Credentials(self.options, dials=True), lambda: [])
         add_blob_routes(app, self.store)
         app.middlewares.append(self._note())
@@ -93,6 +96,7 @@ class Node:
     async def stop(self) -> None:
         assert self.runner is not None
         await self.runner.cleanup()
+        self.results.close()
         await self.store.stop()
 
     @property
@@ -120,17 +124,22 @@ class Node:
         assert not told.done()
         return await told
 
-    def put_file(self, data: bytes, name: str = "result") -> x.File:
+    def put_file(self, data: bytes, hash: str = "") -> x.File:
         """A result as an executor gives it."""
-        path = Path(self.store.incoming, name)
+        path = Path(self.results.path, "result")
         path.write_bytes(data)
-        return x.File(str(path), len(data), blobs.sha256_hex(data))
+        return x.File(str(path), len(data), hash)
+
+    async def take(self, file: x.File) -> x.File:
+        """The store takes it over for a job."""
+        return await self.store.take(self.results, file, "job")
 
     def keep(self, data: bytes) -> BlobRef:
-        """The blob is here."""
-        file = self.put_file(data)
-        assert self.store.adopt(file, "test", self.clock()) == ""
-        self.store.unpin("test")
+        """The blob is here, as a result of an executor's."""
+        path = Path(self.store._partial_path())
+        path.write_bytes(data)
+        self.store._keep(str(path), blobs.sha256_hex(data), len(data), None, "")
+        self.store._unfetched.add(blobs.sha256_hex(data))
         return self.ref(data)
 
     def ref(self, data: bytes) -> BlobRef:
@@ -704,13 +713,15 @@ async def test_who_waits_when_the_store_stops_is_told(start: Start, peer: Peer) 
     assert await node.fetch(BlobRef(HASH, len(DATA), (stalls,))) == blob_store.STOPPED
 
 
-# ---- adopt -------------------------------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------------------
 
 
-async def test_a_result_is_adopted_and_pinned(node: Node) -> None:
-    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
-    assert Path(node.store.path(HASH)).read_bytes() == DATA
-    assert names(node.store.incoming) == []
+@pytest.mark.parametrize("said", ["", HASH])
+async def test_a_result_is_taken_over_under_the_hash_of_its_bytes_and_pinned(node: Node, said: str) -> None:
+    assert await node.take(node.put_file(DATA, said)) == x.File(node.store.path(HASH), len(DATA), HASH)
+    path = Path(node.store.path(HASH))
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (DATA, 0o400)
+    assert names(node.results.path) == node.partial == []
     node.clock.now_s += 1e6
     assert node.store.why_no_room(100 * MB)
     node.store.unpin("job")
@@ -718,90 +729,114 @@ async def test_a_result_is_adopted_and_pinned(node: Node) -> None:
     assert node.store.why_no_room(100 * MB) == ""
 
 
+@pytest.mark.parametrize(
+    "said", [blobs.sha256_hex(b"of another user's input"), "", "../lock", HASH.upper(), "x" * 100_000]
+)
+async def test_another_hash_than_that_of_the_bytes_is_not_believed(node: Node, said: str) -> None:
+    file = node.put_file(b"planted", said)
+    if said:
+        with pytest.raises(
+            WrongBytes, match=f"has the SHA-256 {blobs.sha256_hex(b'planted')}; its executor said '"
+        ) as error:
+            await node.take(file)
+        assert len(str(error.value)) < 400
+        assert node.files == set()
+    else:
+        assert (await node.take(file)).hash == blobs.sha256_hex(b"planted")
+    assert names(node.results.path) == node.partial == []
+
+
 async def test_a_result_that_is_here_already_is_pinned_and_its_file_goes(node: Node) -> None:
     node.keep(DATA)
-    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
+    await node.take(node.put_file(DATA))
     assert node.store.table.bytes_used == len(DATA)
-    assert names(node.store.incoming) == []
+    assert names(node.results.path) == node.partial == []
+    node.clock.now_s += 1e6
+    assert node.store.table.holds(HASH, node.clock())
 
 
 async def test_a_result_too_large_is_refused_and_deleted(start: Start) -> None:
     node = await start(bytes_max=100)
     node.keep(b"1234567890")
-    reason = node.store.adopt(node.put_file(DATA), "job", node.clock())
-    assert reason == (
+    with pytest.raises(NoRoom) as caught:
+        await node.take(node.put_file(DATA))
+    assert str(caught.value) == (
         f"the result is {len(DATA)} bytes; at most blob_bytes_max = 100 bytes are kept at a node; 10 are in use"
     )
-    assert names(node.store.incoming) == []
+    assert names(node.results.path) == node.partial == []
+
+
+async def test_a_result_of_16_tb_that_takes_no_room_on_disk_is_not_read(node: Node) -> None:
+    file = node.put_file(b"")
+    try:
+        os.truncate(file.path, 16_000_000 * MB)
+    except OSError:  # Some file systems know no such files.
+        os.truncate(file.path, 1000 * MB)
+    with pytest.raises(NoRoom):
+        await node.take(x.File(file.path, Path(file.path).stat().st_size, ""))
 
 
 async def test_a_result_evicts_what_is_old(start: Start) -> None:
     node = await start(bytes_max=len(DATA))
     node.keep(b"old")
     node.clock.now_s += LEASE_S
-    assert node.store.adopt(node.put_file(DATA), "job", node.clock()) == ""
+    await node.take(node.put_file(DATA))
     await node.settled()
     assert node.files == {HASH}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd", "", ".", "/", "result", "{incoming}", "{incoming}/", "{incoming}/..", "{incoming}/../lock",
-        "{incoming}/../../outside", "{incoming}/sub/../../../outside", "{incoming}/link/outside", "{incoming}/sub/file",
-        "{incoming}/\0", "{incoming}/" + "n" * 10_000, "{incoming}/\udcff\ud800", "{incoming}/absent",
-        "{incoming}/link", "{incoming}/soft", "{incoming}/sub", "{incoming}/pipe",
-    ],
-)  # fmt: skip
-async def test_a_path_that_is_no_file_of_an_executors_is_refused(node: Node, path: str) -> None:
-    incoming = Path(node.store.incoming)
-    outside = incoming.parent.parent / "outside"
-    outside.write_bytes(DATA)
-    (incoming / "sub").mkdir()
-    (incoming / "sub" / "file").write_bytes(DATA)
-    (incoming / "link").symlink_to(outside.parent)
-    (incoming / "soft").symlink_to(outside)
-    os.mkfifo(incoming / "pipe")
-    file = x.File(path.replace("{incoming}", str(incoming)), len(DATA), HASH)
-    assert node.store.adopt(file, "job", node.clock())
-    assert outside.read_bytes() == DATA
-    assert (incoming.parent / "lock").exists()
-    assert (incoming / "sub" / "file").exists()
-    assert not node.store.has(HASH)
+async def test_results_taken_over_at_the_same_time_have_room_for_each(start: Start) -> None:
+    node = await start(bytes_max=2 * len(DATA) - 1)
+    directories = [ResultDirectory(node.store.incoming, "executor") for _ in range(2)]
+    files = [Path(directory.path, "result") for directory in directories]
+    for number, path in enumerate(files):
+        path.write_bytes(DATA[1:] + bytes([number]))
+    taken = await asyncio.gather(
+        *(
+            node.store.take(directory, x.File(str(path), len(DATA), ""), "job")
+            for directory, path in zip(directories, files, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    assert sorted(type(one).__name__ for one in taken) == ["File", "NoRoom"]
+    for directory in directories:
+        directory.close()
 
 
-async def test_what_is_refused_right_in_incoming_is_deleted(node: Node) -> None:
-    outside = Path(node.store.incoming).parent.parent / "outside"
-    outside.write_bytes(DATA)
-    link = Path(node.store.incoming, "soft")
-    link.symlink_to(outside)
-    assert "regular file" in node.store.adopt(x.File(str(link), len(DATA), HASH), "job", node.clock())
-    assert not link.is_symlink()
-    assert outside.exists()
+async def test_a_full_disk_fails_a_result_that_has_to_be_copied(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-
-@pytest.mark.parametrize("size", [0, -1, len(DATA) + 1, 2**62])
-async def test_a_result_of_another_size_is_refused(node: Node, size: int) -> None:
+    monkeypatch.setattr(result_files, "_write", full)
     file = node.put_file(DATA)
-    reason = node.store.adopt(x.File(file.path, size, HASH), "job", node.clock())
-    assert reason == f"size: {size} is not valid; allowed: {len(DATA)}, the size of the file"
-    assert names(node.store.incoming) == []
+    with Path(file.path).open("ab"), pytest.raises(NoRoom, match="it cannot be written: No space left on device"):
+        await node.take(file)
+    assert names(node.results.path) == node.partial == []
 
 
-@pytest.mark.parametrize("hash", ["", "../lock", HASH.upper(), HASH + "\n", "x" * 100_000])
-async def test_a_result_with_a_malformed_hash_is_refused(node: Node, hash: str) -> None:
-    file = node.put_file(DATA)
-    reason = node.store.adopt(x.File(file.path, file.size, hash), "job", node.clock())
-    assert reason.startswith("hash: '")
-    assert reason.endswith("allowed: 64 lower-case hexadecimal digits (a SHA-256)")
-    assert len(reason) < 300
-    assert names(node.store.incoming) == []
+async def test_a_result_that_is_being_hashed_when_the_store_stops_is_no_error(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start()
+    monkeypatch.setattr(result_files, "BATCH_BYTES", 1000)
+    taking = asyncio.ensure_future(node.take(node.put_file(DATA)))
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0)
+    await node.store.stop()
+    with pytest.raises(NoRoom, match=blob_store.STOPPED):
+        await taking
 
 
-async def test_a_hash_that_is_here_with_another_size_is_refused(node: Node) -> None:
-    node.keep(DATA)
-    file = node.put_file(b"short")
-    assert "the blob here" in node.store.adopt(x.File(file.path, 5, HASH), "job", node.clock())
+async def test_a_result_that_nobody_waits_for_any_more_leaves_nothing(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start()
+    monkeypatch.setattr(result_files, "BATCH_BYTES", 1000)
+    taking = asyncio.ensure_future(node.take(node.put_file(DATA)))
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert (node.store.table.bytes_reserved, node.files) == (0, set())
 
 
 async def test_results_are_unfetched_until_they_are_served_whole_or_nobody_holds_them(
@@ -829,27 +864,20 @@ async def test_what_is_evicted_is_not_unfetched(start: Start) -> None:
     assert len(node.store._unfetched) == 1
 
 
-async def test_what_dead_executors_left_is_deleted_in_time(node: Node) -> None:
-    left, fresh = node.put_file(b"left", "left"), node.put_file(b"fresh", "fresh")
-    os.utime(left.path, (0, 0))
-    os.utime(fresh.path, (node.clock(), node.clock()))
-    node.clock.now_s += blob_store.INCOMING_AGE_MAX_S
-    node.keep(DATA)
-    assert names(node.store.incoming) == ["fresh"]
-
-
 # ---- time, and the directory -------------------------------------------------------------------
 
 
 async def test_what_expires_is_deleted(session: aiohttp.ClientSession) -> None:
     store = BlobStore(BlobTable(1000, retention_s=0.01, lease_s=0.01), session, lambda: OPEN, Clock())
     store.start()
-    path = Path(store.incoming, "result")
+    results = ResultDirectory(store.incoming, "executor")
+    path = Path(results.path, "result")
     path.write_bytes(b"12345")
-    assert store.adopt(x.File(str(path), 5, HASH), "job", Clock()()) == ""
+    kept = await store.take(results, x.File(str(path), 5, ""), "job")
     store.unpin("job")
-    await until(lambda: HASH not in store.table, every_s=0.001)
-    await until(lambda: not Path(store.path(HASH)).exists(), every_s=0.001)
+    await until(lambda: kept.hash not in store.table, every_s=0.001)
+    await until(lambda: not Path(kept.path).exists(), every_s=0.001)
+    results.close()
     await store.stop()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from node_monitor import executors
 from node_monitor.apps import App, offered_apps
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
@@ -26,12 +28,14 @@ from sparrow_py import executor_protocol as x
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executor_files import read
 from sparrow_py.job import TaskStatus
+from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
 TEXT = b"the bird and the bee"
 HELLO = [1, 1, "", "guest", 1, "", 1]
+NUMBERS = itertools.count()
 
 
 class Events:
@@ -52,8 +56,16 @@ class Events:
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self._told.put_nowait(("down", executor, reason))
 
+    def user_of(self, executor: str, run: int) -> str:
+        return ""
+
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         self._told.put_nowait(("said", executor, *messages))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was told that `next` has not passed on."""
+        return self._told.empty()
 
     async def next(self) -> tuple[Any, ...]:
         async with asyncio.timeout(TIMEOUT_S):
@@ -63,15 +75,25 @@ class Events:
 class Rig:
     """A pool with the app "words" (the example) and the app "guest", whose executors attach."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, bytes_max: int = 1 << 30, **options: Any) -> None:
         self.folder = folder
         self.events = Events()
+        self.store = store_in(folder / f"blobs-{next(NUMBERS)}", bytes_max)
         apps = {
             "words": App(AppPlan("words"), (sys.executable, str(EXAMPLE))),
             "mute": App(AppPlan("mute"), (sys.executable, "-c", "import sys; sys.exit(7)")),
             "guest": App(AppPlan("guest", supervised=False)),
         }
-        self.pool = ExecutorPool(apps, self.events, **options)
+        self.pool = ExecutorPool(apps, self.events, self.store, **options)
+
+    @property
+    def incoming(self) -> Path:
+        """Where executors' directories are."""
+        return Path(self.store.incoming)
+
+    async def stop(self) -> None:
+        await self.pool.stop()
+        await self.store.stop()
 
     async def started(self, app: str = "words") -> str:
         """The id of an executor of this app, which is up."""
@@ -91,11 +113,11 @@ class Rig:
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path, files_directory=str(tmp_path / "incoming"))
+    rig = Rig(tmp_path)
     await rig.pool.start()
     directory = Path(rig.pool.socket_path).parent
     yield rig
-    await rig.pool.stop()
+    await rig.stop()
     assert not directory.exists()
 
 
@@ -154,27 +176,28 @@ async def test_an_executor_of_the_standard_library_runs_tasks(rig: Rig) -> None:
 
 async def test_large_data_are_files_that_become_the_node_monitors(rig: Rig) -> None:
     executor = await rig.started()
-    (mine,) = (rig.folder / "incoming").iterdir()
+    (mine,) = (path for path in rig.incoming.iterdir() if path.name.startswith("words"))
     (mine / "forgotten").touch()
     text = " ".join(map(str, range(20_000))).encode()
     path = rig.folder / "text"
     path.write_bytes(text)
     done = await rig.run(executor, x.Run(1, 0, x.File(str(path), len(text), hashlib.sha256(text).hexdigest())))
     assert isinstance(done.result, x.File)
-    taken = Path(done.result.path)
-    assert taken.parent == rig.folder / "incoming"
+    assert done.result.path == rig.store.path(done.result.hash)
     assert len(json.loads(read(done.result))) == 20_000
     assert hashlib.sha256(read(done.result)).hexdigest() == done.result.hash
     rig.pool.kill(executor)
     assert await rig.events.next() == ("down", executor, f"executor {executor} was killed by SIGKILL")
-    await rig.pool.stop()
-    assert list((rig.folder / "incoming").iterdir()) == [taken]
+    await rig.store.remover.done()
+    assert not mine.exists()
+    assert rig.store.has(done.result.hash)
 
 
 async def test_an_executor_that_ends_before_its_hello(rig: Rig) -> None:
     rig.pool.start_executor("mute", 1)
     assert await rig.events.next() == ("failed", "mute", "exited with code 7")
-    assert list((rig.folder / "incoming").iterdir()) == []
+    await rig.store.remover.done()
+    assert [path.name.split("-")[0] for path in rig.incoming.iterdir()] == ["attached"]
 
 
 async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Rig) -> None:
@@ -185,10 +208,10 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
     assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", [], ""]]
     beside = Path(rig.pool.socket_path).with_suffix(".files")
     (beside / "result").write_bytes(b"abc")
-    guest.say([[2, 1, "finished", [str(beside / "result"), 3, "ab" * 32], "", 1.5, 0.5], [3, []]])
+    guest.say([[2, 1, "finished", [str(beside / "result"), 3, ""], "", 1.5, 0.5], [3, []]])
     kind, _, done, returned = await rig.events.next()
     assert (kind, read(done.result), returned) == ("said", b"abc", x.Returned([]))
-    assert Path(done.result.path).parent == rig.folder / "incoming"
+    assert done.result.hash == hashlib.sha256(b"abc").hexdigest()
     rig.pool.kill(executor)
     assert await guest.cut_off()
     assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
@@ -203,11 +226,13 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
         (b"\x90", "malformed executor frame (JSON)"),
         (b'[[2,1,"finished",["/etc/passwd",1,""],"",1,0]]', "the result's file '/etc/passwd' is not in "),
         (b'[[2,1,"finished",["incoming/x",1,""],"",1,0]]', "the result's file 'incoming/x' is not in "),
-        (b'[[2,1,"finished",["/\\u0000/x",1,""],"",1,0]]', "cannot be taken over: embedded null byte"),
-        (b'[[2,1,"finished",["FILES/link",2,"HASH"],"",1,0]]', "is not a plain file of 2 bytes"),
+        (b'[[2,1,"finished",["/\\u0000/x",1,""],"",1,0]]', "is not in "),
+        (b'[[2,1,"finished",["FILES/\\u0000",1,""],"",1,0]]', "cannot be opened: embedded null byte"),
+        (b'[[2,1,"finished",["FILES/../x",1,""],"",1,0]]', "is not in "),
+        (b'[[2,1,"finished",["FILES/..",1,""],"",1,0]]', "is not in "),
+        (b'[[2,1,"finished",["FILES/link",2,"HASH"],"",1,0]]', "cannot be opened: Too many levels of symbolic links"),
         (b'[[2,1,"finished",["FILES/file",3,"HASH"],"",1,0]]', "is not a plain file of 3 bytes"),
-        (b'[[2,1,"finished",["FILES/file",2,"../x"],"",1,0]]', "comes with '../x' for a SHA-256"),
-        (b'[[2,1,"finished",["FILES/none",2,"HASH"],"",1,0]]', "cannot be taken over: [Errno 2]"),
+        (b'[[2,1,"finished",["FILES/none",2,"HASH"],"",1,0]]', "cannot be opened: No such file or directory"),
         (b'[[2,1,"finished",["FILES/hard link",2,"HASH"],"",1,0]]', "has 2 names; allowed: 1"),
         (b'[[2,1,"finished",["FILES/directory",2,"HASH"],"",1,0]]', "is not a plain file of 2 bytes"),
         (b'[[2,1,"finished",["FILES/pipe",0,"HASH"],"",1,0]]', "is not a plain file of 0 bytes"),
@@ -216,7 +241,7 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
 async def test_a_guest_that_breaks_the_protocol_is_cut_off(
     rig: Rig, body: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    incoming = rig.folder / "incoming"
+    incoming = Path(rig.pool.socket_path).with_suffix(".files")
     (incoming / "file").write_bytes(b"ab")
     (incoming / "link").symlink_to("file")
     (rig.folder / "secret").write_bytes(b"ab")
@@ -230,7 +255,8 @@ async def test_a_guest_that_breaks_the_protocol_is_cut_off(
     assert await guest.cut_off()
     assert f"executor {executor} broke the protocol and is cut off: " in caplog.text
     assert reason in caplog.text
-    assert {entry.name for entry in incoming.iterdir()} <= theirs, "nothing of it was kept"
+    assert {entry.name for entry in incoming.iterdir()} == theirs, "it is as it was"
+    assert len(rig.store.table) == 0
     assert (rig.folder / "secret").read_bytes() == b"ab"
     assert (await rig.run(await rig.started(), x.Run(1, 0, TEXT))).status is TaskStatus.FINISHED
 
@@ -253,6 +279,134 @@ async def test_a_hello_that_cannot_be(rig: Rig, change: tuple[int, Any]) -> None
     assert await guest.cut_off()
     another, _ = await Guest.attached(rig)
     another.close()
+
+
+# ---- large results ---------------------------------------------------------------------------
+
+
+class HeldStore:
+    """Has the store wait with each result that it takes over until `go`."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+        take = rig.store.take
+
+        async def held(*arguments: Any) -> x.File:
+            self.begun.set()
+            await self.go.wait()
+            return await take(*arguments)
+
+        monkeypatch.setattr(rig.store, "take", held)
+
+
+def done(run: int, result: Any = "") -> list[Any]:
+    return [2, run, "finished", result, "", 1.5, 0.5]
+
+
+def put(rig: Rig, name: str, content: bytes = b"abc", hash_: str = "") -> list[Any]:
+    """A guest's result, as its message names it."""
+    path = Path(rig.pool.socket_path).with_suffix(".files") / name
+    path.write_bytes(content)
+    return [str(path), len(content), hash_]
+
+
+async def test_what_was_said_is_told_in_order_and_waits_only_for_files_before_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, _ = await Guest.attached(rig)
+    held = HeldStore(rig, monkeypatch)
+    guest.say([done(1), done(2, put(rig, "a")), [3, []], done(3)])
+    guest.say([done(4, put(rig, "b")), done(5)])
+    kind, _, *first = await rig.events.next()
+    assert (kind, [message.run for message in first]) == ("said", [1])
+    await held.begun.wait()
+    assert rig.events.empty
+    held.go.set()
+    told: list[Any] = []
+    while len(told) < 5:
+        told += (await rig.events.next())[2:]
+    assert [message.run if isinstance(message, x.Done) else "returned" for message in told] == [2, "returned", 3, 4, 5]
+    guest.close()
+    assert (await rig.events.next())[0] == "down"
+
+
+async def test_a_result_counts_though_its_executor_has_hung_up_meanwhile(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, executor = await Guest.attached(rig)
+    held = HeldStore(rig, monkeypatch)
+    guest.say([done(1, put(rig, "a")), done(2)])
+    await held.begun.wait()
+    guest.close()
+    rig.pool.kill(executor)
+    held.go.set()
+    kind, _, *told = await rig.events.next()
+    assert (kind, [message.run for message in told]) == ("said", [1, 2])
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+
+
+async def test_a_result_counts_though_its_executor_has_died_meanwhile(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if to take it over lasts longer than last words are waited for."""
+    monkeypatch.setattr(executors, "LAST_WORDS_S", 0.01)
+    executor = await rig.started()
+    (mine,) = (path for path in rig.incoming.iterdir() if path.name.startswith("words"))
+    held = HeldStore(rig, monkeypatch)
+    rig.pool.send(executor, x.Run(1, 0, " ".join(map(str, range(20_000))).encode()))
+    rig.pool.flush()
+    await held.begun.wait()
+    process = rig.pool._processes[executor]
+    rig.pool.kill(executor)
+    await process.wait()
+    await asyncio.sleep(5 * executors.LAST_WORDS_S)  # That nothing happens cannot be waited for otherwise.
+    assert rig.events.empty and mine.exists()
+    held.go.set()
+    kind, _, told = await rig.events.next()
+    assert (kind, len(json.loads(read(told.result)))) == ("said", 20_000)
+    assert await rig.events.next() == ("down", executor, f"executor {executor} was killed by SIGKILL")
+    await rig.store.remover.done()
+    assert not mine.exists()
+
+
+async def test_a_run_whose_result_cannot_be_kept_has_failed_and_its_executor_lives(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, bytes_max=5)
+    await rig.pool.start()
+    guest, _ = await Guest.attached(rig)
+    guest.say([done(1, put(rig, "a", b"too large")), done(2, put(rig, "b", b"abc", "ab" * 32)), done(3)])
+    for reason in ("the result is 9 bytes; at most blob_bytes_max = 5", "the result's file has the SHA-256 ba7816bf"):
+        _, _, *told = await rig.events.next()
+        assert (told[0].status, told[0].result) == (TaskStatus.FAILED, b"")
+        assert told[0].error.startswith(reason)
+    assert told[1].run == 3
+    guest.close()
+    await rig.stop()
+
+
+async def test_a_pool_ends_while_a_result_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    await rig.pool.start()
+    guest, _ = await Guest.attached(rig)
+    held = HeldStore(rig, monkeypatch)
+    guest.say([done(1, put(rig, "a"))])
+    await held.begun.wait()
+    await rig.stop()
+    assert await guest.cut_off()
+    assert rig.events.empty
+
+
+async def test_a_bug_in_the_taking_over_cuts_off_the_one_executor(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any) -> x.File:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(rig.store, "take", fail)
+    guest, executor = await Guest.attached(rig)
+    guest.say([done(1, put(rig, "a"))])
+    assert await guest.cut_off()
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+    assert "a bug" in caplog.text
 
 
 # ---- the socket's directory ------------------------------------------------------------------
@@ -303,13 +457,10 @@ async def test_a_directory_that_was_given(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="a directory that no other node monitor uses"):
         await Rig(tmp_path, socket_dir=str(path)).pool.start()
     guest, _ = await Guest.attached(first)
-    await first.pool.stop()
+    assert (path / "executors.files").readlink().parent == first.incoming
+    await first.stop()
     assert await guest.cut_off()
     assert [entry.name for entry in path.iterdir()] == ["lock"]
-    second = Rig(tmp_path, socket_dir=str(path), files_directory=str(tmp_path))
-    await second.pool.start()
-    assert (path / "executors.files").readlink() == tmp_path
-    await second.pool.stop()
 
 
 async def test_what_lies_where_the_socket_is_to_be(tmp_path: Path) -> None:
@@ -321,8 +472,9 @@ async def test_what_lies_where_the_socket_is_to_be(tmp_path: Path) -> None:
     (path / "executors.files").symlink_to(tmp_path / "elsewhere")
     rig = Rig(tmp_path, socket_dir=str(path))
     await rig.pool.start()
-    assert not (path / "executors.sock").is_symlink() and not (path / "executors.files").is_symlink()
-    await rig.pool.stop()
+    assert not (path / "executors.sock").is_symlink()
+    assert (path / "executors.files").readlink().parent == rig.incoming
+    await rig.stop()
     assert list((tmp_path / "elsewhere").iterdir()) == []
     (path / "executors.sock").mkdir()
     with pytest.raises(InvalidOption, match=r"in which executors.sock can be made \(Is a directory\)"):

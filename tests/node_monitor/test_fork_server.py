@@ -20,6 +20,7 @@ from node_monitor.executors import ExecutorPool
 from sparrow_py import executor_protocol as x
 from sparrow_py.orphans import Orphans
 from tests.node_monitor.test_executors import Events
+from tests.support.stores import store_in
 from tests.support.waiting import POLL_S, TIMEOUT_S
 
 PLAN = AppPlan("forked", forks=True)
@@ -38,7 +39,8 @@ class Rig:
 
     def __init__(self, app: App = APP) -> None:
         self.events = Events()
-        self.pool = ExecutorPool({"forked": app}, self.events)
+        self.store = store_in()
+        self.pool = ExecutorPool({"forked": app}, self.events, self.store)
         self._runs = 0
 
     async def started(self) -> str:
@@ -72,6 +74,7 @@ async def rig() -> AsyncIterator[Rig]:
     await rig.pool.start()
     yield rig
     await rig.pool.stop()
+    await rig.store.stop()
 
 
 async def test_each_executor_is_a_process_of_its_own_that_begins_with_nothing_of_anothers(rig: Rig) -> None:
@@ -131,7 +134,7 @@ asyncio.run(leave_a_daemon(Orphans()))
 async def leave_a_daemon(orphans: Orphans) -> None:
     """For a process that has no other children: a task leaves one, and its executor ends."""
     rig = Rig()
-    rig.pool = ExecutorPool({"forked": APP}, rig.events, orphans=orphans)
+    rig.pool = ExecutorPool({"forked": APP}, rig.events, rig.store, orphans=orphans)
     await rig.pool.start()
     executor, other = await rig.started(), await rig.started()
     daemon = psutil.Process(int(await rig.answer(executor, "leave")))

@@ -13,6 +13,7 @@ from node_monitor.apps import App
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
 from sparrow_py import executor_protocol as x
+from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
 
 EXECUTOR = """
@@ -47,6 +48,9 @@ class Recorder:
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self.told["down"] = reason
 
+    def user_of(self, executor: str, run: int) -> str:
+        return ""
+
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         self.told["said"] = executor
 
@@ -59,8 +63,8 @@ class Recorder:
 @pytest.mark.parametrize(("what", "end"), [("hangs up", "was killed by SIGKILL"), ("ends", "exited with code 0")])
 def test_an_executor_is_known_to_leave_before_it_is_down_and_to_send_to_it_is_no_error(what: str, end: str) -> None:
     async def live() -> None:
-        recorder = Recorder()
-        pool = ExecutorPool({"pool": App(AppPlan("pool"), (sys.executable, "-c", EXECUTOR, what))}, recorder)
+        recorder, store = Recorder(), store_in()
+        pool = ExecutorPool({"pool": App(AppPlan("pool"), (sys.executable, "-c", EXECUTOR, what))}, recorder, store)
         await pool.start()
         try:
             pool.start_executor("pool", 1)
@@ -71,6 +75,7 @@ def test_an_executor_is_known_to_leave_before_it_is_down_and_to_send_to_it_is_no
             await recorder.heard("down")
         finally:
             await pool.stop()
+            await store.stop()
         assert list(recorder.told.items()) == [
             ("up", "pool-1"), ("leaving", "pool-1"), ("down", f"executor pool-1 {end}"),
         ]  # fmt: skip

@@ -42,7 +42,9 @@ class Node:
         self.said_s: float | None = None
         """What executors say that a task took; None for the truth."""
         self.given: dict[str, list[x.Run]] = {f"p{number}": [] for number in range(slots)}
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [AppPlan("pool")], self, FakeBlobs())
+        self.executors = count(slots)
+        plan = AppPlan("pool", forks=True)
+        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self, FakeBlobs())
         self.core.scheduler_up("s")
         for executor in self.given:
             self.core.executor_up(executor, "pool", 1, 0.0)
@@ -121,10 +123,13 @@ class Node:
         self.core.done(executor, x.Done(run.run, TaskStatus.FINISHED, b"", "", 0.0, said_s), self.now_s)
 
     def start_executor(self, app: str, places: int) -> None:
-        pass
+        executor = f"p{next(self.executors)}"
+        self.given[executor] = []
+        self.at(self.now_s, lambda: self.core.executor_up(executor, app, places, self.now_s))
 
     def kill_executor(self, executor: str) -> None:
-        raise NotImplementedError
+        assert not self.given.pop(executor), "it has a task"
+        self.at(self.now_s, lambda: self.core.executor_down(executor, "it was ended", self.now_s))
 
     def fetch(self, ref: Any) -> None:
         raise NotImplementedError

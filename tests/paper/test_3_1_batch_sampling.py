@@ -69,14 +69,15 @@ def test_probes_beside_those_of_idle_nodes_go_to_other_slaves_while_there_are_an
             assert min(others, default=1) >= 1 and max(more.values()) - min(more.values()) <= 2
 
 
-def test_slaves_beside_those_that_are_chosen_are_as_likely_as_each_other() -> None:
+@pytest.mark.parametrize("more", [3, 9])
+def test_slaves_beside_those_that_are_chosen_are_as_likely_as_each_other(more: int) -> None:
     """Chi-square with 17 degrees of freedom, p = 0.001."""
     nodes, rng, draws = [f"n{number}" for number in range(20)], random.Random(5), 6000
     chosen = {"n4": 1, "n11": 1}
     counts = Counter(
-        node for _ in range(draws) for node, _ in spread_beside(chosen, nodes, 3, rng) if node not in chosen
+        node for _ in range(draws) for node, _ in spread_beside(chosen, nodes, more, rng) if node not in chosen
     )
-    expected = draws * 3 / 18
+    expected = draws * more / 18
     assert sum((counts[node] - expected) ** 2 / expected for node in nodes if node not in chosen) < 40.8
 
 

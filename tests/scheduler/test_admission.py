@@ -192,6 +192,19 @@ def test_beyond_the_users_bytes_it_is_refused_or_cancelled(bulk: str) -> None:
     assert [accepted.job for _, accepted in sent.take(m.JobAccepted)][-1] == "k"
 
 
+def test_a_job_that_alone_is_too_many_bytes_is_refused_for_good() -> None:
+    sent = Recorder()
+    limit = 3 * footprint.job_bytes(submission()) // 2
+    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=limit), random.Random(1), sent)
+    core.receive_from_client("c", "anna", submission("large", common=bytes(limit)), 1.0)
+    core.receive_from_client("c", "anna", submission("fits"), 1.0)
+    core.receive_from_client("c", "anna", submission("later"), 1.0)
+    assert [(refusal.job, refusal.retry_after_s is None) for _, refusal in sent.take(m.JobRefused)] == [
+        ("large", True),
+        ("later", False),
+    ]
+
+
 def test_an_outcome_is_known_once() -> None:
     core = SchedulerCore(SchedulerOptions(port=0), random.Random(1), Recorder())
     core.receive_from_client("c", "anna", submission(tasks=2, epoch=1), 1.0)

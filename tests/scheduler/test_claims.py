@@ -9,11 +9,13 @@ import pytest
 
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executor_state import AppPlan
+from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
 from scheduler import footprint
 from scheduler.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from scheduler.placement import PLACEMENTS
 from simulator.blobs import FakeBlobs
 from simulator.world import World
 from sparrow_py import executor_protocol as x
@@ -326,7 +328,7 @@ def test_a_job_that_is_cancelled_while_it_is_claimed_waits_for_what_nodes_say(ru
     rig.node("a", report(0, 1), claimed((1, 2)))
     assert rig.outbox.take(m.CancelAttempt) == [("a", m.CancelAttempt("j", 2, running))]
     rig.node("b", claimed())
-    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 0)]
+    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 1)]  # It may have started.
     rig.node("a", report(1, 2, CANCELLED))
     assert [status for _, status, _ in rig.outcomes()] == [CANCELLED] and not rig.core.jobs
 
@@ -337,7 +339,7 @@ def test_tasks_that_are_cancelled_while_their_job_is_claimed_wait_for_what_nodes
     rig.bring(4)
     rig.client(m.CancelTasks("j", [0, 1, 2], running))
     rig.node("a", report(0, 1), claimed((1, 2)))
-    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 0)]
+    assert rig.outcomes() == [(0, FINISHED, 1), (2, CANCELLED, 1)]  # It may have started.
     assert rig.outbox.take(m.CancelAttempt) == [("a", m.CancelAttempt("j", 2, running))]
     if not running:
         rig.node("a", m.AttemptRuns("j", 2))
@@ -576,3 +578,133 @@ def test_what_linked_nodes_account_for_is_not_started_again(seed: int) -> None:
             key = (log.spec.job_id, task)
             starts = [start for start in log.starts if start.task == task]
             assert len(starts) == 1 or key in on_their_way
+
+
+# ---- starts that are remembered --------------------------------------------------------------
+
+
+def starts_of(node: Node, age_s: float | None = 5.0, epoch: int = 1) -> tuple[list[int], bool]:
+    node.receive("new", m.Claim("j", "anna", epoch, 7, age_s))
+    *before, claimed_ = [one for one in node.to("new") if isinstance(one, m.StartedHere | m.Claimed)]
+    return [task for message in before for task in message.tasks], claimed_.vouches
+
+
+def launch(node: Node, *tasks: int, once: bool = True) -> None:
+    """The tasks start, one after the other, and end."""
+    for task in tasks:
+        node.receive("old", reserve(task + 1, app="pool", job="j"), m.Common("j", 0, b"", None, 7, once))
+        ((_, ask),) = node.outbox.take(m.GetTasks)
+        node.receive("old", m.Launch(ask.ask, "j", 0, task, task + 1, b"p"))
+        for executor, run in node.outbox.take(x.Run):
+            node.core.done(executor, x.Done(run.run, FINISHED, b"r", "", 0.0, 0.1), 0.0)
+
+
+def test_a_node_names_the_tasks_that_it_has_started_even_if_their_outcomes_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    launch(node, 0, 1, 2)
+    monkeypatch.setattr(Memory, "outcomes", lambda *_: iter(()))
+    assert starts_of(node) == ([0, 1, 2], True)
+
+
+def test_a_node_says_nothing_of_starts_where_nobody_asks() -> None:
+    node = Node()
+    launch(node, 0)
+    assert starts_of(node, age_s=None) == ([], False)
+    other = Node()
+    launch(other, 0, once=False)
+    assert starts_of(other) == ([], True)
+
+
+def test_starts_outlast_the_scheduler_and_its_forgetting() -> None:
+    node = Node()
+    launch(node, 0)
+    node.receive("old", m.ForgetJob("j"))
+    node.core.scheduler_down("old", 0.0)
+    assert starts_of(node) == ([0], True)
+
+
+def test_a_node_that_has_forgotten_starts_does_not_vouch_for_jobs_that_may_be_among_them() -> None:
+    memory = Memory(share=0.0)
+    for task in range(STARTED_MIN):
+        memory.started(("anna", 1), "first", task, 10.0)
+    memory.started(("anna", 1), "first", 0, 11.0)
+    assert memory.remembers_since("anna", 0.0) and len(memory.started_of(("anna", 1), "first")) == STARTED_MIN
+    memory.started(("anna", 1), "second", 0, 20.0)
+    assert memory.started_of(("anna", 1), "first") == [] and memory.started_of(("anna", 1), "second") == [0]
+    assert (
+        not memory.remembers_since("anna", 9.0)
+        and not memory.remembers_since("anna", 10.0)
+        and memory.remembers_since("anna", 10.1)
+    )
+
+
+def test_one_users_starts_drive_out_nobody_elses() -> None:
+    memory = Memory(share=0.0)
+    memory.started(("bert", 1), "his", 0, 1.0)
+    for task in range(STARTED_MIN):
+        memory.started(("anna", 1), f"j{task}", 0, 10.0 + task)
+    assert memory.remembers_since("bert", 0.0) and memory.started_of(("bert", 1), "his") == [0]
+    assert not memory.remembers_since("anna", 10.0) and memory.remembers_since("anna", 10.5)
+
+
+def test_users_who_forget_are_known_one_by_one_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node_monitor.memory.FORGETFUL_USERS_MAX", 1)
+    memory = Memory(share=0.0)
+    for user, since_s in (("anna", 10.0), ("bert", 20.0)):
+        for task in range(STARTED_MIN + 1):
+            memory.started((user, 1), "j", task, since_s)
+    assert [memory.remembers_since(user, 15.0) for user in ("anna", "bert", "carl")] == [True, False, True]
+    assert not memory.remembers_since("carl", 10.0)
+
+
+def test_a_job_with_more_tasks_than_are_remembered_is_not_vouched_for() -> None:
+    memory = Memory(share=0.0)
+    for task in range(STARTED_MIN + 1):
+        memory.started(("anna", 1), "j", task, 10.0 + task)
+    assert not memory.remembers_since("anna", 9.0)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_job_that_may_start_once_loses_nothing_that_had_not_started(placement: str) -> None:
+    world = World(1, nodes=[2, 2, 2], schedulers=2, latency=(0.0005, 0.003), scheduler={"placement": placement})
+    log = world.submit([0.05] * 60, max_attempts=1)
+    world.run_for(0.2)
+    (holder,) = [one for one in world.schedulers if one.core.jobs]
+    world.crash_scheduler(holder)
+    world.run()
+    world.check_end()
+    assert log.statuses() == [FINISHED] * 60
+    assert [outcome.attempts for outcome in log.outcomes] == [1] * 60
+
+
+def test_a_job_that_may_start_once_loses_what_a_node_that_is_gone_may_have_started() -> None:
+    """Schedulers and one of the nodes are gone at once: nobody can say what that one had started."""
+    world = World(1, nodes=[2, 2, 2], schedulers=2)
+    log = world.submit([0.05] * 60, max_attempts=1)
+    world.run_for(0.2)
+    (holder,) = [one for one in world.schedulers if one.core.jobs]
+    world.crash_node(world.nodes[0])
+    world.crash_scheduler(holder)
+    world.run()
+    world.check_end()
+    assert LOST in log.statuses() and {outcome.attempts for outcome in log.outcomes} == {1}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_schedulers_and_nodes_that_die_together_again_and_again_start_nothing_too_often(placement: str) -> None:
+    """Each time the start that was open is lost with all that knew of it, but for the client."""
+    world = World(2, nodes=[1, 1], schedulers=3, heartbeat_s=0.3, scheduler={"placement": placement, "settling_s": 0.0})
+    log = world.submit([1.0] * 2, max_attempts=2)
+    for _ in range(4):
+        world.run_for(0.4)
+        for holder in [one for one in world.schedulers if one.core.jobs]:
+            world.crash_scheduler(holder, 0.1)
+        for node in list(world.nodes):
+            world.crash_node(node, 0.1)
+    world.run()
+    world.check_end()
+    for task in range(2):
+        assert len([start for start in log.starts if start.task == task]) <= 2
+    assert [outcome.attempts for outcome in log.outcomes] == [2, 2]

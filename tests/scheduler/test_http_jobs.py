@@ -459,6 +459,7 @@ class TestWhatTheCoreDoesNotSay:
         scheduler.at(scheduler.now_s + http_jobs.CHECK_S)
         assert [line["status"] for line in lines(job)] == ["finished", "lost"]
         assert "taken over" in lines(job)[1]["error"]
+        assert [line["attempts"] for line in lines(job)] == [1, 1]
         assert job.ended_at_s is not None
 
     def test_an_input_that_nobody_can_upload_again(self) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import psutil
 import pytest
 
 from frontends.command.tasks import command_job
-from sparrow_py import Client, LocalCluster, TaskCancelled, TaskFailed, TaskLost, TaskStatus
+from sparrow_py import Client, LocalCluster, SparrowError, TaskCancelled, TaskFailed, TaskLost, TaskStatus
+from sparrow_py.blobs import sha256_hex
+from sparrow_py.calls import encode_arguments
 from tests.support import hostile, tasks
 from tests.support.daemons import Daemon, clean_environment, gone, http, workers_of
 from tests.support.unprivileged import NOBODY, PYTHONPATH, SOMEBODY, interpreter, open_folder, takes_root
@@ -30,6 +32,8 @@ TOKEN = "the-secret-of-a-cluster-of-32-characters-or-more"
 MEMORY_BYTES_MAX = 256 << 20
 CPU_S_MAX = 1
 OPEN_FILES_MAX = 64
+FLIPS = 2
+LARGE_BYTES = 100_000
 
 
 @dataclass
@@ -128,6 +132,35 @@ def test_large_data_go_to_and_from_tasks_of_another_user_and_nothing_is_left(ope
         socket_path = Path(node.monitor.announcement["sockets"][0])
     assert [entry.name for entry in blobs.iterdir()] == ["lock"]
     assert not socket_path.parent.exists()
+
+
+def test_tasks_that_lie_about_their_results_get_nothing_by_it(open_folder: Path) -> None:
+    """They plant nothing under the hash of another user's input, and have root read and delete nothing of its own."""
+    takes_root()
+    blobs = open_folder / "blobs"
+    outside = open_folder / "outside"
+    (outside / "inner").mkdir(parents=True)
+    (outside / "secret").write_bytes(bytes(LARGE_BYTES))
+    (outside / "secret").chmod(0o600)
+    with one_node(open_folder, "--run-as", str(NOBODY), "--blob-dir", str(blobs), "--slots", "1") as node:
+        victim = tasks.pattern(3_000_000)
+        once = node.client.with_options(max_attempts=1)
+        planted = once.submit(hostile.plant, bytes(3_000_000), sha256_hex(encode_arguments((victim,), {})))
+        with pytest.raises(TaskFailed, match="the result's file has the SHA-256"):
+            planted.result(TIMEOUT_S)
+        assert node.client.submit(tasks.digest, victim).result(TIMEOUT_S) == tasks.digest(victim)
+        for name in ("secret", "inner"):
+            size = (outside / name).stat().st_size
+            for _ in range(FLIPS):
+                with suppress(SparrowError):
+                    once.submit(hostile.through_a_link, str(outside), name, max(size, LARGE_BYTES)).result(TIMEOUT_S)
+        folder = node.client.submit(hostile.leave_a_mess, 1000, 1500).result(TIMEOUT_S)
+    assert (outside / "inner").is_dir()
+    secret = outside / "secret"
+    assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode), secret.stat().st_size) == (0, 0o600, LARGE_BYTES)
+    assert not os.path.lexists(folder)
+    assert [entry.name for entry in (blobs / "sparrow-blobs").iterdir()] == ["lock"]
+    assert "Traceback" not in (open_folder / "node.log").read_text()
 
 
 @pytest.mark.parametrize("mode", [0o710, 0o777])

@@ -16,6 +16,7 @@ from scheduler.jobs import JobState, StageState
 from scheduler.nodes import Nodes
 from scheduler.probing import Probing
 from scheduler.progress import Progress
+from scheduler.telling import Telling
 from simulator.broken import Broken
 from simulator.world import World
 from sparrow_py import messages as m
@@ -80,6 +81,31 @@ def failover() -> None:
         world.drop_link(link)
         world.run()
         world.check_end()
+
+
+def dying_together() -> None:
+    """Schedulers die with the nodes, again and again, under a job that may be started twice; the client lives."""
+    world = World(2, nodes=[1, 1], schedulers=3, scheduler={"settling_s": 0.0})
+    world.submit([1.0] * 2, max_attempts=2)
+    for _ in range(4):
+        world.run_for(0.4)
+        for scheduler in [one for one in world.schedulers if one.core.jobs]:
+            world.crash_scheduler(scheduler, 0.1)
+        for node in list(world.nodes):
+            world.crash_node(node, 0.1)
+    world.run()
+    world.check_end()
+
+
+def once() -> None:
+    """A scheduler dies under a job that may be started once; all nodes live."""
+    world = World(1, nodes=[2, 2], schedulers=2)
+    world.submit([0.1] * 20, max_attempts=1)
+    world.run_for(0.15)
+    (scheduler,) = [one for one in world.schedulers if one.core.jobs]
+    world.crash_scheduler(scheduler)
+    world.run()
+    world.check_end()
 
 
 def preferring() -> None:
@@ -189,6 +215,22 @@ def starts_once_too_often(patch: Patch) -> None:
         inner(progress, attempt, reason, now_s)
 
     wrap(patch, Progress, "lost", lost)
+
+
+def waits_for_no_answer(patch: Patch) -> None:
+    """As schedulers did that told clients of retries alone, and of none that a failover had counted."""
+    patch.setattr(Telling, "count", lambda telling, stage, tasks: False)
+
+
+def forgets_starts_in_vain(patch: Patch) -> None:
+    def settle(inner: Any, progress: Any, stage: Any, task: int, node: Any, report: Any, starts: int, now_s: float):
+        inner(progress, stage, task, node, report, 1, now_s)
+
+    wrap(patch, Progress, "settle_reported", settle)
+
+
+def vouches_for_nothing(patch: Patch) -> None:
+    patch.setattr(Memory, "remembers_since", lambda memory, user, submitted_s: False)
 
 
 def tells_an_outcome_twice(patch: Patch) -> None:
@@ -329,6 +371,9 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (launches_twice, failover, "was started twice|was started again for no reason|tasks are here"),
     (forgets_cancelled_reservations, busy, "reservations of s0 queued"),
     (starts_once_too_often, deadly, "attempts of task|starts of task"),
+    (waits_for_no_answer, dying_together, "starts of task"),
+    (forgets_starts_in_vain, busy, "which was started 2 times"),
+    (vouches_for_nothing, once, "all nodes could say that it had not been started"),
     (tells_an_outcome_twice, busy, "these have outcomes"),
     (loses_an_outcome, busy, "lost while attempts remained|these have outcomes"),
     (mixes_results_up, busy, "the result of another"),
@@ -353,7 +398,9 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize("run", [busy, deadly, failover, preferring, avoiding, demanding, cancelling])
+@pytest.mark.parametrize(
+    "run", [busy, deadly, failover, dying_together, once, preferring, avoiding, demanding, cancelling]
+)
 def test_the_runs_pass_without_a_bug(run: Callable[[], None]) -> None:
     run()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparrow_py import messages as m
 from sparrow_py.client_core import RETRY_GROWN_MAX_S, ClientCore, ClientJob, chunks
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
-from sparrow_py.job import JobSpec, TaskSpec, TaskStatus
+from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
 from tests.support.recorder import Recorder
 
 FINISHED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.CANCELLED, TaskStatus.LOST
@@ -441,3 +442,98 @@ def test_what_had_not_started_at_one_scheduler_may_have_at_the_next_that_dies() 
     assert job.unstarted == ((0, 2),)
     rig.core.scheduler_down("next", "gone", 0.0)
     assert job.unstarted == ()
+
+
+# ---- what the next scheduler is to know ------------------------------------------------------
+
+
+def known_of(job: ClientJob) -> list[m.Known]:
+    return [message for message in job.messages(1 << 20) if isinstance(message, m.Known)]
+
+
+def test_starts_are_acknowledged_and_told_to_the_next_scheduler() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(3)
+    assert job.submission.acknowledges
+    rig.outbox.sent.clear()
+    rig.receive(m.Counted("j", {0: 1, 2: 2}))
+    assert rig.outbox.sent == [("s", m.CountKnown("j", {0: 1, 2: 2}))]
+    rig.receive(outcome(2))
+    rig.core.scheduler_down("s", "gone", 7.0)
+    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 9.0)
+    assert job.submission.age_s == 9.0
+    assert {task: starts for known in known_of(job) for task, starts in known.starts.items()} == {0: 1}
+    rig.core.receive("s", m.Counted("j", {1: 1}), 9.0)
+    assert job.starts == {0: 1}, "the lost scheduler is not listened to any more"
+
+
+def test_starts_of_a_task_that_may_have_to_run_again_for_its_result_are_told_as_well() -> None:
+    rig = Rig("s")
+    stages = [StageSpec([b"p"] * 2, name="first"), StageSpec([b"p"], name="last", after=["first"])]
+    job, _ = rig.submit([], stages=stages)
+    twice = m.Outcome("j", 0, FINISHED, b"r", "", 2, "n", None, None, None)
+    rig.receive(twice, msgspec.structs.replace(twice, task=1, attempts=1))
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert {task: starts for known in known_of(job) for task, starts in known.starts.items()} == {0: 1}
+
+
+def test_where_tasks_that_may_start_once_were_started_is_acknowledged_and_told_to_the_next_scheduler() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(3, max_attempts=1)
+    rig.outbox.sent.clear()
+    rig.receive(m.Using("j", 5, ("A", "B")), m.Using("j", 6, ("C",)), m.Unused("j", "B"))
+    assert rig.outbox.sent == [("s", m.UsingKnown("j", 5)), ("s", m.UsingKnown("j", 6))]
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert [known.used for known in known_of(job)] == [("A", "C")]
+
+
+def test_that_nothing_was_started_anywhere_is_told_as_well() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(3, max_attempts=1)
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert [known.used for known in known_of(job)] == [()]
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_attempts": 1, "on_client_lost": "finish"}], ids=["again", "finish"])
+def test_of_other_jobs_it_is_not_known(fields: dict[str, Any]) -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(3, **fields)
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert known_of(job) == []
+
+
+def test_of_a_job_that_was_at_an_older_scheduler_it_is_not_known() -> None:
+    """That does not say where it starts tasks."""
+    rig = Rig()
+    rig.core.scheduler_up("s", m.FRAME_BYTES_MAX, 0.0, m.PROTOCOL_VERSION_OLDEST)
+    job, _ = rig.submit(3, max_attempts=1)
+    rig.core.scheduler_down("s", "gone", 1.0)
+    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 1.0)
+    assert job.scheduler == "t" and known_of(job) == []
+
+
+def test_a_job_that_was_at_too_many_nodes_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparrow_py.client_core.USED_MAX", 2)
+    rig = Rig("s")
+    job, _ = rig.submit(3, max_attempts=1)
+    rig.receive(m.Using("j", 5, ("A", "B", "C")))
+    rig.core.scheduler_down("s", "gone", 1.0)
+    assert job.used is None and known_of(job) == []
+
+
+@pytest.mark.parametrize(
+    ("submitted", "told", "attempts"),
+    [(False, [], [0, 0]), (True, [], [1, 1]), (True, [m.Counted("j", {1: 2})], [1, 3])],
+    ids=["none ever had it", "one is lost", "one had counted"],
+)
+def test_tasks_that_no_scheduler_takes_are_told_the_starts_that_may_have_been(
+    submitted: bool, told: list[m.Message], attempts: list[int]
+) -> None:
+    rig = Rig(*(["s"] if submitted else []))
+    job, seen = rig.submit(2)
+    if submitted:
+        rig.receive(m.JobAccepted("j"), *told)
+        rig.core.scheduler_down("s", "gone", 1.0)
+        rig.core.cancel_job("j", 1.0)
+    assert [job.attempts(task) for task in range(2)] == attempts
+    assert seen.outcomes == {}

@@ -31,7 +31,7 @@ def ended(program: str, *arguments: object) -> tuple[str, str]:
         [sys.executable, "-c", program, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=3 * TIMEOUT_S,
         check=False,
         env={**clean_environment(), "PYTHONPATH": root},
     )

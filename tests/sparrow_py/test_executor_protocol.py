@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -223,7 +222,7 @@ def test_what_is_large_is_stored_in_a_file(tmp_path: Path) -> None:
     assert isinstance(file, x.File)
     path = Path(file.path)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (large, 0o600)
-    assert (file.size, file.hash) == (len(large), hashlib.sha256(large).hexdigest())
+    assert (file.size, file.hash) == (len(large), "")
     assert store(large, str(tmp_path)) != file
     assert read(file) == large
     content = load(file)

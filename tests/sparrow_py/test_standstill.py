@@ -2,6 +2,10 @@
 
 import asyncio
 
+import pytest
+
+from sparrow_py.dialling import REDIAL_MAX_S
+from sparrow_py.session import Session
 from sparrow_py.standstill import TICKS, Standstill
 from tests.support.waiting import TIMEOUT_S
 
@@ -51,3 +55,20 @@ async def test_a_timer_comes_first_and_an_idle_process_is_alive() -> None:
     looked.clear()
     await asyncio.sleep(0)
     assert not looked.is_set()
+
+
+async def test_a_client_looks_for_what_has_come_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its timers are due, and so are outcomes and schedulers."""
+    clock = SetClock()
+    session = Session("127.0.0.1:1", submit_timeout_s=60.0, heartbeat_s=10.0)
+    monkeypatch.setattr(session, "_clock", clock)
+    monkeypatch.setattr(session, "_standstill", Standstill(15.0, session._stood_still, clock))
+    fired = list[float]()
+    timer = session.timer(lambda: 150.0, lambda: fired.append(clock.now_s))
+    clock.now_s = 1000.0
+    timer._fire()
+    assert fired == []
+    clock.now_s += REDIAL_MAX_S
+    timer._fire()
+    assert fired == [1000.0 + REDIAL_MAX_S]
+    timer.cancel()

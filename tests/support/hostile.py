@@ -17,6 +17,7 @@ from typing import Any
 PTRACE_ATTACH = 16
 SYS_PIDFD_GETFD = 438
 BUSY_MAX_S = 60.0
+FLIPPING_S = 1.0
 
 
 def _read(path: str) -> bytes:
@@ -142,3 +143,60 @@ def die(how: str) -> None:
         os.abort()
     elif how == "overflow":
         overflow()
+
+
+def _name_as_result(path: str, hash_: str) -> None:
+    """Have this worker name another file than that which it has written, or another hash, for its next large result."""
+    from sparrow_py.executor_connection import ExecutorConnection
+    from sparrow_py.executor_protocol import File
+
+    data = ExecutorConnection.data
+
+    def lie(connection: ExecutorConnection, value: bytes) -> Any:
+        ExecutorConnection.data = data  # type: ignore[method-assign]
+        file = data(connection, value)
+        assert isinstance(file, File)
+        return File(path or file.path, file.size, hash_)
+
+    ExecutorConnection.data = lie  # type: ignore[method-assign]
+
+
+def plant(content: bytes, hash_: str) -> bytes:
+    """Return this, which is large, under the hash of something else."""
+    _name_as_result("", hash_)
+    return content
+
+
+def through_a_link(outside: str, name: str, size: int) -> bytes:
+    """Name a file as this call's result by way of a link, which leads now to the worker's directory, now elsewhere.
+
+    The thing of that name there is as large as is said here.
+    """
+    from sparrow_py.calls import encode_value
+
+    folder = os.environ["SPARROW_EXECUTOR_FILES"]
+    os.chdir(folder)
+    Path(name).write_bytes(bytes(size))
+    for link, target in (("link", folder), ("other", outside)):
+        Path(link).unlink(missing_ok=True)
+        Path(link).symlink_to(target)
+    if os.fork() == 0:
+        libc, end_s = ctypes.CDLL(None), time.monotonic() + FLIPPING_S
+        while time.monotonic() < end_s:
+            libc.renameat2(-100, b"link", -100, b"other", 2)
+        os._exit(0)
+    _name_as_result(f"{folder}/link/{name}", "ab" * 32)
+    return bytes(2 * size - len(encode_value(bytes(size))))  # So that it is as large when it is pickled.
+
+
+def leave_a_mess(files: int, depth: int) -> str:
+    """Leave these in the worker's directory for results: files, and directories in each other; where that is."""
+    folder = os.environ["SPARROW_EXECUTOR_FILES"]
+    os.chdir(folder)
+    for number in range(files):
+        os.close(os.open(str(number), os.O_CREAT | os.O_WRONLY))
+    for _ in range(depth):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir("/")
+    return folder

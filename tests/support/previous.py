@@ -142,7 +142,7 @@ class PlayedScheduler:
         await ws.prepare(request)
         schema = self._recording.schema
         (hello,) = schema.decode("Hello", await ws.receive_bytes())
-        if hello.version != self._version:  # All that version 1 looked at.
+        if hello.version != self._version:
             self.refused += 1
             why_not = f"protocol version {hello.version} is not spoken here; {self._version} is"
             await ws.send_bytes(msgspec.msgpack.encode([schema.kinds["Goodbye"](why_not)]))

@@ -98,8 +98,11 @@ class Relay:
 
     async def _pass_on(self, link: str, said_by: str, source: Any, sink: Any) -> None:
         async for frame in source:
+            try:
+                await sink.send_bytes(frame.data)
+            except aiohttp.ClientConnectionResetError:
+                return  # It has gone, and hears this no more.
             self._note(link, said_by, frame.data)
-            await sink.send_bytes(frame.data)
 
     def _note(self, link: str, said_by: str, frame: bytes) -> None:
         self.lines.append({"link": link, "said_by": said_by, "frame": frame.hex()})

@@ -1,0 +1,17 @@
+"""Blob stores that fetch nothing."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from node_monitor.blob_store import BlobStore
+from node_monitor.blobs import BlobTable
+from sparrow_py.clock import Clock
+from sparrow_py.credentials import OPEN
+
+
+def store_in(folder: Path | str = "", bytes_max: int = 1 << 30, readers_gid: int | None = None) -> BlobStore:
+    """A store that has started, in this folder or a temporary one of its own."""
+    table = BlobTable(bytes_max, retention_s=60.0, lease_s=10.0)
+    store = BlobStore(table, cast("Any", None), lambda: OPEN, Clock(), str(folder), readers_gid)
+    store.start()
+    return store
