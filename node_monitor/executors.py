@@ -495,7 +495,7 @@ class _Connection(asyncio.Protocol):
         """Go on reading, after `first`."""
         if not self.closed.is_set():
             self._heard(first)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._transport.is_closing() and not self.hears:
             self._transport.resume_reading()
 
     def _heard(self, hear: Callable[[], None]) -> None:
