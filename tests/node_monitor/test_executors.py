@@ -356,7 +356,8 @@ async def test_a_result_counts_though_its_executor_has_died_meanwhile(
     rig.pool.send(executor, x.Run(1, 0, " ".join(map(str, range(20_000))).encode()))
     rig.pool.flush()
     await held.begun.wait()
-    process = rig.pool._processes[executor]
+    process = rig.pool._launched[executor].process
+    assert process is not None
     rig.pool.kill(executor)
     await process.wait()
     await asyncio.sleep(5 * executors.LAST_WORDS_S)  # That nothing happens cannot be waited for otherwise.
