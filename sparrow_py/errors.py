@@ -26,12 +26,19 @@ from typing import Any
 
 VALUE_SHOWN_MAX = 80
 """Characters of an offending value that an error message repeats."""
+END_SHOWN = 30
+"""Of these at its end."""
 
 
 def shown(value: object) -> str:
-    """`value` as an error message repeats it: its repr, cut to `VALUE_SHOWN_MAX` characters."""
+    """`value` as an error message repeats it: its repr, of which `VALUE_SHOWN_MAX` characters at most are left.
+
+    What is too long loses its middle: of a path the end says most.
+    """
     text = repr(value)
-    return text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(text)} characters)"
+    if len(text) <= VALUE_SHOWN_MAX:
+        return text
+    return f"{text[: VALUE_SHOWN_MAX - END_SHOWN]}…{text[-END_SHOWN:]} ({len(text)} characters)"
 
 
 class SparrowError(Exception):

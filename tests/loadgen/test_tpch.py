@@ -133,7 +133,7 @@ def test_what_is_wrong_with_a_profile_is_named(tmp_path: Path, queries: Any, nam
     path = written(tmp_path, queries)
     with pytest.raises(InvalidOption, match=named) as caught:
         read_profile(path)
-    assert str(path) in str(caught.value)
+    assert path.name in str(caught.value)
 
 
 def test_a_profile_that_is_not_there_is_named(tmp_path: Path) -> None:
