@@ -83,7 +83,8 @@ HANDSHAKES: dict[str, tuple[bytes | str, str]] = {
     "no hello": (frame(m.CancelJob("j")), "malformed frame"),
     "a wrong version": (
         frame(m.Hello(999, "client", "", "mallory", "")),
-        "protocol version 999 is not spoken here; versions 1 to 2 are: upgrade the scheduler first",
+        f"protocol version 999 is not spoken here; versions {m.PROTOCOL_VERSION_OLDEST} to {m.PROTOCOL_VERSION} are: "
+        "upgrade the scheduler first",
     ),
     "a wrong role": (
         frame(m.Hello(m.PROTOCOL_VERSION, "king", "", "mallory", "")),
