@@ -363,12 +363,12 @@ class Session:
         return await self._upload(data, await blobs.sha256_hex_aside(data))
 
     async def _upload(self, data: bytes, hash_: str) -> BlobRef:
-        assert self._uploading is not None
-        deadline_s = self._clock() + self._submit_timeout_s
+        assert self._session is not None and self._uploading is not None
+        http, deadline_s = self._session, self._clock() + self._submit_timeout_s
 
         def is_late() -> bool:
             self._standstill.check()
-            return self._clock() >= max(deadline_s, self._patient_until_s)
+            return http.closed or self._clock() >= max(deadline_s, self._patient_until_s)
 
         return await self._uploading.upload(data, hash_, is_late)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from sparrow_py.errors import AccessDenied, LinkError, NoScheduler, Refused
 from sparrow_py.session import Session
 from sparrow_py.standstill import Standstill
 from sparrow_py.uploading import Uploading
+from tests.support.waiting import TIMEOUT_S
 
 DATA = b"large"
 HASH = blobs.sha256_hex(DATA)
@@ -158,6 +160,7 @@ async def test_a_client_is_late_after_submit_timeout_s_but_not_just_after_a_stan
     monkeypatch.setattr(session, "_clock", lambda: now[0])
     patience_s = 15.0 if stood_still else 100.0
     monkeypatch.setattr(session, "_standstill", Standstill(patience_s, session._stood_still, lambda: now[0]))
+    monkeypatch.setattr(session, "_session", http)
     monkeypatch.setattr(session, "_uploading", Uploading(http, session._addresses, lambda: OPEN))
 
     class Slow(Cluster):
@@ -174,3 +177,22 @@ async def test_a_client_is_late_after_submit_timeout_s_but_not_just_after_a_stan
         with pytest.raises(LinkError):
             await session.upload(DATA)
     assert cluster.offered == 1 + stood_still
+
+
+async def test_nothing_is_uploaded_after_the_client_is_closed(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session("127.0.0.1:1", submit_timeout_s=1e6)
+    asked = asyncio.Event()
+
+    def schedulers() -> list[str]:
+        asked.set()
+        return []
+
+    monkeypatch.setattr(session, "_session", http)
+    monkeypatch.setattr(session, "_uploading", Uploading(http, schedulers, lambda: OPEN))
+    uploading = asyncio.ensure_future(session.upload(DATA))
+    await asked.wait()
+    await session.stop()
+    with pytest.raises(NoScheduler):
+        await asyncio.wait_for(uploading, TIMEOUT_S)
