@@ -971,10 +971,14 @@ class NodeMonitorCore:
         return True
 
     def _depth(self, held: Held) -> int:
-        """How many tasks like this one an executor may be given at a time."""
-        duration_s = held.job.duration_s
-        prefetch = held.charge.ticket.prefetch
-        if not prefetch or duration_s is None or held.inputs or held.task_timeout_s is not None:
+        """How many tasks like this one an executor may be given at a time.
+
+        Of those that may start only once it is given one: what is given ahead dies with what is killed before it, and
+        for some milliseconds nobody but the executor knows which of them runs.
+        """
+        job, prefetch = held.job, held.charge.ticket.prefetch
+        duration_s = job.duration_s
+        if not prefetch or duration_s is None or job.once or held.inputs or held.task_timeout_s is not None:
             return 1
         return max(1, min(prefetch, int(TURN_S / max(duration_s, 1e-9))))
 
