@@ -218,7 +218,10 @@ class Job:
         return not wait(self.futures, timeout_s).not_done
 
     def accepted(self, timeout_s: float | None = None) -> None:
-        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
+        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does.
+
+        Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
+        """
         if not self._decided.wait(timeout_s):
             raise TimeoutError(f"no scheduler accepted job {self.job_id} within {timeout_s} s")
         if self._error is not None:
@@ -274,6 +277,7 @@ class Job:
         self.on_ended()
 
     def on_ended(self) -> None:
+        self._decided.set()
         if self._client._jobs.get(self.job_id) is self:
             del self._client._jobs[self.job_id]
 
