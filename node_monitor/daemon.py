@@ -239,7 +239,7 @@ class NodeMonitor:
         self.core.executor_down(executor, reason, self._clock(), failure)
         self._after(self._clock())
 
-    def user_of(self, executor: str, run: int) -> str:
+    def user_of(self, executor: str, run: int) -> str | None:
         """See `executors.Events`."""
         return self.core.user_of(executor, run)
 

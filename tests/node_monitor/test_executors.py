@@ -43,6 +43,8 @@ class Events:
 
     def __init__(self) -> None:
         self._told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.user: str | None = ""
+        """Whose all runs are; None: no executor has any."""
 
     def executor_up(self, executor: str, app: str, places: int) -> None:
         self._told.put_nowait(("up", executor, app, places))
@@ -56,8 +58,8 @@ class Events:
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self._told.put_nowait(("down", executor, reason))
 
-    def user_of(self, executor: str, run: int) -> str:
-        return ""
+    def user_of(self, executor: str, run: int) -> str | None:
+        return self.user
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         self._told.put_nowait(("said", executor, *messages))
@@ -382,6 +384,19 @@ async def test_a_run_whose_result_cannot_be_kept_has_failed_and_its_executor_liv
     assert told[1].run == 3
     guest.close()
     await rig.stop()
+
+
+async def test_the_file_of_a_run_that_an_executor_does_not_have_is_not_taken(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest, executor = await Guest.attached(rig)
+    rig.events.user = None
+    message = done(987, put(rig, "a"))
+    guest.say([message])
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+    assert f"executor {executor} reported run 987, which it does not have" in caplog.text
+    assert Path(message[3][0]).exists() and len(rig.store.table) == 0
+    guest.close()
 
 
 async def test_a_pool_ends_while_a_result_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
