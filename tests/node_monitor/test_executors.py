@@ -536,6 +536,13 @@ def test_apps_of_the_operator() -> None:
     assert apps["guest"] == App(AppPlan("guest", supervised=False, awaited=True))
 
 
+def test_no_executor_of_ours_has_packages_of_the_user_that_it_runs_as() -> None:
+    """A task may write there, and others' tasks come to the same process."""
+    started = [app for app in offered_apps(NodeMonitorOptions(enable_command=True)).values() if app.argv]
+    assert {app.plan.app for app in started} >= {"python", "spin", "command"}
+    assert [app.argv[1] for app in started] == ["-s"] * len(started)
+
+
 def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> None:
     """Where the operator says nothing, any may be loaded; unless users are asked who they are: then none."""
     secret = tmp_path / "secret"
@@ -543,7 +550,7 @@ def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> N
     secret.chmod(0o600)
 
     def arguments(**options: Any) -> tuple[str, ...]:
-        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[3:]
+        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[4:]
 
     assert arguments() == ("--any-data",)
     assert arguments(token_file=str(secret)) == ()
