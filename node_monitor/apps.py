@@ -16,9 +16,11 @@ from sparrow_py.errors import InvalidOption
 
 NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
 """The apps that come with the node monitor, whether or not it is to run them."""
-FORK_SERVER = ("-s", "-m", "sparrow_py.fork_server")
-"""Arguments of an interpreter that is one, before the executor's module. Without the packages of the user that it runs
-as: whose tasks may write there would otherwise choose what others' tasks run in."""
+MODULE = ("-s", "-m")
+"""Arguments of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks
+may write there would otherwise choose what others' tasks run in."""
+FORK_SERVER = (*MODULE, "sparrow_py.fork_server")
+"""The same for a fork server, before the executor's module."""
 SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
@@ -51,10 +53,10 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
         ),
     ]
     if options.enable_command:
-        argv = (sys.executable, "-m", "frontends.command.executor")
+        argv = (sys.executable, *MODULE, "frontends.command.executor")
         apps.append(App(AppPlan("command", one_process=True), argv))
     if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
-        command = sys.executable, "-m", "frontends.sql.executor", *_sql_data(options)
+        command = sys.executable, *MODULE, "frontends.sql.executor", *_sql_data(options)
         apps.append(App(AppPlan("sql", one_process=True), command))
     by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):

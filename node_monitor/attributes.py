@@ -16,11 +16,7 @@ NODE_ATTRIBUTES_MAX = 128
 
 
 def check_attributes(executor: str, attributes: Mapping[str, str]) -> None:
-    """`LinkError` unless an executor may say these of its node."""
-    if len(attributes) > x.ATTRIBUTES_MAX:
-        raise LinkError(
-            f"executor {executor} gave {len(attributes)} attributes; at most {x.ATTRIBUTES_MAX} are allowed"
-        )
+    """`LinkError` unless an executor may say these of its node; how many they may be its message sees to."""
     for name, value in attributes.items():
         try:
             check_name("attribute", name, empty=False)

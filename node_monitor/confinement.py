@@ -19,7 +19,23 @@ if TYPE_CHECKING:
     from node_monitor.options import NodeMonitorOptions
 
 PROBE_TIMEOUT_S = 20.0
+PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
+"""Who may ptrace whom among the processes of one account: 0, or no such file, is every one."""
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+
+
+def ptrace_warning() -> str:
+    """What an operator should know whose users share an account; empty if the kernel keeps its processes apart."""
+    try:
+        found = Path(PTRACE_SCOPE).read_text().strip()
+    except OSError:
+        found = "missing"
+    if found not in ("missing", "0"):
+        return ""
+    return (
+        f"{PTRACE_SCOPE} is {found}: tasks of one account can get into a process of it that starts, and so into "
+        "other users' tasks; set kernel.yama.ptrace_scope=1, or run a node monitor for each user (SECURITY.md)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,11 +268,11 @@ class NodeMonitorCore:
             self._offers = msgspec.structs.replace(self._offers, apps=apps)
             self._tell_of_node(now_s)
 
-    def user_of(self, executor_id: str, run: int) -> str:
-        """Whose task the run is; empty if the executor does not have it."""
+    def user_of(self, executor_id: str, run: int) -> str | None:
+        """Whose task the run is; None if the executor does not have it."""
         executor = self._executors.get(executor_id)
         held = None if executor is None else executor.running.get(run)
-        return "" if held is None else held.job.owner[0]
+        return None if held is None else held.job.owner[0]
 
     def executor_says(self, executor_id: str, message: x.Attributes, now_s: float) -> None:
         """An executor says what its node has by it; `LinkError` if it may not say so."""

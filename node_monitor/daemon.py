@@ -20,7 +20,7 @@ from node_monitor.blob_routes import add_blob_routes
 from node_monitor.blob_store import BlobStore
 from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
-from node_monitor.confinement import Confinement
+from node_monitor.confinement import Confinement, ptrace_warning
 from node_monitor.core import NodeMonitorCore
 from node_monitor.environment import passed_on
 from node_monitor.executors import ExecutorPool
@@ -239,7 +239,7 @@ class NodeMonitor:
         self.core.executor_down(executor, reason, self._clock(), failure)
         self._after(self._clock())
 
-    def user_of(self, executor: str, run: int) -> str:
+    def user_of(self, executor: str, run: int) -> str | None:
         """See `executors.Events`."""
         return self.core.user_of(executor, run)
 
@@ -352,6 +352,8 @@ class NodeMonitorDaemon:
             self.nodes.append(node)
             await node.start()
         self._standstill.start()
+        if (options.run_as or options.guarded) and (warning := ptrace_warning()):
+            log.warning(warning)
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
 
     def why_not_ready(self) -> str:

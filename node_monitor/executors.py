@@ -62,8 +62,8 @@ class Events(Protocol):
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         """It is gone. `failure`: why the task that it ran has failed, where it ended the executor by its own doing."""
 
-    def user_of(self, executor: str, run: int) -> str:
-        """Whose task the run is; empty if the executor was not given it."""
+    def user_of(self, executor: str, run: int) -> str | None:
+        """Whose task the run is; None if the executor does not have it."""
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """It sent these messages; `LinkError` if it may not have.
@@ -322,11 +322,16 @@ class ExecutorPool:
         self._tell(connection, executor, ready)
 
     async def _take_over(self, connection: _Connection, executor: str, done: x.Done, file: x.File) -> None:
-        """The file of this result becomes the node monitor's; the run has failed if it cannot be kept."""
+        """The file of this result becomes the node monitor's; the run has failed if it cannot be kept.
+
+        `LinkError` if the executor does not have the run: nobody's file takes no room, not even for a moment.
+        """
         directory = self._files_of.get(executor, self._shared_files)
         assert directory is not None, "every executor has one"
+        user = self._events.user_of(executor, done.run)
+        if user is None:
+            raise LinkError(f"executor {executor} reported run {done.run}, which it does not have")
         try:
-            user = self._events.user_of(executor, done.run)
             done.result = await self._store.take(directory, file, connection, user)
         except (NoRoom, WrongBytes) as error:
             done.status, done.result, done.error = TaskStatus.FAILED, b"", str(error)

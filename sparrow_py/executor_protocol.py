@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,7 +38,19 @@ ATTRIBUTE_BYTES_MAX = 4096
 INLINE_BYTES_MAX = 64 << 10
 """A result larger than this is handed over as a file."""
 FRAME_BYTES_MAX = 64 << 20
-"""A frame between a node monitor and its executor, which trust each other, may be larger."""
+"""A frame between a node monitor and its executor, which mostly has results."""
+SMALL_FRAME_BYTES_MAX = 1 << 20
+"""What is made of a frame of no more bytes takes little memory, whatever is in it. One from an executor with more is
+only decoded within the limits that follow: tasks may write it."""
+MESSAGES_PER_FRAME_MAX = 2 * PLACES_MAX
+"""Messages in such a frame: each place has ended a run and given one back."""
+REMARKS_BYTES_MAX = 4 << 20
+"""Bytes of its messages other than Done, whose numbers and names take many times their bytes in memory."""
+JSON_COMMAS_MAX = 1 << 20
+"""Commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done of each
+place has eleven."""
+RUNS_PER_MESSAGE_MAX = PLACES_MAX
+"""Runs in a Returned."""
 HELLO_BYTES_MAX = 16 << 10
 """The first frame of an executor, before which nobody is trusted."""
 
@@ -93,7 +105,7 @@ class Done(ExecutorMessage, tag=2):
 class Returned(ExecutorMessage, tag=3):
     """Answer to each Revoke, in order: these of its runs were not started and will not be."""
 
-    runs: list[int]
+    runs: Annotated[list[int], msgspec.Meta(max_length=RUNS_PER_MESSAGE_MAX)]
 
 
 class Attributes(ExecutorMessage, tag=4):
@@ -102,7 +114,7 @@ class Attributes(ExecutorMessage, tag=4):
     What the operator has given the node an attribute of the same name for stays.
     """
 
-    attributes: dict[str, str]
+    attributes: Annotated[dict[str, str], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
 
 
 class Run(ExecutorMessage, tag=10):
@@ -176,9 +188,38 @@ MSGPACK = Encoding("msgpack", msgspec.msgpack.Encoder())
 JSON = Encoding("JSON", msgspec.json.Encoder())
 JSON_START = ord("[")
 """A body that begins so is JSON: no array of msgpack does."""
-FROM_EXECUTOR = Direction(
-    msgspec.msgpack.Decoder(list[FromExecutor]).decode, msgspec.json.Decoder(list[FromExecutor]).decode
-)
+_SEVERAL = msgspec.msgpack.Decoder(list[FromExecutor])
+_SEVERAL_JSON = msgspec.json.Decoder(list[FromExecutor])
+_ONE = msgspec.msgpack.Decoder(FromExecutor)
+_RAW = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)])
+
+
+def _from_msgpack(body: memoryview) -> list[Any]:
+    """The messages of an executor's frame; of a large one each by itself, until they are too much."""
+    if len(body) <= SMALL_FRAME_BYTES_MAX:
+        return _SEVERAL.decode(body)
+    messages: list[Any] = []
+    remarks_bytes = 0
+    for raw in _RAW.decode(body):
+        message = _ONE.decode(raw)
+        messages.append(message)
+        if type(message) is not Done:
+            remarks_bytes += len(memoryview(raw))
+            if remarks_bytes > REMARKS_BYTES_MAX:
+                raise LinkError(f"executor frame with more than {REMARKS_BYTES_MAX} bytes of messages other than Done")
+    return messages
+
+
+def _from_json(body: memoryview) -> list[Any]:
+    """The same. Each value but the first of an array follows a comma."""
+    if len(body) > SMALL_FRAME_BYTES_MAX and (commas := bytes(body).count(b",")) > JSON_COMMAS_MAX:
+        raise LinkError(
+            f"executor frame of {len(body)} bytes of JSON with {commas} commas; at most {JSON_COMMAS_MAX} are allowed"
+        )
+    return _SEVERAL_JSON.decode(body)
+
+
+FROM_EXECUTOR = Direction(_from_msgpack, _from_json)
 TO_EXECUTOR = Direction(msgspec.msgpack.Decoder(list[ToExecutor]).decode, msgspec.json.Decoder(list[ToExecutor]).decode)
 
 

@@ -50,6 +50,7 @@ from sparrow_py.executor_protocol import (
 )
 from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
+from sparrow_py.process_control import hide_from_others
 from sparrow_py.task_limits import TaskLimits
 
 KILLED = "it was killed"
@@ -214,6 +215,8 @@ def places_from_environment() -> int:
 def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
     try:
+        # It answers for all users' commands: their tasks have no business in it, nor in its socket.
+        hide_from_others()
         places = places_from_environment()
         path = os.environ.get(SOCKET_VARIABLE)
         if not path:

@@ -33,6 +33,7 @@ from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import load, read, store
 from sparrow_py.job import TaskStatus
+from sparrow_py.process_control import hide_from_others
 
 KILLED = "it was killed"
 ERROR_CHARS_MAX = 2000
@@ -183,6 +184,8 @@ def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        # It holds all users' data sets: their tasks have no business in it, nor in its socket.
+        hide_from_others()
         access = access_from_arguments(sys.argv[1:])
         places = places_from_environment()
         connection = ExecutorConnection.from_environment(APP, places=places, runtime=f"duckdb {duckdb.__version__}")

@@ -183,6 +183,7 @@ def test_an_executor_that_lies_is_cut_off_and_nothing_else_happens(done: x.Done)
     rig.launch(1, ask=1)
     with pytest.raises(LinkError):
         rig.core.done("p0", done, 0.0)
+    assert rig.core.user_of("p0", 1) is not None and rig.core.user_of("p0", 99) is None
     rig.settle()
     assert not rig.take(m.Report)
     rig.done("p0", 1)

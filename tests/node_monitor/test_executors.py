@@ -43,6 +43,8 @@ class Events:
 
     def __init__(self) -> None:
         self._told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.user: str | None = ""
+        """Whose all runs are; None: no executor has any."""
 
     def executor_up(self, executor: str, app: str, places: int) -> None:
         self._told.put_nowait(("up", executor, app, places))
@@ -56,8 +58,8 @@ class Events:
     def executor_down(self, executor: str, reason: str, failure: str = "") -> None:
         self._told.put_nowait(("down", executor, reason))
 
-    def user_of(self, executor: str, run: int) -> str:
-        return ""
+    def user_of(self, executor: str, run: int) -> str | None:
+        return self.user
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         self._told.put_nowait(("said", executor, *messages))
@@ -384,6 +386,19 @@ async def test_a_run_whose_result_cannot_be_kept_has_failed_and_its_executor_liv
     await rig.stop()
 
 
+async def test_the_file_of_a_run_that_an_executor_does_not_have_is_not_taken(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest, executor = await Guest.attached(rig)
+    rig.events.user = None
+    message = done(987, put(rig, "a"))
+    guest.say([message])
+    assert await rig.events.next() == ("down", executor, f"executor {executor} disconnected")
+    assert f"executor {executor} reported run 987, which it does not have" in caplog.text
+    assert Path(message[3][0]).exists() and len(rig.store.table) == 0
+    guest.close()
+
+
 async def test_a_pool_ends_while_a_result_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
     await rig.pool.start()
@@ -521,6 +536,13 @@ def test_apps_of_the_operator() -> None:
     assert apps["guest"] == App(AppPlan("guest", supervised=False, awaited=True))
 
 
+def test_no_executor_of_ours_has_packages_of_the_user_that_it_runs_as() -> None:
+    """A task may write there, and others' tasks come to the same process."""
+    started = [app for app in offered_apps(NodeMonitorOptions(enable_command=True)).values() if app.argv]
+    assert {app.plan.app for app in started} >= {"python", "spin", "command"}
+    assert [app.argv[1] for app in started] == ["-s"] * len(started)
+
+
 def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> None:
     """Where the operator says nothing, any may be loaded; unless users are asked who they are: then none."""
     secret = tmp_path / "secret"
@@ -528,7 +550,7 @@ def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> N
     secret.chmod(0o600)
 
     def arguments(**options: Any) -> tuple[str, ...]:
-        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[3:]
+        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[4:]
 
     assert arguments() == ("--any-data",)
     assert arguments(token_file=str(secret)) == ()

@@ -93,6 +93,25 @@ def test_a_task_of_another_user_does_not_get_at_the_daemon_or_its_files(open_fol
         assert Path(me["files"]).stat().st_uid == NOBODY
 
 
+@pytest.mark.parametrize("app", ["command", "sql"])
+def test_a_task_does_not_get_at_an_executor_that_runs_all_users_tasks(open_folder: Path, app: str) -> None:
+    takes_root()
+    with one_node(open_folder, "--run-as", str(NOBODY), "--enable-command", "--warm", app) as node:
+        start = ["-s", "-m", f"frontends.{app}.executor"]
+        monitor, victims = psutil.Process(node.monitor.process.pid), list[int]()
+        wait_until(lambda: victims.extend(_hidden(monitor, start)) or victims, f"a hidden executor of {app}")
+        tried = node.client.submit(hostile.attempts_on, victims[0]).result(TIMEOUT_S)
+        assert set(tried.values()) == {"denied"}, tried
+
+
+def _hidden(monitor: psutil.Process, start: list[str]) -> Iterator[int]:
+    """Its children that were started so and are not dumpable: the kernel gives what is in /proc of them to root."""
+    for child in monitor.children():
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            if child.cmdline()[1:4] == start and Path(f"/proc/{child.pid}/environ").stat().st_uid == 0:
+                yield child.pid
+
+
 @pytest.mark.parametrize("daemon", ["node monitor", "scheduler"])
 def test_a_task_of_the_same_user_does_not_get_at_a_daemons_memory_or_environment(
     open_folder: Path, daemon: str

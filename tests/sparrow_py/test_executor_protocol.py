@@ -169,6 +169,59 @@ def test_a_frame_too_large_is_refused_before_it_is_there() -> None:
         x.FrameSplitter().feed(x.HEADER.pack(x.FRAME_BYTES_MAX + 1))
 
 
+MANY = x.MESSAGES_PER_FRAME_MAX
+RETURNED = b"\x92\x03\x90"
+JSON_RETURNED = b"[3,[]],"
+
+
+def small_messages(count: int) -> bytes:
+    """A body of this many messages of three bytes, beside one that makes its frame a large one."""
+    large = x.encode_frame([x.Done(1, TaskStatus.FINISHED, bytes(x.SMALL_FRAME_BYTES_MAX), "", 0, 0)])
+    return b"\xdd" + (count + 1).to_bytes(4, "big") + large[x.HEADER_BYTES + 1 :] + RETURNED * count
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (small_messages(MANY), f"`array` of length <= {MANY}"),
+        (b"\x91\x92\x03\xdd" + (2 << 20).to_bytes(4, "big") + bytes(2 << 20), "`array` of length <= 65536"),
+        (b"\x91\x92\x04\xdf" + (1 << 20).to_bytes(4, "big") + b"\xa0\xa0" * (1 << 20), "`object` of length <= 64"),
+        (b"\x9f" + (b"\x92\x03\xdc\xff\xff" + b"\xcd\x03\xe8" * 0xFFFF) * 15, None),
+        (b"\xdc\x00\x20" + (b"\x92\x03\xdc\xff\xff" + b"\xcd\x03\xe8" * 0xFFFF) * 32, "more than 4194304 bytes"),
+        (b"[" + JSON_RETURNED * (x.JSON_COMMAS_MAX // 2) + b"[3,[]]]", f"with {x.JSON_COMMAS_MAX + 1} commas"),
+    ],
+    ids=["messages", "runs", "attributes", "lists", "many lists", "JSON"],
+)
+def test_a_large_frame_that_would_take_many_times_its_bytes_is_refused(body: bytes, reason: str | None) -> None:
+    assert len(body) > x.SMALL_FRAME_BYTES_MAX
+    frame = x.HEADER.pack(len(body)) + body
+    if reason is None:
+        assert len(x.FrameSplitter().feed(frame)) == 15
+        return
+    with pytest.raises(LinkError, match=reason):
+        x.FrameSplitter().feed(frame)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_an_executor_may_tell_of_all_its_places_at_once(encoding: x.Encoding) -> None:
+    messages: list[Any] = [
+        x.Done(run, TaskStatus.FINISHED, b"the result", "", 1.5, 0.5, "out") for run in range(x.PLACES_MAX)
+    ]
+    if encoding is x.MSGPACK:
+        messages += [x.Returned([run]) for run in range(x.PLACES_MAX)]
+    frame = x.encode_frame(messages, encoding)
+    assert len(frame) > x.SMALL_FRAME_BYTES_MAX
+    assert x.FrameSplitter().feed(frame) == messages
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_an_executor_gives_so_many_attributes_and_no_more(encoding: x.Encoding) -> None:
+    attributes = {f"a{number}": "" for number in range(x.ATTRIBUTES_MAX)}
+    assert x.FrameSplitter().feed(x.encode_frame([x.Attributes(attributes)], encoding)) == [x.Attributes(attributes)]
+    with pytest.raises(LinkError, match="`object` of length <= 64"):
+        x.FrameSplitter().feed(x.encode_frame([x.Attributes({**attributes, "one more": ""})], encoding))
+
+
 def test_what_was_read_is_not_kept() -> None:
     splitter = x.FrameSplitter()
     frame = bytes(x.encode_frame(FROM_EXECUTOR))
