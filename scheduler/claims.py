@@ -178,8 +178,7 @@ class Claims:
         if not stage.unplaced:
             core.probing.none_unplaced(stage, now_s)
         if job.cancelled:
-            attempt.cancelled = True
-            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, job.cancel_running))
+            core.cancel_attempt(attempt, running=job.cancel_running)
 
     def report(self, job: JobState, node: Node, message: m.Report, now_s: float) -> bool:
         """A report of an attempt that we do not know: if an earlier epoch's, it is as good as one of ours."""

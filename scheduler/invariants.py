@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, UNTOLD, JobState, StageState
+from scheduler.jobs import ASKED, BLOCKED, NOT_ASKED, PLACED, SETTLED, STOPPING, UNPLACED, UNTOLD, JobState, StageState
 
 if TYPE_CHECKING:
     from scheduler.core import SchedulerCore
@@ -19,6 +19,9 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
     placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
     if placed != set(job.attempts):
         return f"attempts are {sorted(job.attempts)}, of placed tasks {sorted(placed)}"
+    asked = STOPPING if job.cancel_running else ASKED if job.cancelled else NOT_ASKED
+    if any(attempt.cancelling < asked for attempt in job.attempts.values()):
+        return "it is cancelled, and not all nodes where it runs have been asked for that"
     if job.running_at is not None:
         running: dict[str, int] = {}
         for attempt in job.attempts.values():

@@ -21,6 +21,10 @@ UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
 knows how often it has been started."""
 
+NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
+"""What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
+that it runs. STOPPING: to stop it, whether or not it runs."""
+
 ShareKey = tuple[str, Kind, int]
 """(user, kind, prefetch): stages with the same key may pass reservations on."""
 
@@ -28,15 +32,20 @@ ShareKey = tuple[str, Kind, int]
 class Attempt:
     """One start of a task whose outcome is not known."""
 
-    __slots__ = ("cancelled", "id", "node_id", "stage", "task")
+    __slots__ = ("cancelling", "id", "node_id", "stage", "task")
 
     def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
         self.id = attempt_id
         self.stage = stage
         self.task = task
         self.node_id = node_id
-        self.cancelled = False
+        self.cancelling = NOT_ASKED
+        """It only grows: a node is asked at most once without and once with `running`."""
+
+    @property
+    def cancelled(self) -> bool:
         """Its task is not to start again: its node was asked to cancel it, and has not said that it runs."""
+        return self.cancelling in (ASKED, STOPPING)
 
     @property
     def order(self) -> tuple[str, int]:
