@@ -83,7 +83,7 @@ class Claims:
             if stage.states[task] != UNPLACED:
                 continue
             self._withdraw(stage, task)
-            stage.settled += 1
+            stage.count_settled(1)
             job.counts[known.status] += 1
             core.progress.keep_result(stage, task, known.status, known.result, now_s)
             if known.status is not TaskStatus.FINISHED:

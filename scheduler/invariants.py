@@ -14,6 +14,9 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
     """What is wrong with the job, or None."""
     if job.over:
         return "it is over, and still here"
+    settled = sum(stage.settled for stage in job.stages)
+    if job.settled != settled:
+        return f"{settled} tasks of its stages are settled, counted as {job.settled}"
     if job.held_bytes != job.counted_bytes():
         return f"it holds {job.counted_bytes()} bytes, counted as {job.held_bytes}"
     placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
@@ -46,6 +49,9 @@ def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
     expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
     if counts != expected:
         return f"tasks unplaced, placed, settled, blocked, untold are {counts}, counted as {expected}"
+    open_successors = sum(not successor.closed for successor in stage.successors)
+    if open_successors != stage.open_successors:
+        return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
     if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.
