@@ -42,12 +42,8 @@ class AskingAhead:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._all: dict[tuple[str, str], Ahead] = {}
-        self._due: dict[Ahead, None] = {}
-
-    @property
-    def due(self) -> bool:
-        """Whether there may be something to ask for."""
-        return bool(self._due)
+        self.due: dict[Ahead, None] = {}
+        """Those for which there may be something to ask for."""
 
     def all(self) -> Iterator[Ahead]:
         """All books."""
@@ -61,7 +57,7 @@ class AskingAhead:
             ahead = self._all[key] = Ahead(self, *key)
         ticket.ahead = ahead
         ahead.tickets[ticket.key] = ticket
-        self._due[ahead] = None
+        self.due[ahead] = None
 
     def cancelled(self, ticket: QueuedTicket) -> None:
         """The ticket has no reservation any more for which no task was asked."""
@@ -74,21 +70,21 @@ class AskingAhead:
         """The app, which may have had no executor, has one."""
         for ahead in self._all.values():
             if ahead.app == app:
-                self._due[ahead] = None
+                self.due[ahead] = None
 
     def looks(self, ahead: Ahead) -> None:
         """Ask for more, if there is anything to ask for; an empty book is closed."""
         if ahead.tickets:
-            self._due[ahead] = None
+            self.due[ahead] = None
         elif not ahead.count:
             self._all.pop((ahead.app, ahead.user), None)
-            self._due.pop(ahead, None)
+            self.due.pop(ahead, None)
 
     def take_due(
         self, has_executors: Callable[[str], bool], unasked: Callable[[QueuedTicket], int]
     ) -> list[tuple[QueuedTicket, int]]:
         """What to ask for now: tickets, and how many tasks of each; they count as asked from then on."""
-        due, self._due = self._due, {}
+        due, self.due = self.due, {}
         asking: list[tuple[QueuedTicket, int]] = []
         for ahead in due:
             if has_executors(ahead.app):  # Else `executors_came` follows.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from sparrow_py import executor_protocol as x
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import FAILED, FINISHED
 
 BUILTIN_APPS = ("noop", "sleep")
 SLEEP_MAX_S = 1e6
@@ -37,7 +37,7 @@ class Builtin:
             return  # Common bytes mean nothing to these apps; runs on many places start at once, so none is revoked.
         started_at_s = self._clock()
         if app == "noop":
-            self._ended_now(app, x.Done(message.run, TaskStatus.FINISHED, b"", "", started_at_s, 0.0))
+            self._ended_now(app, x.Done(message.run, FINISHED, b"", "", started_at_s, 0.0))
             return
         try:
             if isinstance(message.payload, x.File):
@@ -48,7 +48,7 @@ class Builtin:
                 raise msgspec.ValidationError(f"{duration_s} is not from 0 to {SLEEP_MAX_S:g}")
         except msgspec.MsgspecError as error:
             reason = f"payload: {error}; allowed: a number of seconds as a msgpack float or as JSON"
-            self._ended_now(app, x.Done(message.run, TaskStatus.FAILED, b"", reason, started_at_s, 0.0))
+            self._ended_now(app, x.Done(message.run, FAILED, b"", reason, started_at_s, 0.0))
             return
         timer = asyncio.get_running_loop().call_later(duration_s, self._awake, app, message.run, started_at_s)
         self._timers[message.run] = (timer, started_at_s)
@@ -56,7 +56,7 @@ class Builtin:
     def _awake(self, app: str, run: int, started_at_s: float) -> None:
         del self._timers[run]
         service_s = max(0.0, self._clock() - started_at_s)
-        self._ended_later(app, x.Done(run, TaskStatus.FINISHED, b"", "", started_at_s, service_s))
+        self._ended_later(app, x.Done(run, FINISHED, b"", "", started_at_s, service_s))
 
     def _kill(self, app: str, runs: list[int]) -> None:
         for run in runs:
@@ -64,7 +64,7 @@ class Builtin:
                 timer, started_at_s = self._timers.pop(run)
                 timer.cancel()
                 service_s = max(0.0, self._clock() - started_at_s)
-                done = x.Done(run, TaskStatus.FAILED, b"", "it was killed", started_at_s, service_s)
+                done = x.Done(run, FAILED, b"", "it was killed", started_at_s, service_s)
                 self._ended_now(app, done)
 
     def stop(self) -> None:

@@ -33,7 +33,7 @@ from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
 from sparrow_py.errors import InvariantViolated, LinkError
-from sparrow_py.job import INPUTS_MAX, BlobRef, TaskStatus
+from sparrow_py.job import CANCELLED, FAILED, FINISHED, INPUTS_MAX, LOST, BlobRef, TaskStatus
 from sparrow_py.timers import Timers
 
 AHEAD_S = 0.05
@@ -368,41 +368,51 @@ class NodeMonitorCore:
         else:
             self.queue.settle(held.charge, now_s - held.began_at_s)
         if failure and held.stop is None:
-            held.stop = (TaskStatus.FAILED, failure)
+            held.stop = (FAILED, failure)
         if held.stop is not None:
             self._report(held, *held.stop, started_at_s=held.given_at_s, service_s=now_s - held.given_at_s)
         else:
-            self._report(held, TaskStatus.LOST, reason)
-
-    def done(self, executor_id: str, message: x.Done, now_s: float) -> None:
-        """An executor ended a run; `LinkError` if it did not have it."""
-        self._done(self._executors[executor_id], message, None, now_s)
+            self._report(held, LOST, reason)
 
     def done_together(self, executor_id: str, messages: Sequence[x.Done], now_s: float) -> None:
-        """The same for runs of which one frame told: what they took together is divided as the executor says."""
+        """An executor ended runs of which one frame told: what they took together is divided as it says."""
         executor = self._executors[executor_id]
-        shares = _shares(executor.worked_s(now_s), messages) if executor.places == 1 else [None] * len(messages)
-        for message, service_s in zip(messages, shares, strict=True):
-            self._done(executor, message, service_s, now_s)
+        if executor.places > 1:
+            for message in messages:
+                self.done(executor_id, message, now_s)
+            return
+        whole_s = executor.worked_s(now_s)
+        if len(messages) == 1:
+            self.done(executor_id, messages[0], now_s, whole_s)
+            return
+        for message, service_s in zip(messages, _shares(whole_s, messages), strict=True):
+            self.done(executor_id, message, now_s, service_s)
 
-    def _done(self, executor: ExecutorState, message: x.Done, service_s: float | None, now_s: float) -> None:
-        """A run ended. service_s: how long it had its place by the node monitor's clock, if that is not since it began:
-        that is what counts here, whatever the executor says."""
+    def done(self, executor_id: str, message: x.Done, now_s: float, service_s: float | None = None) -> None:
+        """An executor ended a run; `LinkError` if it did not have it.
+
+        service_s: how long it had its place by the node monitor's clock, if that is not since it began: that is what
+        counts here, whatever the executor says.
+        """
+        executor = self._executors[executor_id]
         held = executor.running.get(message.run)
         if held is None:
-            raise LinkError(f"executor {executor.id} reported run {message.run}, which it does not have")
-        if message.status not in (TaskStatus.FINISHED, TaskStatus.FAILED):
-            raise LinkError(f"executor {executor.id} reported {message.status.value}, neither finished nor failed")
+            raise LinkError(f"executor {executor_id} reported run {message.run}, which it does not have")
+        if message.status is not FINISHED and message.status is not FAILED:
+            raise LinkError(f"executor {executor_id} reported {message.status.value}, neither finished nor failed")
         if not 0 <= message.service_s <= SERVICE_MAX_S:
-            raise LinkError(f"executor {executor.id} reported a service time of {message.service_s} s")
+            raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
         if service_s is None:
-            service_s = held.worked_s(now_s)
-        message.service_s = min(message.service_s, now_s - held.given_at_s)
+            service_s = 0.0 if held.began_at_s is None else now_s - held.began_at_s
+        given_s = now_s - held.given_at_s
+        if message.service_s > given_s:  # noqa: PLR1730 - at every task, where min() costs three times that
+            message.service_s = given_s
         executor.end(message.run, now_s)
         executor.did_tasks = True
         app = executor.app
         app.failures = 0
-        app.suspicion.cleared()
+        if app.suspicion.jobs:
+            app.suspicion.cleared()
         job = held.job
         if job.duration_s is None:
             job.duration_s = service_s
@@ -412,27 +422,29 @@ class NodeMonitorCore:
         self.counters.ended += 1
         self._ended_for = job.scheduler
         report = self._report_of(held, message)
-        if report.status is not TaskStatus.CANCELLED:
+        if report.status is not CANCELLED:
             self._memory.remember(job.owner, report)
         self._to_scheduler(job.scheduler, report)
         self._drop(held)
         self._place_freed(executor, now_s)
 
     def _report_of(self, held: Held, message: x.Done) -> m.Report:
-        job, service_s = held.job, message.service_s
+        job, said, stdout, stderr = held.job, message.result, message.stdout, message.stderr
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
-        said = message.result
-        result: m.Data = self._blobs.adopt(said, job.number) if isinstance(said, x.File) else said
-        if held.stop is not None and status is TaskStatus.FAILED:
+        if isinstance(said, x.File):
+            result: m.Data = self._blobs.adopt(said, job.number)
+            inline = 0
+        else:
+            result, inline = said, len(said)
+        if held.stop is not None and status is FAILED:
             status, error = held.stop
         report = m.Report(
             job.id, held.task, held.attempt, status, result, error,
-            message.started_at_s, service_s, message.stdout, message.stderr,
+            message.started_at_s, message.service_s, stdout, stderr,
         )  # fmt: skip
-        inline = 0 if isinstance(result, BlobRef) else len(result)
-        if inline + 4 * (len(report.stdout) + len(report.stderr) + len(error)) > SMALL_RESULT_BYTES:
+        if inline + 4 * (len(stdout) + len(stderr) + len(error)) > SMALL_RESULT_BYTES:
             bytes_max = self.schedulers.get(job.scheduler, m.FRAME_BYTES_MAX - m.MESSAGE_OVERHEAD_BYTES)
-            size = inline + sum(len(text.encode()) for text in (report.stdout, report.stderr, error))
+            size = inline + sum(len(text.encode()) for text in (stdout, stderr, error))
             if size > bytes_max:
                 return _unfit(held, f"the task's result is {size} bytes; at most {bytes_max} can be returned", message)
         return report
@@ -448,14 +460,14 @@ class NodeMonitorCore:
             return  # It ended meanwhile.
         if run not in message.runs:
             if held.kill_if_runs:
-                self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
+                self._stop(held, CANCELLED, CANCELLED_RUNNING, now_s)
             elif held.cancelled:
                 self._to_scheduler(held.job.scheduler, m.AttemptRuns(held.job.id, held.attempt))
             return
         executor.end(run, now_s)
         self.queue.refund(held.charge)
         if held.cancelled:
-            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+            self._report(held, CANCELLED, "it was cancelled")
         else:
             self._hand_back(held, "it waited behind a task that lasts longer than was thought")
         self._place_freed(executor, now_s)
@@ -633,23 +645,28 @@ class NodeMonitorCore:
 
     def _fill(self, now_s: float) -> None:
         """Use the slots that are free."""
-        asks: dict[tuple[str, int], Ask] = {}
+        asks: dict[Key, Ask] = {}
         queue = self.queue
+        some_ready = bool(self._ready)
         serves = queue.size > 0 and self.free_slots > 0 and self._some_app_serves()
         while serves and queue.size:
             charge = queue.take(self._may_run)
             if charge is None:
                 break
             self.free_slots -= 1
-            if charge.ticket.demand:
+            ticket = charge.ticket
+            if ticket.demand:
                 self._take_resources(charge)
-            app = self.apps[charge.ticket.app]
-            task = self._ready.take(charge.ticket.key) if self._ready else None
+            app = self.apps[ticket.app]
+            task = self._ready.take(ticket.key) if some_ready else None
             if task is not None:
                 self._start_ready(charge, task, now_s)
             else:
-                charge.executor = app.take_place(charge.ticket.user)
-                self._add_to_ask(asks, charge, now_s)
+                charge.executor = app.take_place(ticket.user)
+                ask = asks.get(ticket.key)
+                if ask is None:
+                    ask = asks[ticket.key] = self._new_ask(ticket, now_s)
+                ask.charges.append(charge)
             serves = self.free_slots > 0 and (bool(app.free) or self._some_app_serves())
         for ask in asks.values():
             self._send_ask(ask, len(ask.charges))
@@ -689,11 +706,10 @@ class NodeMonitorCore:
                 app.short.add(ticket.user)
                 self._uneven = True
             return False
-        return self._fits(ticket)
+        return not ticket.demand or self._fits(ticket.demand)
 
-    def _fits(self, ticket: QueuedTicket) -> bool:
-        demand = ticket.demand
-        return not demand or all(
+    def _fits(self, demand: dict[str, float]) -> bool:
+        return all(
             self.free.get(name, 0.0) >= amount - ROUNDING * self._resources.get(name, 0.0)
             for name, amount in demand.items()
         )
@@ -715,13 +731,6 @@ class NodeMonitorCore:
             ask.ahead = count
             self._send_ask(ask, count)
 
-    def _add_to_ask(self, asks: dict[Key, Ask], charge: Charge, now_s: float) -> Ask:
-        ask = asks.get(charge.ticket.key)
-        if ask is None:
-            ask = asks[charge.ticket.key] = self._new_ask(charge.ticket, now_s)
-        ask.charges.append(charge)
-        return ask
-
     def _new_ask(self, ticket: QueuedTicket, now_s: float) -> Ask:
         ask = Ask(self._next_ask, self.apps[ticket.app], ticket, now_s + self.options.get_task_timeout_s)
         self._next_ask += 1
@@ -732,14 +741,12 @@ class NodeMonitorCore:
         self._ask_order.append(ask)
         self.counters.asks += 1
         scheduler, ticket = ask.ticket.key
-        self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, count, self._free_for(ask)))
-
-    def _free_for(self, ask: Ask) -> dict[str, float] | None:
-        """What the asked-for tasks may take, if they take anything: what is free and what is set aside for them."""
         demand = ask.ticket.demand
-        if not demand:
-            return None
-        count = len(ask.charges)
+        free = self._free_for(len(ask.charges), demand) if demand else None
+        self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, count, free))
+
+    def _free_for(self, count: int, demand: dict[str, float]) -> dict[str, float]:
+        """What so many tasks may take for which slots ask: what is free and what is set aside for them."""
         return {name: self.free.get(name, 0.0) + count * amount for name, amount in demand.items()}
 
     def _end_ask(self, ask: Ask) -> None:
@@ -821,7 +828,7 @@ class NodeMonitorCore:
                 self._ready.add((scheduler, message.ticket), message)
             return
         ask = self._asks.get(message.ask)
-        if ask is None or ask.scheduler != scheduler:
+        if ask is None or ask.ticket.key[0] != scheduler:
             self._say_handed_back(scheduler, message, "the ask had timed out")
         elif ask.ahead:
             self._came_ahead(ask, message)
@@ -841,17 +848,17 @@ class NodeMonitorCore:
     def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A slot asked for a task, which has come."""
         app, charge = ask.app, ask.charges.pop(0)  # That with the warmest executor.
-        executor, user = charge.executor, charge.ticket.user
+        executor, ticket = charge.executor, charge.ticket
         if not ask.charges:
             del self._asks[ask.id]
-        if executor.leaving and app.serves(user):
-            executor = app.take_place(user)
+        if executor.leaving and app.serves(ticket.user):
+            executor = app.take_place(ticket.user)
         if executor.leaving:
             self._say_handed_back(ask.scheduler, task, f"the {app.plan.app} executor that was to run it is gone")
-        elif (held := self._hold(ask.scheduler, task, charge)) is not None:
+        elif (held := self._hold(ticket.key[0], task, charge)) is not None:
             executor.busy_places += 1
             if executor.fresh:
-                self._assign(executor, user)
+                self._assign(executor, ticket.user)
             self._give(executor, held, now_s)
             return
         app.release(executor)
@@ -862,13 +869,12 @@ class NodeMonitorCore:
         """The attempt, which has a place, is charged to its user. None, and it is handed back, if it may not start."""
         if (self._memory.fences or message.inputs) and self._may_not_start(scheduler, message, charge.ticket.user):
             return None
-        job = self._job(scheduler, message.job)
+        job = self._jobs.get((scheduler, message.job)) or self._job(scheduler, message.job)
         job.forgotten = False
         job.owner = (charge.ticket.user, job.instance)
         job.held += 1
         common = job.commons.get(message.stage)
-        app = self.apps[charge.ticket.app]
-        held = Held(job, app, message.task, message.attempt, message.payload, common, message.inputs, charge)
+        held = Held(job, message.task, message.attempt, message.payload, common, message.inputs, charge)
         self._held[scheduler, message.job, message.attempt] = held
         return held
 
@@ -965,11 +971,16 @@ class NodeMonitorCore:
         return True
 
     def _depth(self, held: Held) -> int:
-        """How many tasks like this one an executor may be given at a time."""
-        duration_s = held.job.duration_s
-        if not held.prefetch or duration_s is None or held.inputs or held.task_timeout_s is not None:
+        """How many tasks like this one an executor may be given at a time.
+
+        Of those that may start only once it is given one: what is given ahead dies with what is killed before it, and
+        for some milliseconds nobody but the executor knows which of them runs.
+        """
+        job, prefetch = held.job, held.charge.ticket.prefetch
+        duration_s = job.duration_s
+        if not prefetch or duration_s is None or job.once or held.inputs or held.task_timeout_s is not None:
             return 1
-        return max(1, min(held.prefetch, int(TURN_S / max(duration_s, 1e-9))))
+        return max(1, min(prefetch, int(TURN_S / max(duration_s, 1e-9))))
 
     def _top_up(self, executor: ExecutorState, now_s: float) -> None:
         """The executor has work. Give it more in time, so that it need not wait for us, if it is that user's turn."""
@@ -990,7 +1001,9 @@ class NodeMonitorCore:
 
     def _could_run(self, ticket: QueuedTicket) -> bool:
         """Whether a reservation of the ticket could have a slot if one were free."""
-        return ticket.count > ticket.asked and bool(self.apps[ticket.app].executors) and self._fits(ticket)
+        if ticket.count <= ticket.asked or not self.apps[ticket.app].executors:
+            return False
+        return not ticket.demand or self._fits(ticket.demand)
 
     def _may_follow(self, key: Key, held: Held) -> bool:
         """Whether the ticket's first task may be given ahead of time to the executor that has this one: it is of the
@@ -1140,7 +1153,7 @@ class NodeMonitorCore:
         def stop(now_s: float) -> None:
             held = here()
             if held is not None:
-                self._stop(held, TaskStatus.FAILED, reason, now_s)
+                self._stop(held, FAILED, reason, now_s)
 
         self._timers.at(at_s, stop, lambda: here() is not None)
 
@@ -1173,14 +1186,14 @@ class NodeMonitorCore:
         if held.missing:
             executor.end(held.run, now_s)
             self.queue.refund(held.charge)
-            self._report(held, TaskStatus.CANCELLED, "it was cancelled")
+            self._report(held, CANCELLED, "it was cancelled")
             self._place_freed(executor, now_s)
         elif executor.places == 1 and next(iter(executor.running)) != held.run:
             held.cancelled = True
             held.kill_if_runs = held.kill_if_runs or message.running
             self._revoke(executor, held)
         elif message.running:
-            self._stop(held, TaskStatus.CANCELLED, CANCELLED_RUNNING, now_s)
+            self._stop(held, CANCELLED, CANCELLED_RUNNING, now_s)
         else:
             self._to_scheduler(scheduler, m.AttemptRuns(message.job, message.attempt))
 
@@ -1190,7 +1203,7 @@ class NodeMonitorCore:
             key, task = found
             error = "it was cancelled"
             self._to_scheduler(
-                scheduler, m.Report(task.job, task.task, task.attempt, TaskStatus.CANCELLED, b"", error, None, None)
+                scheduler, m.Report(task.job, task.task, task.attempt, CANCELLED, b"", error, None, None)
             )
             self._withdraw_ready(key, task)
 
@@ -1221,7 +1234,7 @@ class NodeMonitorCore:
         """Report an attempt that has no result; the times of one that ran."""
         job = held.job
         report = m.Report(job.id, held.task, held.attempt, status, b"", error, started_at_s, service_s)
-        if status is not TaskStatus.CANCELLED:
+        if status is not CANCELLED:
             self._memory.remember(job.owner, report)
         self._to_scheduler(job.scheduler, report)
         self._drop(held)
@@ -1232,14 +1245,19 @@ class NodeMonitorCore:
         del self._held[job.scheduler, job.id, held.attempt]
         if held.charge.ticket.demand:
             self._return_resources(held.charge)
+        if held.missing:
+            self._fetch_no_more(held)
+        job.held -= 1
+        if job.forgotten and not job.held:
+            self._forget(job)
+
+    def _fetch_no_more(self, held: Held) -> None:
+        """The attempt waits for no inputs any more."""
         for hash_ in held.missing:
             waiting = self._fetching[hash_]
             waiting.remove(held)
             if not waiting:
                 del self._fetching[hash_]
-        job.held -= 1
-        if job.forgotten and not job.held:
-            self._forget(job)
 
     # ---- jobs --------------------------------------------------------------------------------
 
@@ -1503,6 +1521,4 @@ def _shares(whole_s: float, messages: Sequence[x.Done]) -> list[float]:
 
 def _unfit(held: Held, error: str, message: x.Done) -> m.Report:
     """The report of a task whose result cannot be kept or returned."""
-    return m.Report(
-        held.job.id, held.task, held.attempt, TaskStatus.FAILED, b"", error, message.started_at_s, message.service_s
-    )
+    return m.Report(held.job.id, held.task, held.attempt, FAILED, b"", error, message.started_at_s, message.service_s)

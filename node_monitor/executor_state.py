@@ -85,7 +85,7 @@ class ExecutorState:
     def worked_s(self, now_s: float) -> float:
         """How long it has worked for its first run, which with one place is the only one that it works for."""
         first = next(iter(self.running.values()), None)
-        return 0.0 if first is None else first.worked_s(now_s)
+        return 0.0 if first is None or first.began_at_s is None else now_s - first.began_at_s
 
     def end(self, run: int, now_s: float) -> None:
         """The run is over; if another waited for it, that one begins."""
@@ -190,8 +190,12 @@ class AppState:
 
     def release(self, executor: ExecutorState) -> None:
         """A place that was taken is free again."""
-        if not executor.leaving:
-            self._free(executor)
+        if executor.leaving:
+            return
+        if executor.user is None:
+            self.free.append(executor)
+        else:
+            self._keep(executor, executor.user)
 
     def assign(self, executor: ExecutorState, user: str) -> None:
         """A fresh executor is this user's from now on."""
@@ -213,18 +217,15 @@ class AppState:
                 self.free += [executor] * freed
         elif freed:
             executor.free_since_s = now_s
-            self._free(executor)
+            self._keep(executor, executor.user)
         return freed
 
     def unused_longest(self) -> ExecutorState:
         """The executor that its user has not used for longest; there must be one in `kept`."""
         return min((kept[0] for kept in self.kept.values()), key=lambda executor: executor.free_since_s)
 
-    def _free(self, executor: ExecutorState) -> None:
-        user = executor.user
-        if user is None:
-            self.free.append(executor)
-            return
+    def _keep(self, executor: ExecutorState, user: str) -> None:
+        """It is free, for this user."""
         self.kept_count += 1
         kept = self.kept.get(user)
         if kept is None:

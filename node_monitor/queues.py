@@ -413,8 +413,7 @@ class FairQueue(ReservationQueue):
                 ticket = level.first(may_run, passed)
                 if ticket is not None:
                     if wanted is None or wanted(ticket):
-                        charge = level.charge(ticket)
-                        self._taken(ticket)
+                        charge = self._charge(level, ticket)
                     return charge
             finally:
                 if passed:
@@ -422,21 +421,28 @@ class FairQueue(ReservationQueue):
         return None
 
     def take_of(self, ticket: QueuedTicket) -> Charge:
-        charge = self._level_of(ticket).charge(ticket)
-        self._taken(ticket)
-        return charge
+        return self._charge(self._level_of(ticket), ticket)
 
-    def _taken(self, ticket: QueuedTicket) -> None:
-        self._spend(ticket, 1)
+    def _charge(self, level: _Level, ticket: QueuedTicket) -> Charge:
+        charge = level.charge(ticket)
+        self.size -= 1  # As `_spend` does, at every task.
+        users, user = self._users, ticket.user
+        left = users[user] - 1
+        if left:
+            users[user] = left
+        else:
+            del users[user]
         if not ticket.count:
             self._unindex(ticket.key)
+        return charge
 
     def refund(self, charge: Charge) -> None:
         flow = _close(charge)
         flow.level.end(flow, charge, 0)
 
     def settle(self, charge: Charge, service_s: float) -> None:
-        _check_duration("service_s", service_s)
+        if not 0.0 <= service_s <= MAX_DURATION_S:  # At every task, which is why it is looked at here.
+            _check_duration("service_s", service_s)
         flow = _close(charge)
         if flow.known:
             flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
@@ -606,11 +612,12 @@ class _Level:
             if flow.entry is not entry:
                 heappop(heap)
                 continue
-            tag, load = flow.true + flow.pending, flow.outstanding * flow.rate
-            if tag > entry[0] or load > entry[1]:
-                flow.entry = entry = (tag, load, flow.order, flow)
-                heapreplace(heap, entry)
-                continue
+            if len(heap) > 1:  # Where one user is alone its place does not matter, and may stay below its position.
+                tag, load = flow.true + flow.pending, flow.outstanding * flow.rate
+                if tag > entry[0] or load > entry[1]:
+                    flow.entry = entry = (tag, load, flow.order, flow)
+                    heapreplace(heap, entry)
+                    continue
             for ticket in flow.tickets.values():
                 if may_run(ticket):
                     return ticket
@@ -659,7 +666,9 @@ class _Level:
             service -= known
         flow.true += service
         if flow.tickets:
-            self._fell(flow)
+            entry = flow.entry
+            if entry is None or flow.true + flow.pending <= entry[0]:  # Else it is behind its entry, as it may be.
+                self._fell(flow)
         elif not flow.outstanding:
             self._rest(flow)
 

@@ -22,10 +22,10 @@ AVOIDED_MAX_S = 10.0
 class Suspicion:
     """Of the executors of one app."""
 
-    __slots__ = ("_jobs", "_times", "_until_s", "_users")
+    __slots__ = ("_times", "_until_s", "_users", "jobs")
 
     def __init__(self) -> None:
-        self._jobs: set[tuple[str, int, str]] = set()
+        self.jobs: set[tuple[str, int, str]] = set()
         """Those that died since the last success: no more than `SUSPICIOUS_JOBS`, and `_users` than two."""
         self._users: set[str] = set()
         self._times = 0
@@ -37,11 +37,11 @@ class Suspicion:
 
     def died(self, user: str, instance: int, job: str, now_s: float) -> float | None:
         """A task of this job died with its executor. When the node will not be avoided any more, if it is from now."""
-        if len(self._jobs) < SUSPICIOUS_JOBS:
-            self._jobs.add((user, instance, job))
+        if len(self.jobs) < SUSPICIOUS_JOBS:
+            self.jobs.add((user, instance, job))
         if len(self._users) < 2:
             self._users.add(user)
-        if len(self._jobs) < SUSPICIOUS_JOBS or now_s < self._until_s:
+        if len(self.jobs) < SUSPICIOUS_JOBS or now_s < self._until_s:
             return None
         self._until_s = now_s + min(AVOIDED_FIRST_S * 2 ** min(self._times, 20), AVOIDED_MAX_S)
         self._times += 1
@@ -49,8 +49,8 @@ class Suspicion:
 
     def cleared(self) -> None:
         """A task ended as it should: what died was at fault itself."""
-        if self._jobs:
-            self._jobs.clear()
+        if self.jobs:
+            self.jobs.clear()
             self._users.clear()
             self._times = 0
             self._until_s = 0.0

@@ -63,14 +63,13 @@ class Held:
     """An attempt that has a place at an executor: it runs, or waits for its inputs or for an earlier run there."""
 
     __slots__ = (
-        "ahead", "app", "attempt", "began_at_s", "cancelled", "charge", "common", "executor", "given_at_s", "inputs",
-        "job", "kill_if_runs", "missing", "payload", "prefetch", "run", "stop", "task",
+        "ahead", "attempt", "began_at_s", "cancelled", "charge", "common", "executor", "given_at_s", "inputs", "job",
+        "kill_if_runs", "missing", "payload", "run", "stop", "task",
     )  # fmt: skip
 
     def __init__(
         self,
         job: JobHere,
-        app: AppState,
         task: int,
         attempt: int,
         payload: Data,
@@ -79,14 +78,12 @@ class Held:
         charge: Charge,
     ) -> None:
         self.job = job
-        self.app = app
         self.task = task
         self.attempt = attempt
         self.payload = payload
         self.common = common
         self.inputs = inputs
         self.charge = charge
-        self.prefetch = charge.ticket.prefetch
         self.executor: ExecutorState | None = None
         self.run = 0
         self.given_at_s = 0.0
@@ -118,10 +115,6 @@ class Held:
         if self.ahead is not None:
             self.ahead.less()
             self.ahead = None
-
-    def worked_s(self, now_s: float) -> float:
-        """How long its executor has worked for it, by the node monitor's clock."""
-        return 0.0 if self.began_at_s is None else now_s - self.began_at_s
 
     @property
     def task_timeout_s(self) -> float | None:

@@ -30,6 +30,9 @@ TAKEN_OVER_MAX = 1000
 AGE_MARGIN_S = 60.0
 """Jobs are said to be so much older than they are by what their clients say: messages take their time, and clocks run
 apart."""
+REDIALLED_S = 6.0
+"""Seconds in which a node monitor that lives dials again (`sparrow_py.dialling.REDIAL_MAX_S`). A scheduler that is not
+older waits so long for those that alone know what of a job has been started."""
 SETTLING = ""
 """Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
 
@@ -103,14 +106,27 @@ class Claims:
         for node in core.nodes.all():
             self._claim(job, node, now_s)
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
-        alone_until_s = core.alone_until_s if len(core.nodes) else now_s
-        young_s = core.options.settling_s - (now_s - alone_until_s)
-        if young_s > 0:
-            core.at_stage(now_s + young_s, job.stages[0], lambda one, at_s: self._answered(one.job, SETTLING, at_s))
-        timeout_s = max(young_s, 0.0) + core.options.claim_timeout_s
-        core.at_stage(now_s + timeout_s, job.stages[0], lambda one, at_s: self._time_out(one.job, at_s))
-        if young_s <= 0:
+        age_s = now_s - (core.alone_until_s if len(core.nodes) else now_s)
+        settling_s = core.options.settling_s - age_s
+        away_s = REDIALLED_S - age_s if self._away(job) else 0.0
+        for wait_s, settled in ((settling_s, self._settled_unless_away), (away_s, self._settled)):
+            if wait_s > 0:
+                core.at_stage(now_s + wait_s, job.stages[0], settled)
+        wait_s = max(settling_s, away_s, 0.0)
+        core.at_stage(now_s + wait_s + core.options.claim_timeout_s, job.stages[0], self._time_out)
+        if not wait_s:
             self._answered(job, SETTLING, now_s)
+
+    def _away(self, job: JobState) -> bool:
+        """Whether a node process is not linked without which nobody knows what of the job has been started."""
+        return job.used is not None and not job.used <= {node.memory for node in self._core.nodes.all()}
+
+    def _settled(self, stage: StageState, now_s: float) -> None:
+        self._answered(stage.job, SETTLING, now_s)
+
+    def _settled_unless_away(self, stage: StageState, now_s: float) -> None:
+        if not self._away(stage.job):
+            self._answered(stage.job, SETTLING, now_s)
 
     def _claim(self, job: JobState, node: Node, now_s: float) -> None:
         job.claiming.add(node.id)
@@ -123,6 +139,8 @@ class Claims:
             if job.epoch and job.received == job.task_count:
                 if job.claiming:
                     self._claim(job, node, now_s)
+                    if now_s - self._core.alone_until_s >= self._core.options.settling_s and not self._away(job):
+                        self._answered(job, SETTLING, now_s)
                 else:  # Too late to be waited for, but it fences, and may know an outcome.
                     self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
@@ -219,9 +237,9 @@ class Claims:
         stage.withdraw(task, SETTLED)
         self._core.admission.withdrawn(stage.job.user, 1)
 
-    def _time_out(self, job: JobState, now_s: float) -> None:
-        for node_id in sorted(job.claiming):
-            self._answered(job, node_id, now_s)
+    def _time_out(self, stage: StageState, now_s: float) -> None:
+        for node_id in sorted(stage.job.claiming):
+            self._answered(stage.job, node_id, now_s)
 
     def _answered(self, job: JobState, node_id: str, now_s: float) -> None:
         if node_id not in job.claiming or self._core.jobs.get(job.id) is not job:

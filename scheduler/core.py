@@ -40,7 +40,7 @@ from scheduler.telling import Telling
 from scheduler.validation import check_blob, check_node, check_submission, check_tasks
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
-from sparrow_py.job import NAME_BYTES_MAX, TaskStatus
+from sparrow_py.job import CANCELLED, LOST, NAME_BYTES_MAX, TaskStatus
 from sparrow_py.timers import Timers
 
 if TYPE_CHECKING:
@@ -477,7 +477,7 @@ class SchedulerCore:
         late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
         if late:
             reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"
-            self.progress.settle_unplaced(stage, late, TaskStatus.LOST, reason, now_s)
+            self.progress.settle_unplaced(stage, late, LOST, reason, now_s)
 
     def _relax(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
         """Their preferred nodes had their time (§8, delay scheduling): from now on other nodes will do."""
@@ -664,7 +664,7 @@ class SchedulerCore:
         unplaced = stage.unplaced
         if self.adaptive is not None and message.service_s is not None and message.service_s >= 0:
             self.adaptive.ran(message.service_s)
-        if message.status is TaskStatus.LOST:
+        if message.status is LOST:
             self.progress.lost(attempt, message.error, now_s)
         else:
             self.progress.ended(attempt, node, message, now_s)
@@ -796,11 +796,11 @@ class SchedulerCore:
             if task in stage.rerun:
                 continue  # Its outcome is known; it runs again for others.
             if stage.states[task] == UNPLACED:
-                self.progress.settle_unplaced(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+                self.progress.settle_unplaced(stage, [task], CANCELLED, "it was cancelled", now_s)
             elif task in stage.blocked:
-                self.progress.settle_blocked(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+                self.progress.settle_blocked(stage, [task], CANCELLED, "it was cancelled", now_s)
             elif task in stage.untold:
-                self.progress.settle_untold(stage, [task], TaskStatus.CANCELLED, "it was cancelled", now_s)
+                self.progress.settle_untold(stage, [task], CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
                 self.cancel_attempt(job.attempts[stage.attempts[task]], running=running)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.jobs import BLOCKED, SETTLED, Attempt, JobState, StageState
 from sparrow_py import messages as m
-from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.job import CANCELLED, FAILED, FINISHED, LOST, BlobRef, TaskStatus
 
 if TYPE_CHECKING:
     from scheduler.core import SchedulerCore
@@ -34,7 +34,7 @@ class Progress:
         stage, task, job = attempt.stage, attempt.task, attempt.stage.job
         starts = stage.starts.get(task, 0) + 1
         cancelled = attempt.cancelled or job.cancelled
-        failed = message.status is TaskStatus.FAILED
+        failed = message.status is FAILED
         if failed and job.retry_failed and starts < job.max_attempts and not cancelled:
             self._retry(attempt, message.error, now_s)
             return
@@ -47,7 +47,7 @@ class Progress:
         """The report is the task's outcome."""
         outcome = m.Outcome(
             stage.job.id, stage.first + task, message.status, message.result, message.error,
-            starts if message.status is not TaskStatus.CANCELLED or message.started_at_s is not None else starts - 1,
+            starts if message.status is not CANCELLED or message.started_at_s is not None else starts - 1,
             node.id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
         )  # fmt: skip
         self._settle(stage, task, outcome, now_s)
@@ -62,7 +62,7 @@ class Progress:
             return
         del stage.attempts[task]
         noun = "time" if starts == 1 else "times"
-        self.settle_unrun(stage, task, TaskStatus.LOST, f"started {starts} {noun}: {reason}", now_s, starts)
+        self.settle_unrun(stage, task, LOST, f"started {starts} {noun}: {reason}", now_s, starts)
 
     def _retry(self, attempt: Attempt, reason: str, now_s: float) -> None:
         core, stage, task = self._core, attempt.stage, attempt.task
@@ -87,7 +87,7 @@ class Progress:
         if attempt.cancelled or stage.job.cancelled:
             del stage.attempts[task]
             reason = stage.job.cancel_reason or "it was cancelled"
-            self.settle_unrun(stage, task, TaskStatus.CANCELLED, reason, now_s)
+            self.settle_unrun(stage, task, CANCELLED, reason, now_s)
             return
         self.unplaced_again(stage, [task], now_s)
 
@@ -160,7 +160,7 @@ class Progress:
                 self._drop_payload(stage, task)
             else:
                 self.keep_result(stage, task, outcome.status, outcome.result, now_s)
-            if outcome.status is not TaskStatus.FINISHED and stage.successors:
+            if stage.successors and outcome.status is not FINISHED:
                 self.doom(stage, f"task {outcome.task} before it was {outcome.status.value}: {outcome.error}", now_s)
         # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
         if stage.settled == stage.spec.task_count and core.jobs.get(job.id) is job:
@@ -169,7 +169,7 @@ class Progress:
     def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
         """Keep of a settled task what others may need, and no more."""
         core, job = self._core, stage.job
-        needed = status is TaskStatus.FINISHED and stage.open_successors > 0
+        needed = status is FINISHED and stage.open_successors > 0
         if needed:
             job.results[stage.first + task] = result
         if needed and isinstance(result, BlobRef):
@@ -252,9 +252,9 @@ class Progress:
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
-        self.settle_blocked(stage, list(stage.blocked), TaskStatus.CANCELLED, reason, now_s)
-        self.settle_untold(stage, sorted(stage.untold), TaskStatus.CANCELLED, reason, now_s)
-        self.settle_unplaced(stage, stage.unplaced_tasks(), TaskStatus.CANCELLED, reason, now_s)
+        self.settle_blocked(stage, list(stage.blocked), CANCELLED, reason, now_s)
+        self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
+        self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
 
     # ---- inputs that got lost ----------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Progress:
         del stage.attempts[task]
         losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
         if losses >= INPUT_LOSSES_MAX:
-            self.settle_unrun(stage, task, TaskStatus.LOST, f"its inputs could not be had: {reason}", now_s)
+            self.settle_unrun(stage, task, LOST, f"its inputs could not be had: {reason}", now_s)
             return
         coming, why_not = set(), ""
         for hash_ in hashes:
@@ -278,7 +278,7 @@ class Progress:
             else:
                 why_not = why_not or problem
         if why_not:
-            self.settle_unrun(stage, task, TaskStatus.LOST, f"an input is gone ({reason}) {why_not}", now_s)
+            self.settle_unrun(stage, task, LOST, f"an input is gone ({reason}) {why_not}", now_s)
             return
         stage.states[task] = BLOCKED
         stage.blocked[task] = coming
@@ -336,14 +336,14 @@ class Progress:
         before = job.results.get(number)
         if not isinstance(before, BlobRef):
             return  # Nobody needs it any more.
-        if outcome.status is TaskStatus.FINISHED:
+        if outcome.status is FINISHED:
             self._replace(job, before.hash, outcome.result, number, now_s)
             return
         reason = f"an input is gone, and task {number}, which produced it, was {outcome.status.value}: {outcome.error}"
         self._give_up_on(job, before.hash, reason, now_s)
 
     def _give_up_on(self, job: JobState, hash_: str, reason: str, now_s: float) -> None:
-        status = TaskStatus.CANCELLED if job.cancelled else TaskStatus.LOST
+        status = CANCELLED if job.cancelled else LOST
         for index, waiting in sorted(job.awaited.get(hash_, ())):
             if waiting in job.stages[index].blocked:  # Else it was settled with one before it.
                 self.settle_blocked(job.stages[index], [waiting], status, reason, now_s)

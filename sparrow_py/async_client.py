@@ -73,7 +73,8 @@ class AsyncJob:
             yield self._completed[number]
 
     async def accepted(self) -> None:
-        """Return when a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
+        """Return when a scheduler has accepted the job, or it has ended before; raises `Refused` or `InvalidRequest` if
+        none does."""
         await asyncio.shield(self._accepted)
 
     async def wait(self) -> None:

@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from sparrow_py.addresses import check_address
 from sparrow_py.credentials import Access, tls_reason
-from sparrow_py.errors import InvalidRequest, LinkError, Refused, ResultLost, shown
+from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError, Refused, ResultLost, shown
 from sparrow_py.job import BlobRef
 
 CONNECT_TIMEOUT_S = 5.0
@@ -35,6 +35,8 @@ SHORTAGE_TIMEOUT_S = 10.0
 """So long a blob is asked for again that could not be had for want of something that may be there again soon."""
 SHORTAGE_RETRY_MAX_S = 1.0
 """The longest wait between two tries."""
+ROOM_RETRY_S = 1.0
+"""When a node that has no room for a blob now may be asked again."""
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors of opening a connection that say nothing about the other side."""
 ERROR_BYTES_MAX = 64 << 10
@@ -87,7 +89,8 @@ async def upload(
 ) -> BlobRef:
     """Give a blob to the node monitor at `address`, which need not read it if it has it already.
 
-    `Refused` if the node has no room for it, `LinkError` for all else.
+    `Refused` if the node has no room for it, with `retry_after_s` if it may have room later; `AccessDenied`;
+    `LinkError` for all else.
     """
     view = memoryview(data).cast("B")
     loop = asyncio.get_running_loop()
@@ -113,8 +116,8 @@ async def upload(
                     return BlobRef(hash, len(view), (address,))
                 reason = await _error_message(response)
     if status in (413, 507):
-        raise Refused(f"{address}: {reason}")
-    raise LinkError(f"{address}: {status}: {reason}")
+        raise Refused(f"{address}: {reason}", ROOM_RETRY_S if status == 507 else None)
+    raise (AccessDenied if status in (401, 403) else LinkError)(f"{address}: {status}: {reason}")
 
 
 async def download(session: aiohttp.ClientSession, ref: BlobRef, access: Access) -> bytearray:

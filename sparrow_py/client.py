@@ -27,7 +27,17 @@ from sparrow_py.call_jobs import CallOptions, CallStage, function_name
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
-from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskStatus, check_whole, new_job_id
+from sparrow_py.job import (
+    FINISHED,
+    BlobRef,
+    JobReport,
+    JobSpec,
+    StageSpec,
+    TaskReport,
+    TaskStatus,
+    check_whole,
+    new_job_id,
+)
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
 
@@ -69,9 +79,9 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
 
     The value of a large result that was not fetched, as of a stage that others come after, is its reference.
     """
-    if outcome.status is TaskStatus.CANCELLED:
-        return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
-    if outcome.status is not TaskStatus.FINISHED:
+    if outcome.status is not FINISHED:
+        if outcome.status is TaskStatus.CANCELLED:
+            return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
         return None, calls.failure(outcome, app)
     if isinstance(outcome.result, BlobRef):
         return outcome.result, None
@@ -124,7 +134,8 @@ class TaskFuture(Future[Any]):
         """The task's outcome has come; `lost` if its result could not be fetched."""
         self.outcome = outcome
         value, error = (None, lost) if lost is not None else outcome_value(outcome, self.job.app_of(self.task))
-        self._end(value, error, cancelled=outcome.status is TaskStatus.CANCELLED)
+        cancelled = outcome.status is not FINISHED and outcome.status is TaskStatus.CANCELLED
+        self._end(value, error, cancelled=cancelled)
 
     def refuse(self, error: SparrowError) -> None:
         """The task's job was not accepted."""
@@ -207,7 +218,10 @@ class Job:
         return not wait(self.futures, timeout_s).not_done
 
     def accepted(self, timeout_s: float | None = None) -> None:
-        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does."""
+        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does.
+
+        Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
+        """
         if not self._decided.wait(timeout_s):
             raise TimeoutError(f"no scheduler accepted job {self.job_id} within {timeout_s} s")
         if self._error is not None:
@@ -263,6 +277,7 @@ class Job:
         self.on_ended()
 
     def on_ended(self) -> None:
+        self._decided.set()
         if self._client._jobs.get(self.job_id) is self:
             del self._client._jobs[self.job_id]
 

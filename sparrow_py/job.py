@@ -54,6 +54,10 @@ class TaskStatus(enum.StrEnum):
     LOST = "lost"
 
 
+FINISHED, FAILED, CANCELLED, LOST = TaskStatus
+"""For what is done with every task: to look a member up in its enum takes a tenth of a microsecond."""
+
+
 InputName = str | tuple[str, int]
 """A result that a task asks for: all results of a stage, or that of one task of it."""
 

@@ -54,12 +54,11 @@ class Kept(Generic[T]):
         while self._size > most:
             average = self._size / len(self._users)  # At least one has that, so each round ends with less.
             for user, kept in list(self._users.items()):
-                while kept.items and kept.size >= average and self._size > most:
-                    self._drop_oldest(kept)
-                if not kept.items:
+                items, size, surplus = kept.items, kept.size, self._size - most
+                while items and size >= average and surplus > 0:  # For each item that is ever kept: so with locals.
+                    dropped, _ = items.popleft()
+                    size -= dropped
+                    surplus -= dropped
+                kept.size, self._size = size, most + surplus
+                if not items:
                     del self._users[user]
-
-    def _drop_oldest(self, kept: _OfUser[T]) -> None:
-        size, _ = kept.items.popleft()
-        kept.size -= size
-        self._size -= size

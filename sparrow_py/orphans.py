@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import Iterator
 
+from sparrow_py.descendants import kill_descendants
 from sparrow_py.process_control import adopt_orphans, children
 
 WAIT_FIRST_S = 0.001
@@ -57,26 +57,30 @@ class Orphans:
         if self._sweep is not None:
             await self._sweep
 
-    def _kill_those_here(self) -> bool:
-        """Whether to look again: they take a moment to end, and what they leave are orphans, too."""
+    def _kill_those_here(self) -> set[int] | None:
+        """The process ids of those that were found; None if it cannot be told now which are orphans."""
         if self._starting:
-            return True
+            return None
         try:
-            orphans = children() - self._own
+            for pid in children() - self._own:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            return kill_descendants(self._own)
         except OSError:
-            return True
-        for pid in orphans:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        return bool(orphans)
+            return None
 
     async def _end_all(self) -> None:
+        """They take a moment to end, and what they leave are orphans, too: look again until there are none.
+
+        Only those that do not end are looked at less and less often.
+        """
         wait_s = WAIT_FIRST_S
+        known: set[int] = set()
         try:
-            while self._kill_those_here():
+            while (found := self._kill_those_here()) is None or found:
+                if found is not None:
+                    wait_s = WAIT_FIRST_S if found - known else min(2 * wait_s, WAIT_MAX_S)
+                    known = found
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, WAIT_MAX_S)
         finally:
             self._sweep = None

@@ -6,7 +6,7 @@ would otherwise: a daemon made by a task (fork, setsid, fork) does not get away 
 The launcher of every executor imports this, and next to nothing else: what takes time to import is done without.
 """
 
-# ruff: noqa: PTH123, PTH208, SIM105
+# ruff: noqa: PTH123, PTH208
 from __future__ import annotations
 
 import ctypes
@@ -67,35 +67,27 @@ def restore_soft_limit(kind: int, soft: int) -> None:
     resource.setrlimit(kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def children() -> set[int]:
-    """The process ids of this process's children, zombies included; none where /proc does not tell.
+def children(of: int | str = "self", threads_max: int | None = None) -> set[int]:
+    """The process ids of a process's children, zombies included; none where /proc does not tell.
 
-    `OSError` if it cannot be asked now: there may be no file descriptor left.
+    `of`: its process id. `threads_max`: look at no more of its threads. `OSError` if it cannot be asked now: there may
+    be no file descriptor left.
     """
     found: set[int] = set()
     try:
-        threads = os.listdir("/proc/self/task")
+        threads = os.listdir(f"/proc/{of}/task")[:threads_max]
     except FileNotFoundError:
         return found
     for thread in threads:
         try:
-            with open(f"/proc/self/task/{thread}/children", "rb") as file:
+            with open(f"/proc/{of}/task/{thread}/children", "rb") as file:
                 found.update(map(int, file.read().split()))
         except (FileNotFoundError, ProcessLookupError):
             pass  # The thread has ended.
     return found
 
 
-def end_children() -> None:
-    """Kill all children of this process, which is a subreaper, and theirs, until none is left."""
-    while pids := children():
-        for pid in pids:
-            try:
-                os.kill(pid, SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
-        for pid in pids:
-            try:
-                os.waitpid(pid, 0)
-            except ChildProcessError:
-                pass
+def parent_of(pid: int) -> int:
+    """The process id of this process's parent. `OSError` if there is no such process, or it cannot be asked now."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])

@@ -27,22 +27,19 @@ from sparrow_py.cluster import SchedulerHere
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
-from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
+from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
+from sparrow_py.uploading import Uploading
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
 INLINE_BYTES_MAX = 900 << 10
 """Inputs above this size, a little less than a frame has room for, are uploaded."""
-ASK_TIMEOUT_S = 10.0
-"""How long a scheduler has to name some node monitors."""
-UPLOAD_TRIES = 3
-"""Node monitors tried for an upload."""
 DOWNLOADS_MAX = 8
 """Large results fetched at a time; the others wait, at their nodes."""
 
@@ -77,6 +74,7 @@ class Session:
         self._access = Access.of_client() if access is None else access
         self._connect_timeout_s = connect_timeout_s
         self._heartbeat_s = heartbeat_s
+        self._submit_timeout_s = submit_timeout_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
         self._clock = Clock()
         self._standstill = Standstill(PATIENCE * heartbeat_s, self._stood_still)
@@ -93,6 +91,7 @@ class Session:
         self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
         self._links: Mapping[str, Link | LocalLink] = {}
 
@@ -101,6 +100,7 @@ class Session:
         self._connected = asyncio.Event()
         self._standstill.start()
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
         if self._here is not None:
             here, self._here = self._here, None  # Ours to stop only if it is ours.
             try:
@@ -139,6 +139,10 @@ class Session:
         except BaseException:
             await self.stop()
             raise
+
+    def _addresses(self) -> list[str]:
+        """Of the schedulers that can be reached now."""
+        return [link.peer for link in self._links.values()]
 
     async def _start_here(self, here: SchedulerHere) -> None:
         """Start the scheduler in this loop, and link to it without a socket."""
@@ -351,34 +355,22 @@ class Session:
             sink.refused(SparrowError(f"the job cannot be sent: {error}"))
 
     async def upload(self, data: bytes) -> BlobRef:
-        """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it."""
+        """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it.
+
+        What may pass, as nodes and schedulers that are away and nodes that are full, is waited out for
+        `submit_timeout_s`.
+        """
         return await self._upload(data, await blobs.sha256_hex_aside(data))
 
     async def _upload(self, data: bytes, hash_: str) -> BlobRef:
-        assert self._session is not None
-        refusal: SparrowError = Refused("no node monitor is there to take a large input")
-        for address in await self._some_nodes():
-            try:
-                return await blobs.upload(self._session, address, self._access, data, hash_)
-            except (Refused, LinkError) as error:
-                refusal = error
-        raise refusal
+        assert self._session is not None and self._uploading is not None
+        http, deadline_s = self._session, self._clock() + self._submit_timeout_s
 
-    async def _some_nodes(self) -> list[str]:
-        """HTTP addresses of a few node monitors, at random."""
-        assert self._session is not None
-        access = self._access
-        for link in random.sample(list(self._links.values()), len(self._links)):
-            url = access.url(link.peer, f"/v1/nodes?sample={UPLOAD_TRIES}")
-            asked = self._session.get(url, headers=access.headers(), ssl=access.ssl, allow_redirects=False)
-            try:
-                async with asyncio.timeout(ASK_TIMEOUT_S), asked as response:
-                    nodes = [str(node["address"]) for node in (await response.json())["nodes"]]
-            except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError):
-                continue
-            if nodes:  # Else it has just started, and another may know some.
-                return nodes
-        raise NoScheduler("no scheduler could say where to upload a large input")
+        def is_late() -> bool:
+            self._standstill.check()
+            return http.closed or self._clock() >= max(deadline_s, self._patient_until_s)
+
+        return await self._uploading.upload(data, hash_, is_late)
 
     async def _upload_again(self, job_id: str, hash_: str) -> None:
         data = self._uploads.get(job_id, {}).get(hash_)

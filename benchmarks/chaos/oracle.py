@@ -28,6 +28,7 @@ UNSEEN = (Way.BUILT_IN,)
 OF_CLIENTS = (Kind.KILL_CLIENT, Kind.STOP_CLIENT)
 OF_SCHEDULERS = (Kind.KILL_SCHEDULER, Kind.STOP_SCHEDULER, Kind.DRAIN_SCHEDULER, Kind.KILL_PAIR, Kind.KILL_ALL)
 OF_NODES = (Kind.KILL_NODE, Kind.STOP_NODE, Kind.STOP_MACHINE, Kind.DRAIN_NODE, Kind.KILL_PAIR, Kind.KILL_ALL)
+STANDSTILLS = (Kind.STOP_NODE, Kind.STOP_MACHINE)
 OF_WORKERS = (Kind.KILL_WORKER, Kind.STOP_WORKER)
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -114,13 +115,9 @@ def every_end_has_a_reason(found: Evidence) -> Iterator[str]:
 
 
 def no_job_is_refused(found: Evidence) -> Iterator[str]:
-    """No limit is near, and there is a scheduler to take each job before the client's patience ends.
-
-    Large inputs have to be uploaded before that, and nothing is promised of how often that is tried again.
-    """
+    """No limit is near, and before the client's patience ends there are a node for large inputs and a scheduler."""
     for line in found.told(Event.REFUSED):
-        if not (found.jobs[line.job].input_bytes and disturbances(found, line.at_ns)):
-            yield f"{line.job}: {line.error}"
+        yield f"{line.job}: {line.error}"
 
 
 def http_jobs_end_with_their_scheduler_only(found: Evidence) -> Iterator[str]:
@@ -213,9 +210,14 @@ def restarts_are_explained(found: Evidence) -> Iterator[str]:
             continue
         for number, run in enumerate(runs[1:], 1):
             failed = job.retry_failed and (number <= job.tasks[task].fails)
-            if not failed and not hits(found, run, run.start_ns):
+            if not failed and not hits(found, run, run.start_ns) and not _late(found, run):
                 yield f"{name} task {task} was started again: {_shown(found, runs)}"
                 break
+
+
+def _late(found: Evidence, run: Run) -> bool:
+    """Whether its node stood still: it may have had the task before those where it was started meanwhile."""
+    return any(one.target == run.node for one in disturbances(found, run.start_ns, STANDSTILLS))
 
 
 def nothing_starts_after_its_outcome(found: Evidence) -> Iterator[str]:
@@ -515,7 +517,6 @@ def counts(found: Evidence) -> dict[str, int]:
         "results by reference lost": sum(line.result_lost for line in outcomes),
         "starts": len(found.runs),
         "starts again": len(found.runs) - len(found.runs_of),
-        "jobs refused, whose inputs could not be uploaded": sum(1 for _ in found.told(Event.REFUSED)),
         "programs killed": sum(not program.over for program in found.programs),
         "HTTP jobs gone with their scheduler": sum(1 for _ in found.told(Event.GONE)),
     }

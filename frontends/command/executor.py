@@ -26,6 +26,7 @@ from typing import Any
 from frontends.command.keepers import Keepers
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
+from sparrow_py.descendants import end_children
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
 from sparrow_py.executor_files import read, store
 from sparrow_py.executor_protocol import (
@@ -49,7 +50,6 @@ from sparrow_py.executor_protocol import (
 )
 from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
-from sparrow_py.process_control import end_children
 from sparrow_py.task_limits import TaskLimits
 
 KILLED = "it was killed"

@@ -28,7 +28,8 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from frontends.command.tasks import CommandTask
-from sparrow_py.process_control import adopt_orphans, die_with_parent, end_children
+from sparrow_py.descendants import end_children
+from sparrow_py.process_control import adopt_orphans, die_with_parent
 from sparrow_py.task_limits import TaskLimits
 
 ORDER = struct.Struct("=?Q")

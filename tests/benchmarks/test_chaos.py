@@ -129,7 +129,12 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "no job is refused": [
         lambda: with_lines(good(), lambda old: None if old.event is Event.OUTCOME else old,
-                           line(Event.REFUSED, error="full"))
+                           line(Event.REFUSED, error="full")),
+        lambda: replace(
+            with_lines(good(job(input_bytes=plan.INPUT_BYTES)),
+                       lambda old: None if old.event is Event.OUTCOME else old, line(Event.REFUSED, error="no node")),
+            happened=[fault(Kind.KILL_NODE)],
+        ),
     ],
     "http jobs end with their scheduler only": [
         lambda: with_lines(good(job(way=Way.HTTP)), no(Event.OUTCOME, 1), line(Event.GONE, error="broke off"))
@@ -245,6 +250,9 @@ def test_every_check_has_a_violation_planted() -> None:
         outcome(replace(good(), happened=[fault(Kind.KILL_PAIR, target="scheduler-0")]), 0, **LOST | {"attempts": 3}),
         outcome(replace(good(), happened=[fault(Kind.KILL_NODE, target="node-1")], runs=[run(1)]), 0,
                 **LOST | {"attempts": 3}),
+        # The node that had it first stood still and was given up; it went on with it later.
+        outcome(replace(good(), happened=[fault(Kind.STOP_MACHINE, target="node-1")],
+                        runs=[run(0), run(1), run(0, at_s=2, pid=7, host="node-1+0")]), 0, attempts=2),
         # Failed as it was to; again, and then finished.
         outcome(good(job(stages=FAILS)), 0, **FAILED),
         outcome(replace(good(job(stages=FAILS, retry_failed=True)), runs=[run(0), run(1), run(0, at_s=2, pid=7)]), 0,

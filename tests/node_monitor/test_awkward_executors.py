@@ -76,6 +76,17 @@ def test_a_run_that_was_given_ahead_counts_as_started_if_its_executor_is_killed_
     assert ahead.reports() == [(2, CANCELLED), (3, LOST)] and not ahead.take(m.HandBack)
 
 
+def test_of_tasks_that_may_start_only_once_none_is_given_ahead() -> None:
+    """It would die with the one before it, if that is killed, and could not be started again."""
+    rig = Rig("p")
+    rig.receive(m.Common("j1", 0, b"", None, 0, True), reserve(1, 3, app="pool", prefetch=8))
+    rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
+    for attempt in (2, 3):
+        rig.receive(m.Launch(2, "j1", 0, attempt - 1, attempt, b""))
+    rig.done(1)
+    assert [run.run for run in rig.take(x.Run)] == [1, 2]
+
+
 # ---- what is asked back ----------------------------------------------------------------------
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.claims import REDIALLED_S
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from sparrow_py import messages as m
+from sparrow_py.dialling import REDIAL_MAX_S
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 from tests.support.recorder import Recorder, submission
@@ -41,9 +43,9 @@ class Rig:
             self.core.receive_from_node(node, message, now_s)
         self.core.check_invariants()
 
-    def submit(self, tasks: int = 1, *between: Any, **fields: Any) -> None:
-        self.client(submission("j", tasks, **{"acknowledges": True, **fields}), *between)
-        self.client(m.AddTasks("j", 0, [b"p"] * tasks))
+    def submit(self, tasks: int = 1, *between: Any, now_s: float = 0.0, **fields: Any) -> None:
+        self.client(submission("j", tasks, **{"acknowledges": True, **fields}), *between, now_s=now_s)
+        self.client(m.AddTasks("j", 0, [b"p"] * tasks), now_s=now_s)
 
     def ask(self, node: str = "a", count: int = 4) -> list[m.Launch]:
         """The node asks with all tickets of which it knows."""
@@ -273,9 +275,11 @@ def test_a_node_that_is_gone_with_all_that_it_had_need_not_be_asked_any_more() -
 class Brought(Rig):
     """A job of 3 tasks, that may start once, comes from another scheduler, which used the memories A and B."""
 
-    def __init__(self, memories: dict[str, str], used: tuple[str, ...] | None = ("A", "B")) -> None:
-        super().__init__(memories)
-        self.submit(3, m.Known("j", [], {}, (), used), epoch=1, max_attempts=1, age_s=5.0)
+    def __init__(
+        self, memories: dict[str, str], used: tuple[str, ...] | None = ("A", "B"), now_s: float = 0.0, **options: Any
+    ) -> None:
+        super().__init__(memories, **options)
+        self.submit(3, m.Known("j", [], {}, (), used), now_s=now_s, epoch=1, max_attempts=1, age_s=5.0)
 
     def answer(self, node: str, *started: int, vouches: bool = True) -> None:
         self.node(node, m.StartedHere("j", 1, list(started)), m.Claimed("j", 1, [], vouches))
@@ -309,7 +313,30 @@ def test_a_node_that_was_restarted_is_not_the_one_that_was_used() -> None:
     rig = Brought({"a": "A", "b": "B, after a restart"})
     rig.answer("a")
     rig.answer("b")
+    assert rig.lost() == [], "the one that was used may be on its way"
+    rig.core.tick(REDIALLED_S)
     assert rig.lost() == [0, 1, 2]
+
+
+def test_a_young_scheduler_waits_for_a_node_that_was_used_and_dials_again() -> None:
+    """It settles with the nodes that came in `settling_s`, but for jobs of which others alone know what has started."""
+    rig = Brought({"a": "A"}, settling_s=2.0)
+    rig.answer("a")
+    rig.core.tick(2.0)
+    rig.core.node_up("b", info("B"), REDIAL_MAX_S)
+    assert rig.lost() == []
+    rig.answer("b", 1)
+    assert rig.lost() == [1]
+
+
+def test_an_old_scheduler_does_not_wait_for_nodes_that_are_not_linked() -> None:
+    rig = Brought({"a": "A"}, now_s=REDIALLED_S)
+    rig.answer("a")
+    assert rig.lost() == [0, 1, 2]
+
+
+def test_who_waits_for_nodes_waits_for_longer_than_they_pause_between_dials() -> None:
+    assert REDIALLED_S > REDIAL_MAX_S
 
 
 def test_a_node_that_does_not_answer_leaves_it_open() -> None:

@@ -260,6 +260,17 @@ def test_a_daemon_that_a_call_makes_is_ended_with_its_worker(tmp_path: Path, how
     assert gone(int(others.read_text())), "it has outlived the node monitor"
 
 
+def test_a_chain_of_processes_that_grows_does_not_outlive_its_worker(tmp_path: Path) -> None:
+    alive, outlived = tmp_path / "alive", tmp_path / "outlived"
+    with LocalCluster(slots=1) as cluster, Client(cluster) as client:
+        future = client.with_options(max_attempts=1).submit(hostile.outrun, alive, outlived)
+        with pytest.raises(TaskLost):
+            future.result(TIMEOUT_S)
+        wait_until(lambda: not hostile.is_locked(alive))
+        assert not outlived.exists(), "nobody killed it"
+        assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
 @pytest.mark.parametrize("victim", ["executor", "node monitor"])
 def test_a_daemon_that_a_command_makes_is_ended_whoever_is_killed(tmp_path: Path, victim: str) -> None:
     mark = tmp_path / "daemon"

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from sparrow_py import blobs
 from sparrow_py.credentials import OPEN, Access
-from sparrow_py.errors import LinkError, Refused, ResultLost, TaskError
+from sparrow_py.errors import AccessDenied, LinkError, Refused, ResultLost, TaskError
 from sparrow_py.job import BlobRef
 
 DATA = bytes(range(256)) * 4000
@@ -122,12 +122,23 @@ async def test_elements_larger_than_a_byte_are_counted_in_bytes(serve: Serve, se
     assert (await blobs.upload(session, await serve(take), OPEN, memoryview(DATA).cast("q"), HASH)).size == len(DATA)
 
 
-@pytest.mark.parametrize("status", [413, 507])
-async def test_a_node_without_room_refuses(serve: Serve, session: aiohttp.ClientSession, status: int) -> None:
+@pytest.mark.parametrize(("status", "retry_after_s"), [(413, None), (507, blobs.ROOM_RETRY_S)])
+async def test_a_node_without_room_refuses(
+    serve: Serve, session: aiohttp.ClientSession, status: int, retry_after_s: float | None
+) -> None:
+    """For good if the blob is larger than all its room."""
     address = await serve(answers(b'{"error": {"message": "full"}}', status))
-    with pytest.raises(Refused, match=f"^{address}: full$") as refused:
+    with pytest.raises(Refused) as refused:
         await blobs.upload(session, address, OPEN, DATA, HASH)
-    assert refused.value.retry_after_s is None
+    assert refused.value.reason == f"{address}: full"
+    assert refused.value.retry_after_s == retry_after_s
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_node_that_denies_access(serve: Serve, session: aiohttp.ClientSession, status: int) -> None:
+    address = await serve(answers(b'{"error": {"message": "whose?"}}', status))
+    with pytest.raises(AccessDenied, match=f"^{address}: {status}: whose\\?$"):
+        await blobs.upload(session, address, OPEN, DATA, HASH)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"error": 3}', b"\xff", b"x" * (1 << 20)])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, async_client
+from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus, async_client
 from sparrow_py.client import TaskFuture
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -475,3 +475,31 @@ def test_a_number_whose_own_code_exits_is_an_error_of_its_job(client: Client) ->
     with pytest.raises(SparrowError, match="the job cannot be sent: on purpose"):
         client.with_options(queue_timeout_s=Exits(60.0)).submit(tasks.square, 3).result(TIMEOUT_S)
     goes_on(client)
+
+
+# ---- jobs that end before they are accepted --------------------------------------------------
+
+
+async def never(*_: Any) -> None:
+    await asyncio.Event().wait()
+
+
+def test_who_waits_for_a_job_to_be_accepted_hears_of_its_cancellation(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client._session, "_upload", never)
+    job = client.submit_calls(len, [(bytes(2_000_000),)])
+    job.cancel()
+    job.accepted(TIMEOUT_S)
+    assert [task.status for task in job.report(TIMEOUT_S).tasks] == [TaskStatus.CANCELLED]
+
+
+async def test_who_awaits_a_job_to_be_accepted_hears_of_its_cancellation(
+    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aclient._shared.open_session(), "_upload", never)
+    job = aclient.submit_calls(len, [(bytes(2_000_000),)])
+    job.cancel()
+    async with asyncio.timeout(TIMEOUT_S):
+        await job.accepted()
+        assert [task.status for task in (await job.report()).tasks] == [TaskStatus.CANCELLED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
@@ -89,6 +90,37 @@ def daemonise(mark: Path) -> None:
 def daemon_script(mark: Path) -> str:
     """The same for a shell; `mark` is there when it is complete."""
     return f"(setsid sh -c 'echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 1000' &)"
+
+
+def outrun(alive: Path, outlived: Path, life_s: float = 20.0, processes: int = 60) -> None:
+    """Start a chain of processes, each in a session of its own, that starts the next and stays; then end this one.
+
+    `alive` is locked (flock(2)) while there is one; one that was not killed in its life makes `outlived`.
+    """
+    lock = os.open(alive, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    end_s = time.monotonic() + life_s
+    for number in range(processes):
+        if os.fork():  # The first is this one; the others stay.
+            if number:
+                time.sleep(max(0.0, end_s - time.monotonic()))
+                outlived.touch()
+            os._exit(0)
+        os.setsid()
+        time.sleep(0.03)
+    time.sleep(max(0.0, end_s - time.monotonic()))
+    outlived.touch()
+    os._exit(0)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process has locked this file."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def allocate(size: int) -> int:
