@@ -86,7 +86,7 @@ class Claims:
             if stage.states[task] != UNPLACED:
                 continue
             self._withdraw(stage, task)
-            stage.settled += 1
+            stage.count_settled(1)
             job.counts[known.status] += 1
             core.progress.keep_result(stage, task, known.status, known.result, now_s)
             if known.status is not TaskStatus.FINISHED:
@@ -196,8 +196,7 @@ class Claims:
         if not stage.unplaced:
             core.probing.none_unplaced(stage, now_s)
         if job.cancelled:
-            attempt.cancelled = True
-            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, job.cancel_running))
+            core.cancel_attempt(attempt, running=job.cancel_running)
 
     def report(self, job: JobState, node: Node, message: m.Report, now_s: float) -> bool:
         """A report of an attempt that we do not know: if an earlier epoch's, it is as good as one of ours."""

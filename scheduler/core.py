@@ -30,7 +30,7 @@ from scheduler.claims import ARRIVING, SETTLING, Claims
 from scheduler.footprint import known_bytes, tasks_bytes
 from scheduler.idle import IdleNodes
 from scheduler.invariants import check_job
-from scheduler.jobs import PLACED, UNPLACED, Attempt, JobState, StageState
+from scheduler.jobs import ASKED, PLACED, RUNS, STOPPING, UNPLACED, Attempt, JobState, StageState
 from scheduler.nodes import Node, Nodes
 from scheduler.options import SchedulerOptions
 from scheduler.placement import DirectPlacement
@@ -690,10 +690,10 @@ class SchedulerCore:
     def _attempt_runs(self, node: Node, message: m.AttemptRuns, now_s: float) -> None:
         job = self.jobs.get(message.job)
         attempt = job.attempts.get(message.attempt) if job is not None else None
-        if attempt is not None and attempt.node_id == node.id:
-            attempt.cancelled = False
-            stage = attempt.stage
-            self.to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
+        # Else it ended, or is being stopped: the client is told its outcome.
+        if attempt is not None and attempt.node_id == node.id and attempt.cancelling == ASKED:
+            attempt.cancelling = RUNS
+            self._not_cancelled(attempt)
 
     def _ensure_all(self, stages: dict[StageState, None], now_s: float) -> None:
         for stage in stages:
@@ -759,7 +759,7 @@ class SchedulerCore:
     def cancel(self, job: JobState, reason: str, now_s: float, *, running: bool = False) -> None:
         """Cancel the job's tasks that are not placed now, and ask nodes for the others: for those that they hold
         ahead of a slot, or with `running` for all."""
-        if job.cancelled and not running:
+        if job.cancelled and (job.cancel_running or not running):
             return
         if ARRIVING in job.claiming:  # Its client may send no more of it.
             job.claiming.discard(ARRIVING)
@@ -767,9 +767,8 @@ class SchedulerCore:
         job.cancelled = True
         job.cancel_running = job.cancel_running or running
         job.cancel_reason = job.cancel_reason or reason
-        for attempt_id, attempt in job.attempts.items():
-            attempt.cancelled = attempt.cancelled or running
-            self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt_id, running))
+        for attempt in job.attempts.values():
+            self.cancel_attempt(attempt, running=running)
         # While it is claimed, some of it may run or have ended: wait for what the nodes say.
         for stage in job.stages if not job.claiming else ():
             if self.jobs.get(job.id) is job:
@@ -778,12 +777,13 @@ class SchedulerCore:
     def _cancel_tasks(self, job: JobState, message: m.CancelTasks, now_s: float) -> None:
         if len(message.tasks) > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {len(message.tasks)} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
-        for number in message.tasks:
+        tasks = dict.fromkeys(message.tasks)
+        for number in tasks:
             # Tasks that were on their way when the job was cancelled or doomed count as received.
             here = 0 <= number < job.task_count and len((stage := job.stage_of(number)).states) > number - stage.first
             if not here:
                 raise LinkError(f"job {job.id}: there is no task {number}; it has {job.received}")
-        self.cancel_tasks(job, message.tasks, now_s, running=message.running)
+        self.cancel_tasks(job, tasks, now_s, running=message.running)
 
     def cancel_tasks(self, job: JobState, tasks: Iterable[int], now_s: float, *, running: bool) -> None:
         """As `cancel`, for some of the job's tasks."""
@@ -802,10 +802,21 @@ class SchedulerCore:
             elif task in stage.untold:
                 self.progress.settle_untold(stage, [task], CANCELLED, "it was cancelled", now_s)
             elif stage.states[task] == PLACED:
-                attempt = job.attempts[stage.attempts[task]]
-                if not attempt.cancelled or running:  # Else the answer is on its way.
-                    attempt.cancelled = True
-                    self.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running))
+                self.cancel_attempt(job.attempts[stage.attempts[task]], running=running)
+
+    def cancel_attempt(self, attempt: Attempt, *, running: bool) -> None:
+        """Ask the attempt's node to cancel it; but never the same twice, however often clients ask."""
+        wanted = STOPPING if running else ASKED
+        if attempt.cancelling < wanted:
+            attempt.cancelling = wanted
+            self.to_node(attempt.node_id, m.CancelAttempt(attempt.stage.job.id, attempt.id, running))
+        elif attempt.cancelling == RUNS:
+            self._not_cancelled(attempt)
+        # Else the answer is on its way.
+
+    def _not_cancelled(self, attempt: Attempt) -> None:
+        stage = attempt.stage
+        self.to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
 
     # ---- nodes -------------------------------------------------------------------------------
 

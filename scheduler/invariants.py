@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, UNTOLD, JobState, StageState
+from scheduler.jobs import ASKED, BLOCKED, NOT_ASKED, PLACED, SETTLED, STOPPING, UNPLACED, UNTOLD, JobState, StageState
 
 if TYPE_CHECKING:
     from scheduler.core import SchedulerCore
@@ -14,11 +14,17 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
     """What is wrong with the job, or None."""
     if job.over:
         return "it is over, and still here"
+    settled = sum(stage.settled for stage in job.stages)
+    if job.settled != settled:
+        return f"{settled} tasks of its stages are settled, counted as {job.settled}"
     if job.held_bytes != job.counted_bytes():
         return f"it holds {job.counted_bytes()} bytes, counted as {job.held_bytes}"
     placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
     if placed != set(job.attempts):
         return f"attempts are {sorted(job.attempts)}, of placed tasks {sorted(placed)}"
+    asked = STOPPING if job.cancel_running else ASKED if job.cancelled else NOT_ASKED
+    if any(attempt.cancelling < asked for attempt in job.attempts.values()):
+        return "it is cancelled, and not all nodes where it runs have been asked for that"
     if job.running_at is not None:
         running: dict[str, int] = {}
         for attempt in job.attempts.values():
@@ -43,6 +49,9 @@ def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
     expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
     if counts != expected:
         return f"tasks unplaced, placed, settled, blocked, untold are {counts}, counted as {expected}"
+    open_successors = sum(not successor.closed for successor in stage.successors)
+    if open_successors != stage.open_successors:
+        return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
     if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.

@@ -21,6 +21,10 @@ UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
 knows how often it has been started."""
 
+NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
+"""What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
+that it runs. STOPPING: to stop it, whether or not it runs."""
+
 ShareKey = tuple[str, Kind, int]
 """(user, kind, prefetch): stages with the same key may pass reservations on."""
 
@@ -28,15 +32,20 @@ ShareKey = tuple[str, Kind, int]
 class Attempt:
     """One start of a task whose outcome is not known."""
 
-    __slots__ = ("cancelled", "id", "node_id", "stage", "task")
+    __slots__ = ("cancelling", "id", "node_id", "stage", "task")
 
     def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
         self.id = attempt_id
         self.stage = stage
         self.task = task
         self.node_id = node_id
-        self.cancelled = False
+        self.cancelling = NOT_ASKED
+        """It only grows: a node is asked at most once without and once with `running`."""
+
+    @property
+    def cancelled(self) -> bool:
         """Its task is not to start again: its node was asked to cancel it, and has not said that it runs."""
+        return self.cancelling in (ASKED, STOPPING)
 
     @property
     def order(self) -> tuple[str, int]:
@@ -66,11 +75,11 @@ class StageState:
     """
 
     __slots__ = (
-        "attempts", "backoff_s", "blocked", "closed", "common", "details", "doomed", "first", "fresh", "index",
-        "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "own_ticket", "payloads",
-        "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s", "refused_by", "rerun",
-        "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states", "successors", "tickets",
-        "unplaced", "untold", "waits_for",
+        "attempts", "backoff_s", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
+        "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "open_successors", "own_ticket",
+        "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s",
+        "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states",
+        "successors", "tickets", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -87,12 +96,16 @@ class StageState:
         """Indices of the stages that must finish first."""
         self.predecessors: list[StageState] = []
         self.successors: list[StageState] = []
+        self.open_successors = 0
+        """How many of them are not closed: who may still ask for its results."""
         self.large = False
         """Whether one of its results lies at a node, and so may get lost."""
         self.closed = False
         """Whether it is over, and none of its tasks will have to run again for its result."""
         self.doomed = ""
         """Why its tasks will never run; empty if they may."""
+        self.dooms = False
+        """Whether a task of it, or of a stage before it, did not finish, so that all its successors are doomed."""
         self.payloads: list[Data | None] = []
         self.details: dict[int, TaskDetail] = {}
         self.states = bytearray()
@@ -170,6 +183,11 @@ class StageState:
 
     # ---- how tasks change --------------------------------------------------------------------
 
+    def count_settled(self, change: int) -> None:
+        """So many more of its tasks are settled (or fewer)."""
+        self.settled += change
+        self.job.settled += change
+
     def take(self, node_id: str) -> int | None:
         """The task for a node that visits, which is unplaced no more; None if there is none for it.
 
@@ -229,8 +247,8 @@ class JobState:
         "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
         "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes",
         "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
-        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "stages",
-        "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
+        "stages", "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
         "wait_for_nodes_s",
     )  # fmt: skip
 
@@ -262,6 +280,8 @@ class JobState:
         """Tasks to cancel as soon as it is claimed, and whether even if they run."""
         self.received = 0
         """Tasks that have arrived, by the job's count."""
+        self.settled = 0
+        """Settled tasks of all stages."""
         self.counts = dict.fromkeys(TaskStatus, 0)
         self.attempts: dict[int, Attempt] = {}
         """Attempts whose outcome is not known, those of earlier epochs that were adopted included."""
@@ -314,6 +334,7 @@ class JobState:
                 stage.waits_for.add(by_name[name].index)
                 stage.predecessors.append(by_name[name])
                 by_name[name].successors.append(stage)
+                by_name[name].open_successors += 1
 
     def dissolve(self) -> None:
         """It has ended: its parts let go of each other, and so go at once, without the garbage collector, whose pauses
@@ -369,7 +390,7 @@ class JobState:
     @property
     def over(self) -> bool:
         """Whether every task is settled."""
-        return all(stage.over for stage in self.stages)
+        return self.settled == self.task_count
 
     def counted_bytes(self) -> int:
         """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""

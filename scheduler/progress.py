@@ -148,7 +148,7 @@ class Progress:
     def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
         core, job = self._core, stage.job
         stage.states[task] = SETTLED
-        stage.settled += 1
+        stage.count_settled(1)
         if task in stage.rerun:
             stage.rerun.discard(task)
             self._produced_again(stage, task, outcome, now_s)
@@ -169,7 +169,7 @@ class Progress:
     def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
         """Keep of a settled task what others may need, and no more."""
         core, job = self._core, stage.job
-        needed = status is FINISHED and any(not successor.closed for successor in stage.successors)
+        needed = status is FINISHED and stage.open_successors > 0
         if needed:
             job.results[stage.first + task] = result
         if needed and isinstance(result, BlobRef):
@@ -208,12 +208,13 @@ class Progress:
         """What the stage's tasks were given goes, unless one of them may have to run again for its result."""
         ended = [stage]
         for one in ended:
-            wanted = one.large and not all(successor.closed for successor in one.successors)
+            wanted = one.large and one.open_successors > 0
             if one.closed or not one.over or wanted:
                 continue
             one.closed = True
             for predecessor in one.predecessors:
-                if all(successor.closed for successor in predecessor.successors):
+                predecessor.open_successors -= 1
+                if not predecessor.open_successors:
                     self._drop_results(predecessor)
                     ended.append(predecessor)
 
@@ -238,6 +239,9 @@ class Progress:
         """A task of the stage did not finish: what comes after it will not run."""
         doomed = [stage]  # And all that comes after it, which may be many.
         for one in doomed:
+            if one.dooms:
+                continue
+            one.dooms = True
             for successor in one.successors:
                 if not successor.doomed:
                     successor.doomed = reason
@@ -321,7 +325,7 @@ class Progress:
         if starts >= stage.job.max_attempts or stage.job.cancelled:
             return f"and task {number}, which produced it, has been started {starts} times"
         stage.starts[task] = starts
-        stage.settled -= 1
+        stage.count_settled(-1)
         stage.rerun.add(task)
         self._start_again(stage, task, now_s)
         self._core.probing.ensure(stage, now_s)

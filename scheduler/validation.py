@@ -101,6 +101,8 @@ def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
 
 
 def _check_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
+    before: dict[int, set[int]] = {}
+    """Stage whose tasks ask for results to the stages before it."""
     for task, detail in details.items():
         if not first <= task < first + count:
             raise LinkError(f"job {job.id}: details of task {task} come with tasks {first} to {first + count - 1}")
@@ -109,14 +111,15 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
             raise LinkError(f"job {job.id}: task {task} has preferred nodes, its stage says that it is not local")
         if len(detail.preferred) > PREFERRED_MAX or len(set(detail.preferred)) < len(detail.preferred):
             raise LinkError(f"job {job.id}: task {task} prefers more than {PREFERRED_MAX} nodes, or one twice")
-        before = {predecessor.index for predecessor in stage.predecessors} if detail.inputs else set()
+        if detail.inputs and stage.index not in before:
+            before[stage.index] = {predecessor.index for predecessor in stage.predecessors}
         if sum(size for _, size in detail.inputs) > INPUTS_MAX:
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:
             source = job.stage_of(start) if 0 <= start < job.task_count else None
             if (
                 source is None
-                or source.index not in before
+                or source.index not in before[stage.index]
                 or not 0 < size <= source.first + source.spec.task_count - start
             ):
                 raise LinkError(

@@ -28,6 +28,7 @@ MAX_ATTEMPTS_MAX = 1000
 NAME_BYTES_MAX = 256
 """Limit on user, app, stage, job and node names and on job ids, in bytes of UTF-8."""
 STAGES_MAX = 1000
+STAGE_EDGES_MAX = 100_000
 DEMANDS_MAX = 64
 DEMAND_MIN = 1e-9
 HASH_CHARS = 64
@@ -368,6 +369,10 @@ def check_order(stages: Sequence[tuple[str, Sequence[str]]]) -> None:
         return
     if len(stages) > STAGES_MAX:
         raise InvalidRequest("stages", f"{len(stages)} stages", f"at most {STAGES_MAX}")
+    edges = sum(len(after) for _, after in stages)
+    if edges > STAGE_EDGES_MAX:
+        allowed = f"at most {STAGE_EDGES_MAX} in all"
+        raise InvalidRequest("stages", f"{edges} names of stages in their `after`", allowed)
     names: set[str] = set()
     for number, (name, _) in enumerate(stages):
         if len(stages) > 1 and (not name or name in names):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -143,6 +146,72 @@ def test_a_job_of_empty_stages_ends() -> None:
     assert len(rig.take(m.JobEnded)) == 1
 
 
+def after_all_before(count: int, tasks: int) -> list[tuple[str, list[str], int]]:
+    names = [f"s{number}" for number in range(count)]
+    return [(name, names[:number], tasks) for number, name in enumerate(names)]
+
+
+def calls(action: Callable[[], None]) -> int:
+    """How many functions, and steps of generators, run in the action."""
+    count = 0
+
+    def counts(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counts)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def end_empty(rig: Rig, count: int) -> None:
+    rig.submit(*after_all_before(count, 0))
+
+
+def end_one_after_another(rig: Rig, count: int) -> None:
+    rig.submit(*after_all_before(count, 1))
+    for _ in range(count):
+        (launch,) = rig.run()
+        rig.report(launch)
+
+
+def end_doomed(rig: Rig, count: int) -> None:
+    rig.submit(*after_all_before(count, 1))
+    (launch,) = rig.run()
+    rig.report(launch, FAILED)
+
+
+@pytest.mark.parametrize("end", [end_empty, end_one_after_another, end_doomed])
+def test_a_job_costs_by_its_edges(end: Callable[[Rig, int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the stages, each after all before it, are four times the edges; asking for each edge would be eight."""
+    monkeypatch.setattr(SchedulerCore, "check_invariants", lambda core: None)
+    rig = Rig()
+    few, many = (calls(partial(end, rig, count)) for count in (100, 200))
+    assert not rig.core.jobs
+    assert many < 4.5 * few
+
+
+def test_open_successors_are_counted_while_stages_close_in_any_order() -> None:
+    rig = Rig()
+    rig.submit(("a", [], 1), ("b", [], 1), ("c", ["a", "b"], 0), ("d", ["a", "c"], 1), ("e", ["a", "a"], 1))
+    a, b = rig.run()
+    (first, second, *_) = stages = rig.core.jobs["j"].stages
+    assert [stage.open_successors for stage in stages] == [3, 1, 1, 0, 0]
+    rig.report(a)
+    (e,) = rig.run()
+    rig.report(e)
+    assert (first.open_successors, second.open_successors) == (2, 1) and first.job.results
+    rig.report(b)
+    assert (first.open_successors, second.open_successors) == (1, 0)
+    (d,) = rig.run()
+    rig.report(d)
+    assert not rig.core.jobs
+
+
 # ---- what does not finish ------------------------------------------------------------------------
 
 
@@ -166,6 +235,37 @@ def test_a_long_chain_is_doomed_at_once() -> None:
     (launch,) = rig.run()
     rig.report(launch, FAILED)
     assert len(rig.outcomes()) == 1000 and not rig.core.jobs
+
+
+class Iterated(list[Any]):
+    """A list that counts how often somebody goes through it."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.count += 1
+        return super().__iter__()
+
+
+def test_what_comes_after_is_doomed_once_however_many_tasks_do_not_finish() -> None:
+    rig = Rig()
+    rig.submit(("a", [], 1000), ("b", ["a"], 1))
+    stage = rig.core.jobs["j"].stages[0]
+    stage.successors = successors = Iterated(stage.successors)
+    rig.core.receive_from_client("c", "anna", m.CancelJob("j"), 0.0)
+    assert not rig.core.jobs and successors.count < 10
+
+
+def test_stages_before_are_looked_up_once_for_all_tasks_that_ask_for_results() -> None:
+    rig = Rig()
+    stages = [m.Stage("many", count, b"", "", 1.0, 0, None, name=name, after=after)
+              for name, after, count in (("a", (), 1), ("b", ("a",), 1000))]  # fmt: skip
+    rig.client(m.SubmitJob("j", 0, "", stages, 3, False, None, False))
+    stage = rig.core.jobs["j"].stages[1]
+    stage.predecessors = predecessors = Iterated(stage.predecessors)
+    details = {task: m.TaskDetail((), ((0, 1),)) for task in range(1, 1001)}
+    rig.core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b"p"] * 1001, details), 0.0)
+    assert stage.unplaced == 1000 and predecessors.count == 1
 
 
 def test_a_failed_task_that_is_retried_dooms_nothing() -> None:

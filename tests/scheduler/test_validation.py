@@ -13,7 +13,7 @@ from scheduler.options import SchedulerOptions
 from scheduler.validation import check_submission
 from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, LinkError
-from sparrow_py.job import JobSpec, TaskSpec, check_name
+from sparrow_py.job import STAGE_EDGES_MAX, JobSpec, TaskSpec, check_name
 from tests.support.recorder import Recorder, submission
 
 NAN = math.nan
@@ -76,6 +76,11 @@ def stage(name: str, *after: str) -> m.Stage:
     return m.Stage("many", 1, b"", "", 2.0, 0, None, name=name, after=after)
 
 
+def after_all_before(count: int) -> list[m.Stage]:
+    names = [str(number) for number in range(count)]
+    return [stage(name, *names[:number]) for number, name in enumerate(names)]
+
+
 @pytest.mark.parametrize(
     ("stages", "field", "told"),
     [
@@ -85,6 +90,7 @@ def stage(name: str, *after: str) -> m.Stage:
         ([stage("a"), stage("b", "c")], "stages[1].after", "'c' is not valid; allowed: names of the job's stages"),
         ([stage("a", "b"), stage("b", "a")], "stages", "after"),
         ([stage("a", "a")], "stages", "a after a"),
+        (after_all_before(450), "stages", "101025 names of stages in their `after`' is not valid; allowed: at most"),
     ],
 )
 def test_stages_that_make_no_dag_are_refused_by_name(stages: list[m.Stage], field: str, told: str) -> None:
@@ -94,6 +100,9 @@ def test_stages_that_make_no_dag_are_refused_by_name(stages: list[m.Stage], fiel
 
 
 def test_limits_themselves_are_allowed() -> None:
+    edges = [*after_all_before(447), stage("last", *map(str, range(319)))]
+    assert sum(len(one.after) for one in edges) == STAGE_EDGES_MAX
+    check_submission(m.SubmitJob("j", 0, "", edges, 1, False, None, False))
     check_submission(
         submission("x" * 256, tasks=0, probe_ratio=1000.0, prefetch=1024, max_attempts=1000, queue_timeout_s=math.inf)
     )
