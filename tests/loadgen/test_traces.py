@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, binary):
         with pytest.raises(InvalidOption, match="readable text file") as caught:
             read_trace(str(path))
-        assert str(path) in str(caught.value)
+        assert path.name in str(caught.value)
 
 
 # ---- stretching ------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -435,35 +436,42 @@ sys.stdin.read()
 """
 
 
-def test_directories_of_dead_node_monitors_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "sparrow-node-other").mkdir()
-    (tmp_path / "sparrow-node-file").touch()
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory in which a socket can be, however long the paths of the tests' directories are."""
+    with tempfile.TemporaryDirectory(prefix="s") as path:
+        yield Path(path)
+
+
+def test_directories_of_dead_node_monitors_are_removed(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
+    (short_path / "sparrow-node-other").mkdir()
+    (short_path / "sparrow-node-file").touch()
     living = SocketDirectory()
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
         [sys.executable, "-c", LEAVE_A_DIRECTORY],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": path},
+        env=os.environ | {"TMPDIR": str(short_path), "PYTHONPATH": path},
     )  # fmt: skip
     with process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
-        assert left.parent == tmp_path
-        remove_stale_directories.__wrapped__(str(tmp_path))
+        assert left.parent == short_path
+        remove_stale_directories.__wrapped__(str(short_path))
         assert left.exists()
         process.send_signal(signal.SIGKILL)
-    remove_stale_directories.__wrapped__(str(tmp_path))
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(
+    remove_stale_directories.__wrapped__(str(short_path))
+    assert sorted(entry.name for entry in short_path.iterdir()) == sorted(
         ["sparrow-node-file", "sparrow-node-other", Path(living.path).name]
     )
     living.close()
     assert not Path(living.path).exists()
 
 
-async def test_a_directory_that_was_given(tmp_path: Path) -> None:
-    path = tmp_path / "sockets"
-    first = Rig(tmp_path, socket_dir=str(path))
+async def test_a_directory_that_was_given(short_path: Path) -> None:
+    path = short_path / "sockets"
+    first = Rig(short_path, socket_dir=str(path))
     await first.pool.start()
     assert first.pool.socket_path == str(path / "executors.sock")
     assert (path.stat().st_mode & 0o777, sorted(entry.name for entry in path.iterdir())) == (
@@ -471,7 +479,7 @@ async def test_a_directory_that_was_given(tmp_path: Path) -> None:
         ["executors.files", "executors.sock", "lock"],
     )
     with pytest.raises(InvalidOption, match="a directory that no other node monitor uses"):
-        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+        await Rig(short_path, socket_dir=str(path)).pool.start()
     guest, _ = await Guest.attached(first)
     assert (path / "executors.files").readlink().parent == first.incoming
     await first.stop()
@@ -479,43 +487,43 @@ async def test_a_directory_that_was_given(tmp_path: Path) -> None:
     assert [entry.name for entry in path.iterdir()] == ["lock"]
 
 
-async def test_what_lies_where_the_socket_is_to_be(tmp_path: Path) -> None:
+async def test_what_lies_where_the_socket_is_to_be(short_path: Path) -> None:
     """Links are not followed; what cannot be removed is an error that says so."""
-    path = tmp_path / "sockets"
+    path = short_path / "sockets"
     path.mkdir(0o700)
-    (tmp_path / "elsewhere").mkdir()
-    (path / "executors.sock").symlink_to(tmp_path / "elsewhere" / "executors.sock")
-    (path / "executors.files").symlink_to(tmp_path / "elsewhere")
-    rig = Rig(tmp_path, socket_dir=str(path))
+    (short_path / "elsewhere").mkdir()
+    (path / "executors.sock").symlink_to(short_path / "elsewhere" / "executors.sock")
+    (path / "executors.files").symlink_to(short_path / "elsewhere")
+    rig = Rig(short_path, socket_dir=str(path))
     await rig.pool.start()
     assert not (path / "executors.sock").is_symlink()
     assert (path / "executors.files").readlink().parent == rig.incoming
     await rig.stop()
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert list((short_path / "elsewhere").iterdir()) == []
     (path / "executors.sock").mkdir()
     with pytest.raises(InvalidOption, match=r"in which executors.sock can be made \(Is a directory\)"):
-        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+        await Rig(short_path, socket_dir=str(path)).pool.start()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a directory away")
-async def test_a_directory_of_another_users(tmp_path: Path) -> None:
-    path = tmp_path / "sockets"
+async def test_a_directory_of_another_users(short_path: Path) -> None:
+    path = short_path / "sockets"
     path.mkdir(0o700)
     os.chown(path, 65533, 65533)
     with pytest.raises(InvalidOption, match="of this user's that nobody else may enter"):
-        await Rig(tmp_path, socket_dir=str(path)).pool.start()
+        await Rig(short_path, socket_dir=str(path)).pool.start()
 
 
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [("open", "mode 0700"), ("link", "no link"), ("file", "mode 0700"), ("a/b", "mode 0700"), ("x" * 100, "a path of")],
 )
-async def test_a_directory_that_cannot_be(tmp_path: Path, name: str, allowed: str) -> None:
-    (tmp_path / "open").mkdir(0o755)
-    (tmp_path / "private").mkdir(0o700)
-    (tmp_path / "link").symlink_to("private")
-    (tmp_path / "file").touch()
-    rig = Rig(tmp_path, socket_dir=str(tmp_path / name))
+async def test_a_directory_that_cannot_be(short_path: Path, name: str, allowed: str) -> None:
+    (short_path / "open").mkdir(0o755)
+    (short_path / "private").mkdir(0o700)
+    (short_path / "link").symlink_to("private")
+    (short_path / "file").touch()
+    rig = Rig(short_path, socket_dir=str(short_path / name))
     with pytest.raises(InvalidOption, match=allowed):
         await rig.pool.start()
     await rig.pool.stop()
@@ -584,8 +592,10 @@ def test_apps_that_cannot_be(options: dict[str, Any], field: str, reason: str) -
     assert reason in str(caught.value)
 
 
-def test_a_temporary_directory_just_short_enough_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = str(tmp_path / "t").ljust(SOCKET_PATH_BYTES_MAX - len("/sparrow-node-12345678/executors.sock"), "t")
+def test_a_temporary_directory_just_short_enough_for_a_socket(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = str(short_path / "t").ljust(SOCKET_PATH_BYTES_MAX - len("/sparrow-node-12345678/executors.sock"), "t")
     Path(longest).mkdir()
     Path(f"{longest}t").mkdir()
     monkeypatch.setattr("tempfile.tempdir", longest)

@@ -78,8 +78,11 @@ def test_a_full_disk_fails_the_results_that_do_not_fit_and_nothing_else(tmp_path
                 once.submit(tasks.kill_worker).result(TIMEOUT_S)
             assert once.submit(tasks.square, 4).result(TIMEOUT_S) == 16, "nor does a new worker"
             large = tasks.pattern(DISK_BYTES // 2)
-            with pytest.raises(Refused, match="it cannot be written: No space left on device"):
-                once.submit(tasks.digest, large).result(TIMEOUT_S)
+            with (
+                Client(scheduler.address, submit_timeout_s=1.0) as hasty,
+                pytest.raises(Refused, match="it cannot be written: No space left on device"),
+            ):
+                hasty.submit(tasks.digest, large).result(TIMEOUT_S)
             disk.clear()
             assert once.submit(tasks.digest, large).result(TIMEOUT_S) == tasks.digest(large)
             assert once.submit(tasks.pattern, DISK_BYTES // 4).result(TIMEOUT_S) == tasks.pattern(DISK_BYTES // 4)
