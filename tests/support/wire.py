@@ -25,7 +25,9 @@ PRIMITIVES = {kind.__name__: kind for kind in (int, float, str, bytes, bool, lis
 
 
 def spell(kind: Any) -> str:
-    """A type as text, which `Schema` reads."""
+    """A type as text, which `Schema` reads. A limit is no part of it."""
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = kind.__origin__
     if kind is None or kind is types.NoneType:
         return "None"
     if kind is Ellipsis:
@@ -123,6 +125,8 @@ def _struct(kind: Any, numbers: Iterator[int], *, full: bool) -> Any:
 
 
 def _value(kind: Any, numbers: Iterator[int], *, full: bool) -> Any:
+    if typing.get_origin(kind) is typing.Annotated:  # A limit is no part of the shape.
+        kind = kind.__origin__
     arguments = typing.get_args(kind)
     origin = typing.get_origin(kind)
     if origin in (list, dict, tuple):
