@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from node_monitor.accounts import OWN, UserAccounts
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py.errors import InvalidOption
@@ -57,8 +58,8 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
         apps.append(App(AppPlan("command", one_process=True), argv))
     if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
         command = sys.executable, *MODULE, "frontends.sql.executor", *_sql_data(options)
-        apps.append(App(AppPlan("sql", one_process=True), command))
-    by_name = {app.plan.app: app for app in apps}
+        apps.append(App(AppPlan("sql", one_process=True, service=True), command))
+    by_name = {app.plan.app: app for app in apps if not (app.plan.service and options.accounts.others is None)}
     for option, text, app in _external_apps(options):
         name = app.plan.app
         if name in NAMES_TAKEN or name in by_name:
@@ -70,6 +71,23 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     for name in by_name.keys() & set(options.attribute_apps):
         by_name[name] = replace(by_name[name], plan=replace(by_name[name].plan, gives_attributes=True))
     return by_name
+
+
+def by_account(apps: dict[str, App], users: UserAccounts) -> dict[str, App]:
+    """The apps by their plans' names, once for each account as which their executors run.
+
+    What is not started here runs as whoever starts it, and a service as the account of users without one of their own.
+    """
+    found = []
+    for app in apps.values():
+        if not app.plan.supervised:
+            accounts: tuple[str | None, ...] = (OWN,)
+        elif app.plan.service:
+            accounts = (users.others,)
+        else:
+            accounts = users.names
+        found += [replace(app, plan=replace(app.plan, account=account)) for account in accounts if account is not None]
+    return {app.plan.name: app for app in found}
 
 
 def _sql_data(options: NodeMonitorOptions) -> list[str]:

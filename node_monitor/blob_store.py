@@ -9,7 +9,7 @@ Hashing and writing is done by a few threads, a batch at a time: neither a slow 
 
 The directory (mode 0700) lies in the given one, which should be on a disk that has room for `bytes_max` and a little
 more: files that are being served when they are evicted take room until they have been sent.
-    HASH        a blob; read-only
+    HASH        a blob; read-only, for the executors' account, or of several those whose tasks have needed it
     incoming/   a directory for each executor, where it puts its results
     partial/    blobs on their way, and files to be deleted
     lock        locked while a store uses the directory; files of one that died are deleted by the next that starts
@@ -26,13 +26,14 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import aiohttp
 
+from node_monitor import access_lists
 from node_monitor.blobs import BlobTable
 from node_monitor.removal import END_TIMEOUT_S, Remover, remove_tree
 from node_monitor.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
@@ -113,7 +114,12 @@ class BlobStore:
         clock: Clock,
         directory: str = "",
         readers_gid: int | None = None,
+        readers: Mapping[str, int] | None = None,
     ) -> None:
+        """readers: accounts, by name their user ids, that get to the blobs that `file_for` names, and to no others.
+
+        readers_gid: a group that gets to all.
+        """
         self.table = table
         self.address = ""
         """Where this process's HTTP listens, host:port; not fetched from. Set once it is known."""
@@ -122,9 +128,12 @@ class BlobStore:
         self._session = session
         self._access = access
         self._clock = clock
-        self._directory = _Directory(directory, readers_gid)
+        self._readers = dict(readers or {})
+        self._directory = _Directory(directory, readers_gid, tuple(self._readers.values()))
         self._readers_gid = readers_gid
         """Group of the executors' user, if that is another than ours."""
+        self._readable: dict[str, set[int]] = {}
+        """Hash to the user ids of the accounts that may read the blob."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
@@ -172,7 +181,7 @@ class BlobStore:
         if not os.path.isfile(self.path(hash)):  # noqa: PTH113 - a Path takes longer to make than this to ask
             log.warning("the file of blob %s was deleted", hash)
             self.table.discard(hash)
-            self._unfetched.discard(hash)
+            self._forget(hash)
             return False
         return True
 
@@ -182,6 +191,24 @@ class BlobStore:
         if size is None:
             raise KeyError(hash)
         return x.File(self.path(hash), size, hash)
+
+    def file_for(self, hash: str, account: str) -> x.File:
+        """As `file`, for an executor of this account, which may read it from now on."""
+        uid = self._readers.get(account)
+        if uid is not None:
+            readable = self._readable.setdefault(hash, set())
+            if uid not in readable:
+                try:
+                    access_lists.allow(self.path(hash), {*readable, uid}, access_lists.READ, owner=access_lists.READ)
+                    readable.add(uid)
+                except OSError as error:  # The task will say that it cannot be read.
+                    log.warning("blob %s cannot be opened to account %s: %s", hash, account, _os_reason(error))
+        return self.file(hash)
+
+    def _forget(self, hash: str) -> None:
+        """What is known of a blob that is here no more."""
+        self._unfetched.discard(hash)
+        self._readable.pop(hash, None)
 
     def why_no_room(self, size: int, user: str = "") -> str:
         """Why a blob of this size of the user's cannot be kept now; "" if it can."""
@@ -219,7 +246,7 @@ class BlobStore:
     def _delete(self, hashes: Iterable[str]) -> None:
         """Delete files: the names at once, as they may be taken again, the bytes in a thread, as that may last."""
         for hash in hashes:
-            self._unfetched.discard(hash)
+            self._forget(hash)
             path = self._partial_path()
             with contextlib.suppress(OSError):
                 os.rename(self.path(hash), path)  # noqa: PTH104
@@ -481,9 +508,10 @@ class _Arrival:
 class _Directory:
     """Where a store's files are: in the given directory, or in a temporary one of its own."""
 
-    def __init__(self, given: str, readers_gid: int | None = None) -> None:
+    def __init__(self, given: str, readers_gid: int | None = None, readers: Sequence[int] = ()) -> None:
         self._given = given
         self._readers_gid = readers_gid
+        self._readers = readers
         self._lock: int | None = None
         self.root = ""
 
@@ -508,9 +536,19 @@ class _Directory:
                 for name in (self.root, self.incoming):  # To be entered, not listed: names of blobs are secrets.
                     os.chown(name, -1, self._readers_gid)
                     Path(name).chmod(0o710)
+            if self._readers:
+                self._let_in()
         except OSError as error:
             allowed = f"a directory where files can be made ({_os_reason(error)})"
             raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), allowed) from None
+
+    def _let_in(self) -> None:
+        """Let the accounts enter, not list; `InvalidOption` if the file system knows no access lists."""
+        try:
+            for name in (self.root, self.incoming):
+                access_lists.allow(name, self._readers, access_lists.ENTER, owner=7)
+        except OSError as error:
+            raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), access_lists.allowed(error)) from None
 
     def close(self) -> None:
         """Delete all files, and unlock it."""
@@ -526,6 +564,7 @@ class _Directory:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own_directory(directory):
             raise InvalidOption("blob_dir", self._given, f"one where {PREFIX} is a directory of this user's")
+        access_lists.remove(str(directory))  # Of another time.
         directory.chmod(0o700)
         self.root = str(directory)
         self._lock = _try_lock(self.root, create=True)

@@ -22,9 +22,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from node_monitor.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.ahead import AskingAhead
 from node_monitor.attributes import check_attributes, with_attributes
-from node_monitor.executor_state import AppPlan, AppState, ExecutorState
+from node_monitor.executor_state import AppPlan, AppState, ExecutorState, OfferedApp
 from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, TURN_S, Charge, Key, QueuedTicket, make_queue
@@ -72,7 +73,7 @@ class Outbox(Protocol):
         """Send to an executor."""
 
     def start_executor(self, app: str, places: int) -> None:
-        """Start a process for the app; `executor_up` or `executor_failed` follows."""
+        """Start a process for the app of this plan's name; `executor_up` or `executor_failed` follows."""
 
     def kill_executor(self, executor: str) -> None:
         """End an executor at once; `executor_down` follows."""
@@ -86,6 +87,9 @@ class Blobs(Protocol):
 
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
+
+    def file_for(self, hash_: str, account: str) -> x.File | None:
+        """The same, which executors of this account may read from now on."""
 
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result, which is here under its own hash, as long as the owner is there."""
@@ -123,11 +127,52 @@ class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
-        "_ahead", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
-        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
-        "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_ready", "_report_idle",
-        "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried", "_uneven", "_user_max",
-        "apps", "counters", "free", "free_slots", "info", "leaving", "node", "options", "queue", "schedulers", "slots",
+        "_ahead",
+        "_ask_order",
+        "_asks",
+        "_blobs",
+        "_ended_for",
+        "_executors",
+        "_fetch",
+        "_fetching",
+        "_has_accounts",
+        "_held",
+        "_history",
+        "_idle_told",
+        "_idle_turn",
+        "_jobs",
+        "_keep_history",
+        "_kept_max",
+        "_kill_executor",
+        "_launched",
+        "_looks_ahead",
+        "_memory",
+        "_next_ask",
+        "_next_number",
+        "_next_run",
+        "_offers",
+        "_ready",
+        "_report_idle",
+        "_resources",
+        "_start_executor",
+        "_timers",
+        "_to_executor",
+        "_to_scheduler",
+        "_tried",
+        "_uneven",
+        "_user_max",
+        "apps",
+        "counters",
+        "free",
+        "free_slots",
+        "info",
+        "leaving",
+        "node",
+        "offered",
+        "options",
+        "queue",
+        "schedulers",
+        "slots",
         "state",
     )  # fmt: skip
 
@@ -140,7 +185,9 @@ class NodeMonitorCore:
         blobs: Blobs,
         resources: Mapping[str, float] | None = None,
         node: m.NodeInfo | None = None,
+        users: UserAccounts = ALL_AS_OURSELVES,
     ) -> None:
+        """plans: of an app for all users one, of another one for each account. users: who has which."""
         self.options = options
         self.slots = slots
         self.free_slots = slots
@@ -151,7 +198,11 @@ class NodeMonitorCore:
         """Whether the process ends as soon as it has drained."""
         self.counters = Counters()
         self.queue = make_queue(options.queue, slots, options.charge_s_max)
-        self.apps = {plan.app: AppState(plan) for plan in plans}
+        self.offered: dict[str, OfferedApp] = {}
+        """Apps by the names that jobs ask for."""
+        self.apps = {plan.name: self._offered(plan.app, users).add(plan) for plan in plans}
+        """The executors of each plan, by its name; a ticket's app is such a one."""
+        self._has_accounts = any(app.has_accounts for app in self.offered.values())
         self.schedulers: dict[str, int] = {}
         """Connected schedulers, and the largest result in bytes that each takes."""
         self._launched: dict[str, int] = {}
@@ -201,6 +252,9 @@ class NodeMonitorCore:
         self._timers = Timers()
         self._history: deque[tuple[float, str]] = deque(maxlen=options.history_len_max)
         self._keep_history = options.history_len_max > 0
+
+    def _offered(self, app: str, users: UserAccounts) -> OfferedApp:
+        return self.offered.setdefault(app, OfferedApp(users))
 
     @property
     def draining(self) -> bool:
@@ -252,8 +306,9 @@ class NodeMonitorCore:
 
     def start(self, warm: list[str]) -> None:
         """Start the executors that are to be warm before the first task."""
-        for app in warm:
-            self._want_executors(self.apps[app])
+        for name in warm:
+            for app in self.offered[name].by_account.values():
+                self._want_executors(app)
 
     def executor_up(self, executor_id: str, app_name: str, places: int, now_s: float) -> None:
         """An executor said hello."""
@@ -263,8 +318,10 @@ class NodeMonitorCore:
         app.came(executor)
         self._ahead.executors_came(app_name)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
-        if app_name not in self._offers.apps:
-            apps = {**self._offers.apps, app_name: app.plan.runtime}
+        if app.offered.has_accounts:  # Who wanted it may have gone.
+            self._uneven = True
+        if app.plan.app not in self._offers.apps:
+            apps = {**self._offers.apps, app.plan.app: app.plan.runtime}
             self._offers = msgspec.structs.replace(self._offers, apps=apps)
             self._tell_of_node(now_s)
 
@@ -305,7 +362,7 @@ class NodeMonitorCore:
         self._note(now_s, "an executor of app %s did not start: %s", app_name, reason)
         app = self.apps[app_name]
         app.starting -= 1
-        if app.kept_count and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
+        if app.kept and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
             self._end_executor(app.unused_longest(), now_s)
         self._restart_later(app, now_s)
 
@@ -479,7 +536,7 @@ class NodeMonitorCore:
             return
         app = executor.app
         self.free_slots += app.free_places(executor, now_s)
-        if app.kept_count > self._kept_max:
+        if app.offered.idle > self._kept_max:
             self._uneven = True
 
     # ---- events: time and operator -----------------------------------------------------------
@@ -563,9 +620,14 @@ class NodeMonitorCore:
             or (message.demand and not all(0 <= amount <= DEMAND_MAX for amount in message.demand.values()))
         ):
             raise LinkError(f"bad reservation: {message}")
-        app = self.apps.get(message.app)
-        if app is None:
+        offered = self.offered.get(message.app)
+        if offered is None:
             self._refuse(scheduler, message.ticket, count, f"no app {message.app!r} here")
+            return
+        app = offered.of(message.user)
+        if app is None:
+            reason = f"user {message.user!r} has no account at this node (run_as)"
+            self._refuse(scheduler, message.ticket, count, reason, lasting=True)
             return
         if app.failures and app.broken:
             self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} do not start here")
@@ -588,7 +650,7 @@ class NodeMonitorCore:
         key = (scheduler, message.ticket)
         self.queue.add(
             QueuedTicket(
-                key, message.job, message.user, message.weight, message.priority, message.app,
+                key, message.job, message.user, message.weight, message.priority, app.plan.name,
                 0 if message.demand else message.prefetch, message.expected_duration_s, message.demand, count,
             )
         )  # fmt: skip
@@ -599,16 +661,19 @@ class NodeMonitorCore:
         if not app.wanted:
             self._want_executors(app)
 
-    def _refuse(self, scheduler: str, ticket: int, count: int, reason: str) -> None:
+    def _refuse(self, scheduler: str, ticket: int, count: int, reason: str, *, lasting: bool = False) -> None:
         self.counters.refused_reservations += count
-        self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason))
+        self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason, lasting))
         if self._ready:  # Of what was pushed, those without a reservation go with it.
             key = (scheduler, ticket)
             queued = self.queue.ticket(key)
             unreserved = self._ready.count(key) - (0 if queued is None else queued.count)
             if unreserved > 0:
                 for _, task in self._ready.take_last(key, unreserved):
-                    self._say_handed_back(scheduler, task, reason)
+                    if lasting:  # Whoever pushed it decided for this node alone, and would go on doing so.
+                        self._say_unstarted(scheduler, task, FAILED, reason)
+                    else:
+                        self._say_handed_back(scheduler, task, reason)
 
     def _turn_away(self, ticket: QueuedTicket, reason: str) -> None:
         """What is queued of the ticket is not wanted here any more; what was asked for is still to come."""
@@ -648,7 +713,7 @@ class NodeMonitorCore:
         asks: dict[Key, Ask] = {}
         queue = self.queue
         some_ready = bool(self._ready)
-        serves = queue.size > 0 and self.free_slots > 0 and self._some_app_serves()
+        serves = queue.size > 0 and self.free_slots > 0 and (self._has_accounts or self._some_app_serves())
         while serves and queue.size:
             charge = queue.take(self._may_run)
             if charge is None:
@@ -667,7 +732,7 @@ class NodeMonitorCore:
                 if ask is None:
                     ask = asks[ticket.key] = self._new_ask(ticket, now_s)
                 ask.charges.append(charge)
-            serves = self.free_slots > 0 and (bool(app.free) or self._some_app_serves())
+            serves = self.free_slots > 0 and (bool(app.free) or self._has_accounts or self._some_app_serves())
         for ask in asks.values():
             self._send_ask(ask, len(ask.charges))
         if self._uneven:
@@ -690,7 +755,8 @@ class NodeMonitorCore:
         self._to_scheduler(scheduler, m.Idle(self.free_slots))
 
     def _some_app_serves(self) -> bool:
-        """Whether an executor has a free place: else the queue need not be looked through."""
+        """Whether an executor has a free place: else the queue need not be looked through, unless users of some account
+        lack executors (`_may_run` finds them), as each account has fewer than slots."""
         for app in self.apps.values():  # noqa: SIM110 - asked with every event, where a generator costs four times that
             if app.free or app.kept:
                 return True
@@ -911,7 +977,7 @@ class NodeMonitorCore:
 
         def of_app(key: Key, _: m.Launch) -> bool:
             ticket = self.queue.ticket(key)
-            return ticket is not None and ticket.app == app.plan.app
+            return ticket is not None and ticket.app == app.plan.name
 
         if self._ready:
             self._hand_back_ready(self._ready.remove(of_app), reason)
@@ -930,6 +996,10 @@ class NodeMonitorCore:
         self.queue.cancel(key, 1)
         if task.ask and ticket.ahead is not None:
             ticket.ahead.less()
+
+    def _say_unstarted(self, scheduler: str, task: m.Launch, status: TaskStatus, error: str) -> None:
+        """A task that waited here ended without having started."""
+        self._to_scheduler(scheduler, m.Report(task.job, task.task, task.attempt, status, b"", error, None, None))
 
     def _say_handed_back(self, scheduler: str, task: m.Launch, reason: str) -> None:
         self.counters.handed_back += 1
@@ -1116,13 +1186,13 @@ class NodeMonitorCore:
         number = common.number if common is not None and common.data else 0
         if common is not None and number and number not in executor.commons:
             executor.commons.add(number)
-            self._to_executor(executor.id, x.Common(number, self._local(common.data)))
+            self._to_executor(executor.id, x.Common(number, self._local(common.data, executor)))
         self.counters.started += 1
         if held.job.once:
             self._memory.started(held.job.owner, held.job.id, held.task, now_s)
-        inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
+        inputs = [self._local(data, executor) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
-        local = payload if type(payload) is bytes else self._local(payload)
+        local = payload if type(payload) is bytes else self._local(payload, executor)
         self._to_executor(executor.id, x.Run(held.run, number, local, inputs, held.job.owner[0]))
         held.payload = b""
         held.given_at_s = now_s
@@ -1133,11 +1203,11 @@ class NodeMonitorCore:
             reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
             self._at_run(now_s + timeout_s, executor.id, held.run, reason)
 
-    def _local(self, data: m.Data) -> x.Data:
-        """The data as executors are given them."""
+    def _local(self, data: m.Data, executor: ExecutorState) -> x.Data:
+        """The data as the executor is given them."""
         if isinstance(data, bytes):
             return data
-        file = self._blobs.file(data.hash)
+        file = self._blobs.file_for(data.hash, executor.app.plan.account)
         assert file is not None, f"{data.hash} is not here"
         return file
 
@@ -1201,10 +1271,7 @@ class NodeMonitorCore:
         found = self._ready.take_attempt(scheduler, message.job, message.attempt)
         if found is not None:
             key, task = found
-            error = "it was cancelled"
-            self._to_scheduler(
-                scheduler, m.Report(task.job, task.task, task.attempt, CANCELLED, b"", error, None, None)
-            )
+            self._say_unstarted(scheduler, task, CANCELLED, "it was cancelled")
             self._withdraw_ready(key, task)
 
     def _hand_back(self, held: Held, reason: str, missing: tuple[str, ...] = ()) -> None:
@@ -1359,35 +1426,45 @@ class NodeMonitorCore:
 
     # ---- executors ---------------------------------------------------------------------------
 
-    def _want_executors(self, app: AppState) -> None:
-        """Start as many processes as the app lacks."""
+    def _want_executors(self, app: AppState, lacking: int = 0) -> None:
+        """Start as many processes as the app lacks; `lacking`: so many tasks could start now if they had one."""
         app.wanted = True
         places = self.slots if app.plan.one_process else 1
-        for _ in range(app.missing(self.slots)):
+        for _ in range(app.missing(self.slots, lacking)):
             app.starting += 1
-            self._start_executor(app.plan.app, places)
+            self._start_executor(app.plan.name, places)
 
     def _even_out(self, now_s: float) -> None:
         """Start executors for users who had their turn and found none, and end those that are more than may be kept."""
         self._uneven = False
         for app in self.apps.values():
             if app.short:
-                self._restart_soon(app)
+                self._restart_soon(app, self._lacking(app))
                 app.short.clear()
-            while app.kept_count > self._kept_max:
-                self._end_executor(app.unused_longest(), now_s)
+        for offered in self.offered.values():
+            while offered.surplus(self.slots) > self._kept_max:
+                executor = offered.least_wanted(self.slots)
+                if executor is None:
+                    break  # They have been taken for tasks.
+                self._end_executor(executor, now_s)
 
-    def _restart_soon(self, app: AppState) -> None:
+    def _lacking(self, app: AppState) -> int:
+        """For how many tasks of those who are short an executor is to be started: for each user's first, and as many
+        as there are slots that nobody else had a task for."""
+        queued = sum(map(self.queue.user_count, app.short))
+        return min(self.slots, max(len(app.short), min(queued, self.free_slots)))
+
+    def _restart_soon(self, app: AppState, lacking: int = 0) -> None:
         if not self.draining:
-            self._want_executors(app)
+            self._want_executors(app, lacking)
 
     def _restart_later(self, app: AppState, now_s: float) -> None:
         """An executor died without having done anything: it may well do so again."""
         app.failures += 1
         app.waiting += 1
         if app.broken:
-            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
-                self._turn_away(ticket, f"{ticket.app!r} does not start here")
+            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.name]:
+                self._turn_away(ticket, f"{app.plan.app!r} does not start here")
         delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
 
@@ -1397,10 +1474,10 @@ class NodeMonitorCore:
         if until_s is None:
             return
         self.counters.suspicions += 1
-        self._note(now_s, "executors of %s die here", app.plan.app)
-        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.app]:
+        self._note(now_s, "executors of %s die here", app.plan.name)
+        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.name]:
             if app.suspicion.refuses(ticket.user, now_s):
-                self._turn_away(ticket, f"executors of {ticket.app!r} die here")
+                self._turn_away(ticket, f"executors of {app.plan.app!r} die here")
         self._at(until_s, lambda _: self._take_part_again())
 
     def _take_part_again(self) -> None:
@@ -1455,13 +1532,21 @@ class NodeMonitorCore:
         for app in self.apps.values():
             asks = [ask for ask in self._asks.values() if ask.app is app]
             if problem := app.problem(sum(not one.executor.leaving for ask in asks for one in ask.charges)):
-                return f"app {app.plan.app}: {problem}"
-        problem = self._problem_ahead()
+                return f"app {app.plan.name}: {problem}"
+        problem = self._problem_of_idle() or self._problem_ahead()
         if problem:
             return problem
         held = sum(len(executor.running) for executor in executors)
         if held != len(self._held) or held != sum(job.held for job in self._jobs.values()):
             return f"{held} tasks are here, {len(self._held)} known, {sum(j.held for j in self._jobs.values())} by job"
+        return None
+
+    def _problem_of_idle(self) -> str | None:
+        """What is wrong with the count of executors that have nothing to do."""
+        for name, offered in self.offered.items():
+            idle = sum(len(kept) for app in offered.by_account.values() for kept in app.kept.values())
+            if offered.idle != idle:
+                return f"app {name}: {offered.idle} executors are counted as idle; there are {idle}"
         return None
 
     def _problem_ahead(self) -> str | None:

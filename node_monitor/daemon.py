@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from node_monitor.apps import App, offered_apps
+from node_monitor.apps import App, by_account, offered_apps
 from node_monitor.blob_routes import add_blob_routes
 from node_monitor.blob_store import BlobStore
 from node_monitor.blobs import BlobTable
@@ -54,6 +54,10 @@ class NodeBlobs:
     def file(self, hash_: str) -> x.File | None:
         """The file with these bytes, or None."""
         return self._store.file(hash_) if self._store.has(hash_) else None
+
+    def file_for(self, hash_: str, account: str) -> x.File | None:
+        """The same, which executors of this account may read from now on."""
+        return self._store.file_for(hash_, account) if self._store.has(hash_) else None
 
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result, which was taken over already, as long as the owner is there."""
@@ -95,7 +99,7 @@ class NodeMonitor:
         plans = [app.plan for app in apps.values()]
         blobs = NodeBlobs(node_id, store)
         info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
-        self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
+        self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info, confinement.users)
         environment = passed_on(os.environ, options.executor_env_patterns)
         self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment)
         self._dialling = Dialling(
@@ -304,7 +308,7 @@ class NodeMonitorDaemon:
         self.credentials = Credentials(options, dials=True)
         self.address = ""
         self.nodes: list[NodeMonitor] = []
-        self._apps = offered_apps(options, attached=attached)
+        self._apps = by_account(offered_apps(options, attached=attached), self._confinement.users)
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
@@ -322,11 +326,17 @@ class NodeMonitorDaemon:
         options, credentials = self.options, self.credentials
         app = daemon.make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        account = self._confinement.account
-        readers_gid = None if account is None else account.gid
+        only = self._confinement.only_account
+        readers_gid = None if only is None else only.gid
         table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
         store = self._store = BlobStore(
-            table, self._session, lambda: credentials.access, Clock(), options.blob_dir, readers_gid
+            table,
+            self._session,
+            lambda: credentials.access,
+            Clock(),
+            options.blob_dir,
+            readers_gid,
+            self._confinement.readers,
         )
         store.start()
         add_routes(app, self)
@@ -352,7 +362,8 @@ class NodeMonitorDaemon:
             self.nodes.append(node)
             await node.start()
         self._standstill.start()
-        if (options.run_as or options.guarded) and (warning := ptrace_warning()):
+        shares = self._confinement.users.shared
+        if shares and (options.run_as or options.guarded) and (warning := ptrace_warning()):
             log.warning(warning)
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
 

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node_monitor.accounts import OWN, UserAccounts
 from node_monitor.suspicion import Suspicion
 
 if TYPE_CHECKING:
@@ -18,14 +19,16 @@ BROKEN_FAILURES = 3
 
 @dataclass(frozen=True, slots=True)
 class AppPlan:
-    """An app that this node runs, and how.
+    """An app that this node runs, and how, as one account.
 
-    app: its name. runtime: what its executors run, for comparison with what a job asks for.
+    app: its name. account: as which account of the machine its executors run, by name.
+    runtime: what its executors run, for comparison with what a job asks for.
     one_process: one process with a place per slot; otherwise a process with one place per slot.
     supervised: whether the node monitor starts the processes itself.
     awaited: whether schedulers hear of the app only once an executor has come, as nobody here starts one.
     forks: whether a process more costs next to nothing, in time and memory, as it is forked.
     gives_attributes: whether its executors may give the node attributes.
+    service: whether its executors serve all users, whatever their accounts, as they run nobody's code.
     """
 
     app: str
@@ -35,6 +38,18 @@ class AppPlan:
     forks: bool = False
     awaited: bool = False
     gives_attributes: bool = False
+    service: bool = False
+    account: str = OWN
+
+    @property
+    def name(self) -> str:
+        """What tells it from the same app as another account: no app's name has an @."""
+        return f"{self.app}@{self.account}" if self.account else self.app
+
+    @property
+    def for_everybody(self) -> bool:
+        """Whether its executors are given the tasks of all users, and not of those who have its account."""
+        return self.service or not self.supervised
 
     @property
     def one_user(self) -> bool:
@@ -96,23 +111,76 @@ class ExecutorState:
             next(iter(self.running.values())).begins(now_s)
 
 
+class OfferedApp:
+    """An app as users name it: its executors by the account as which they run.
+
+    idle: executors of one user each that have nothing to do, of all accounts.
+    """
+
+    __slots__ = ("_for_everybody", "_users", "by_account", "idle")
+
+    def __init__(self, users: UserAccounts) -> None:
+        self.by_account: dict[str, AppState] = {}
+        self.idle = 0
+        self._users = users
+        self._for_everybody: AppState | None = None
+
+    def add(self, plan: AppPlan) -> AppState:
+        """Its executors of one more account."""
+        state = self.by_account[plan.account] = AppState(plan, self)
+        if plan.for_everybody or not self._users.maps:
+            self._for_everybody = state
+        return state
+
+    def of(self, user: str) -> AppState | None:
+        """The executors for this user's tasks; None if the user has no account here."""
+        if self._for_everybody is not None:
+            return self._for_everybody
+        account = self._users.of(user)
+        return None if account is None else self.by_account[account]
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether its executors run as several accounts: each has fewer ahead of need."""
+        return len(self.by_account) > 1
+
+    def share(self, slots: int) -> int:
+        """How many fresh executors each account has ahead of need: as many as slots in all, and one at least."""
+        return max(1, slots // len(self.by_account))
+
+    def surplus(self, slots: int) -> int:
+        """How many executors it has that nobody waits for: idle ones, and fresh ones beyond the accounts' shares."""
+        share = self.share(slots)
+        return self.idle + sum(max(0, state.fresh - share) for state in self.by_account.values())
+
+    def least_wanted(self, slots: int) -> ExecutorState | None:
+        """Of those the one to end: a fresh one, or that which its user has not used for longest; None if all work."""
+        share = self.share(slots)
+        states = self.by_account.values()
+        spare = next((state.free[0] for state in states if state.free and state.fresh > share), None)
+        if spare is not None:
+            return spare
+        idle = [state.unused_longest() for state in states if state.kept]
+        return min(idle, key=lambda executor: executor.free_since_s, default=None)
+
+
 class AppState:
-    """An app and its executors."""
+    """An app's executors of one account."""
 
     __slots__ = (
-        "executors", "failures", "free", "fresh", "kept", "kept_count", "plan", "short", "starting", "suspicion",
+        "executors", "failures", "free", "fresh", "kept", "offered", "plan", "short", "starting", "suspicion",
         "waiting", "wanted",
     )  # fmt: skip
 
-    def __init__(self, plan: AppPlan) -> None:
+    def __init__(self, plan: AppPlan, offered: OfferedApp) -> None:
         self.plan = plan
+        self.offered = offered
+        """The app, with the executors of other accounts."""
         self.executors: dict[str, ExecutorState] = {}
         self.free: list[ExecutorState] = []
         """An entry for each free place that is nobody's; the one freed last is used first, while it is warm."""
         self.kept: dict[str, list[ExecutorState]] = {}
         """Free executors by the user whose they are, the one freed last at the end; users with none left out."""
-        self.kept_count = 0
-        """Executors in `kept`."""
         self.fresh = 0
         """Executors that are for one user and have none yet, but for those that are leaving."""
         self.short: set[str] = set()
@@ -131,12 +199,13 @@ class AppState:
         """Whether its executors do not start: what is reserved here would wait in vain."""
         return self.failures >= BROKEN_FAILURES and not self.executors
 
-    def missing(self, slots: int) -> int:
+    def missing(self, slots: int, lacking: int = 0) -> int:
         """How many processes to start, beside those that are being started.
 
         Where users share executors that is one process. Else there are to be fresh ones, so that nobody waits for a
         start: as many as slots if they cost next to nothing. If not, there are as many executors as slots, whose ever
-        they are, and more only for users who lack one.
+        they are, and more only for users who lack one. Of as many as slots each account has its share, and more only
+        as it lacks them. lacking: how many tasks could start now if they had one.
         """
         plan = self.plan
         if not plan.supervised:
@@ -144,10 +213,10 @@ class AppState:
         if plan.one_process:
             wanted = 1 - len(self.executors)
         elif plan.forks:
-            wanted = slots - self.fresh
+            wanted = max(self.offered.share(slots), lacking) - self.fresh
         else:
             owned = sum(not executor.leaving and executor.user is not None for executor in self.executors.values())
-            wanted = max(slots - owned, len(self.short)) - self.fresh
+            wanted = max(self.offered.share(slots) - owned, lacking) - self.fresh
         return max(0, wanted - self.starting - self.waiting)
 
     def came(self, executor: ExecutorState) -> None:
@@ -183,7 +252,7 @@ class AppState:
         if kept is None:
             return self.free.pop()
         executor = kept.pop()
-        self.kept_count -= 1
+        self.offered.idle -= 1
         if not kept:
             del self.kept[user]
         return executor
@@ -226,7 +295,7 @@ class AppState:
 
     def _keep(self, executor: ExecutorState, user: str) -> None:
         """It is free, for this user."""
-        self.kept_count += 1
+        self.offered.idle += 1
         kept = self.kept.get(user)
         if kept is None:
             self.kept[user] = [executor]
@@ -237,7 +306,7 @@ class AppState:
         assert executor.user is not None
         kept = self.kept[executor.user]
         kept.remove(executor)
-        self.kept_count -= 1
+        self.offered.idle -= 1
         if not kept:
             del self.kept[executor.user]
 
@@ -245,9 +314,9 @@ class AppState:
         """What of this does not hold, if anything. `taken`: places that asks have of executors that are usable."""
         usable = [executor for executor in self.executors.values() if not executor.leaving]
         free = sum(one.places - one.busy_places for one in usable) - taken
-        counted = sum(len(kept) for kept in self.kept.values())
-        if (self.kept_count, len(self.free)) != (counted, free - counted):
-            return f"{len(self.free)} places free and {self.kept_count} kept; kept are {counted}, and in all {free}"
+        kept_count = sum(len(kept) for kept in self.kept.values())
+        if len(self.free) != free - kept_count:
+            return f"{len(self.free)} places free and {kept_count} kept; in all there are {free}"
         fresh = sum(one.fresh for one in usable)
         if self.fresh != fresh:
             return f"{self.fresh} fresh executors; there are {fresh}"

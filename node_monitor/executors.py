@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 from node_monitor.apps import App
 from node_monitor.blob_store import BlobStore, NoRoom
 from node_monitor.builtin import BUILTIN_APPS
-from node_monitor.confinement import Confinement
+from node_monitor.confinement import Account, Confinement
 from node_monitor.environment import passed_on
 from node_monitor.mute_connections import MuteConnections
 from node_monitor.processes import ExecutorProcess, Processes, exit_reason
@@ -83,7 +83,7 @@ def executor_environment(socket_path: str, executor_id: str, places: int, files:
 
 
 class ExecutorPool:
-    """The executors of one node monitor.
+    """The executors of one node monitor. `apps`: by their plans' names.
 
     `store` takes their large results. `socket_dir` is the directory of the socket, by default a new one. `orphans`
     are this process's, if it has no children but executors. `environment` is passed on to executors, by default all
@@ -110,6 +110,8 @@ class ExecutorPool:
         self._socket_dir = socket_dir
         self._numbers = itertools.count(1)
         self._connections: dict[str, _Connection] = {}
+        self._said = {app.plan.app: app for app in apps.values()}
+        """By the names that executors say, whatever their account."""
         self._unflushed: dict[str, _Connection] = {}
         self._launched: dict[str, _Launched] = {}
         """Those that were started here and have not ended."""
@@ -123,29 +125,37 @@ class ExecutorPool:
         self.mute = MuteConnections(self._is_awaited)
         self._refusals = Seldom()
         self._supervisors: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._directory: SocketDirectory | None = None
         self._stopping = False
 
     @property
     def socket_path(self) -> str:
-        """Where executors connect; empty until `start`."""
+        """Where executors connect that are not started here; empty until `start`."""
         return self._directory.socket_path if self._directory else ""
 
     async def start(self) -> None:
-        """Listen for executors, on a socket that only this user can reach.
+        """Listen for executors, on sockets that only this user can reach, and each account the one of its executors.
 
         `InvalidOption` if the directory of the socket cannot be used, `OSError` if that of the results cannot.
         """
-        account = self.confinement.account
-        directory = self._directory = SocketDirectory(self._socket_dir, account)
+        accounts = tuple(self.confinement.accounts.values())
+        directory = self._directory = SocketDirectory(self._socket_dir, accounts)
         if not all(app.plan.supervised for app in self._apps.values()):
             self._shared_files = ResultDirectory(self._store.incoming, "attached")
             self._shared_files.names.add(directory.files_path)
             Path(directory.files_path).symlink_to(self._shared_files.path)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), directory.socket_path)
+        only = self.confinement.only_account
+        await self._listen(directory.socket_path, only)
+        for account in accounts if only is None else ():
+            await self._listen(directory.socket_path_of(account), account)
         directory.open_to_executors()
+
+    async def _listen(self, path: str, account: Account | None) -> None:
+        """Listen for executors of this account, and our own."""
+        uids = frozenset({os.geteuid(), 0} if account is None else {os.geteuid(), 0, account.uid})
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: _Connection(self, uids), path))
 
     async def stop(self) -> None:
         """End all executors, and what they started.
@@ -164,8 +174,8 @@ class ExecutorPool:
             await asyncio.wait(self._supervisors, timeout=STOP_GRACE_S)
         for launched in self._launched.values():
             launched.kill()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=5)
         await self._processes.stop()
@@ -185,7 +195,7 @@ class ExecutorPool:
     # ---- processes ---------------------------------------------------------------------------
 
     def start_executor(self, app: str, places: int) -> None:
-        """Start a process for the app."""
+        """Start a process for the app of this plan's name."""
         task = asyncio.create_task(self._supervise(self._apps[app], places))
         self._supervisors.add(task)
         task.add_done_callback(self._supervisors.discard)
@@ -195,15 +205,17 @@ class ExecutorPool:
         executor = f"{name}-{next(self._numbers)}"
         launched = self._launched[executor] = self._due_hello(_Launched(executor, app))
         try:
-            account = self.confinement.account
+            assert self._directory is not None, "it listens"
+            account = self.confinement.accounts.get(app.plan.account)
             files = self._files_of[executor] = ResultDirectory(self._store.incoming, executor, account)
-            base = {**self._environment, **self.confinement.environment()}
-            own = executor_environment(self.socket_path, launched.hello_id, places, files.path)
+            base = {**self._environment, **self.confinement.environment(account)}
+            socket_path = self._directory.socket_path_of(account)
+            own = executor_environment(socket_path, launched.hello_id, places, files.path)
             launched.process = await self._processes.start(app, executor, base, own)
         except OSError as error:
-            log.warning("executor of app %s cannot be started: %s", name, error)
+            log.warning("executor of app %s cannot be started: %s", app.plan.name, error)
             self._forget(launched)
-            self._events.executor_failed(name, f"cannot be started: {error}")
+            self._events.executor_failed(app.plan.name, f"cannot be started: {error}")
             return
         if self._stopping:
             launched.kill()
@@ -234,7 +246,7 @@ class ExecutorPool:
         log.info("executor %s ended: %s", executor, reason)
         self._forget(launched)
         if connection is None:
-            self._events.executor_failed(launched.app.plan.app, reason)
+            self._events.executor_failed(launched.app.plan.name, reason)
         else:
             connection.close()
             self._gone(executor, f"executor {executor} {reason}", self._over_limit(launched.app, code))
@@ -360,7 +372,7 @@ class ExecutorPool:
         if not isinstance(hello, x.ExecutorHello):
             raise LinkError("the first message is not a hello")
         x.check_version(hello.version)
-        app = self._apps.get(hello.app)
+        app = self._said.get(hello.app)
         if app is None or hello.app in BUILTIN_APPS:
             raise LinkError(f"app {shown(hello.app)} is not wanted here")
         places_max = 1 if app.plan.one_user else x.PLACES_MAX
@@ -368,12 +380,12 @@ class ExecutorPool:
             raise LinkError(f"{hello.places} places; allowed: a whole number from 1 to {places_max}")
         if app.plan.supervised:
             launched = self._due.get(hello.id)
-            if launched is None or launched.app is not app:
+            if launched is None or launched.app.plan.app != hello.app:
                 raise LinkError(f"no executor {shown(hello.id)} of app {hello.app!r} was started")
             if not launched.is_its(connection, lambda: self.said(connection, messages)):
                 return False
             del self._due[hello.id]
-            executor = launched.executor
+            executor, app = launched.executor, launched.app
         elif connection.peer_uid not in (0, os.geteuid()):
             raise LinkError(f"user {connection.peer_uid} may attach no executors here")
         else:
@@ -382,7 +394,7 @@ class ExecutorPool:
         del messages[0]
         connection.executor = executor
         self._connections[executor] = connection
-        self._events.executor_up(executor, hello.app, hello.places)
+        self._events.executor_up(executor, app.plan.name, hello.places)
         return True
 
     def lost(self, connection: _Connection) -> None:
@@ -466,13 +478,15 @@ def _leads(leader: int, pid: int) -> bool:
 class _Connection(asyncio.Protocol):
     """One executor's socket."""
 
-    def __init__(self, pool: ExecutorPool) -> None:
+    def __init__(self, pool: ExecutorPool, uids: frozenset[int]) -> None:
+        """uids: users of this machine that may connect."""
         self.executor: str | None = None
         self.peer_pid = 0
         self.peer_uid = -1
         self.queued: list[x.ExecutorMessage] = []
         self.closed = asyncio.Event()
         self._pool = pool
+        self._uids = uids
         self._splitter = x.FrameSplitter(first_bytes_max=x.HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._hearing: asyncio.Task[None] | None = None
@@ -482,7 +496,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance.
         peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
         self.peer_pid, self.peer_uid, _ = PEER.unpack(peer)
-        if self.peer_uid in self._pool.confinement.uids:
+        if self.peer_uid in self._uids:
             self._pool.mute.came(self, self.peer_uid, self.peer_pid)
         else:
             self._pool.refuse(f"user {self.peer_uid} may not connect as an executor")

@@ -44,7 +44,7 @@ def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metr
         "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
         "idle_workers": (
             "Executors that are kept for their users while they have nothing to do.",
-            sum(app.kept_count for core in cores for app in core.apps.values()),
+            sum(app.idle for core in cores for app in core.offered.values()),
         ),
         "blobs": ("Large inputs and results kept.", len(store.table)),
         "blob_bytes": ("Their bytes.", store.table.bytes_used),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from node_monitor.accounts import UserAccounts
 from node_monitor.queues import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.addresses import check_source
 from sparrow_py.options import DaemonOptions, option, parse_pairs, require
@@ -88,12 +89,16 @@ class NodeMonitorOptions(DaemonOptions):
         "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
         many=True,
     )
-    run_as: str = option(
-        "",
-        "User, by name or number, as whom executors and all tasks run; default: the daemon's own. Another takes root.",
+    run_as: tuple[str, ...] = option(
+        (),
+        "ACCOUNT: user of this machine, by name or number, as whom executors and all tasks run. Or USER=ACCOUNT: as "
+        "whom those of this user run; *=ACCOUNT: those of all others. Default: the daemon's own. Another takes root.",
+        many=True,
     )
     run_as_processes_max: int = option(
-        0, "Processes and threads that the user of run_as may have on this machine (RLIMIT_NPROC); 0: no limit of ours."
+        0,
+        "Processes and threads that each account of run_as may have on this machine (RLIMIT_NPROC); "
+        "0: no limit of ours.",
     )
     task_memory_bytes_max: int = option(
         0,
@@ -126,6 +131,8 @@ class NodeMonitorOptions(DaemonOptions):
 
     attributes: dict[str, str] = field(init=False, default_factory=dict)
     resources: dict[str, float] = field(init=False, default_factory=dict)
+    accounts: UserAccounts = field(init=False, default_factory=UserAccounts)
+    """What `run_as` says, with accounts by the names or numbers that it gives."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,6 +164,8 @@ class NodeMonitorOptions(DaemonOptions):
         require(self.blob_bytes_max >= 0, "blob_bytes_max", self.blob_bytes_max, "a whole number from 0")
         for name in ("blob_retention_s", "blob_lease_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        self.run_as = tuple(text for text in self.run_as if text)
+        self.accounts = UserAccounts.parsed(self.run_as)
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)

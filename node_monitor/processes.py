@@ -46,9 +46,9 @@ class Processes:
         self._confinement = confinement
         self._orphans = orphans
         self._servers: dict[str, _ForkServer] = {}
-        """By app, of those whose executors are forked: started with the first, and after an end with the next."""
+        """By plan, of those whose executors are forked: started with the first, and after an end with the next."""
         self._starting: dict[str, asyncio.Lock] = {}
-        """By app: who needs its server waits for one that is being started."""
+        """By plan: who needs its server waits for one that is being started."""
 
     async def start(self, app: App, executor: str, base: dict[str, str], own: dict[str, str]) -> ExecutorProcess:
         """Start this executor, with an environment of `base` (its app's) and its `own`; `OSError` if it cannot be."""
@@ -73,8 +73,9 @@ class Processes:
         if shutil.which(app.argv[0]) is None:  # Its launcher could only say so in the log.
             raise FileNotFoundError(f"no such command: {app.argv[0]}")
         with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
+            account = self._confinement.accounts.get(app.plan.account)
             process = await asyncio.create_subprocess_exec(
-                *self._confinement.command(app.argv, limited=not app.plan.one_process),
+                *self._confinement.command(app.argv, account, limited=not app.plan.one_process),
                 env=environment,
                 stdin=stdin,
                 stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
@@ -85,8 +86,8 @@ class Processes:
         return process
 
     async def _server(self, app: App, environment: dict[str, str]) -> _ForkServer:
-        """The app's fork server."""
-        name = app.plan.app
+        """The fork server of the app and its account."""
+        name = app.plan.name
         async with self._starting.setdefault(name, asyncio.Lock()):
             server = self._servers.get(name)
             if server is None or server.over:
@@ -102,7 +103,7 @@ class Processes:
             except BaseException:
                 ours.close()
                 raise
-        server = _ForkServer(app.plan.app, process, self._orphans)
+        server = _ForkServer(app.plan.name, process, self._orphans)
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
         return server
 

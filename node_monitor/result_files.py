@@ -28,6 +28,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
+from node_monitor import access_lists
 from node_monitor.confinement import Account
 from node_monitor.removal import END_TIMEOUT_S, remove_tree
 from sparrow_py.blobs import SHORTAGES
@@ -45,7 +46,6 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Not to wait where it turns out to be a pipe."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-ACCESS_LIST = "system.posix_acl_access"
 
 
 class ResultDirectory:
@@ -219,8 +219,7 @@ def check(descriptor: int, size: int, uid: int) -> None:
 def close_to_others(descriptor: int, readers_gid: int | None) -> None:
     """Make the open file ours, and nobody may open it for writing; to read it only the group of the readers may."""
     os.fchown(descriptor, os.geteuid(), -1 if readers_gid is None else readers_gid)
-    with contextlib.suppress(OSError):  # It has none, as a rule.
-        os.removexattr(descriptor, ACCESS_LIST)
+    access_lists.remove(descriptor)
     os.fchmod(descriptor, 0o400 if readers_gid is None else 0o440)
 
 

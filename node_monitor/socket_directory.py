@@ -1,4 +1,4 @@
-"""The directory that a node monitor has for its executors' socket, and what dead node monitors left.
+"""The directory that a node monitor has for its executors' sockets, and what dead node monitors left.
 
 Its owner keeps a lock (flock) on the file `lock` in it. The kernel releases that when the owner dies,
 whatever it died of, and not before: a directory whose lock can be had is nobody's any more.
@@ -12,8 +12,10 @@ import functools
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from node_monitor import access_lists
 from node_monitor.confinement import Account
 from node_monitor.removal import END_TIMEOUT_S, remove_tree
 from sparrow_py.errors import InvalidOption
@@ -24,6 +26,8 @@ RANDOM_CHARS = 8
 """That `tempfile` puts at the end of a new directory's name."""
 LOCK_NAME = "lock"
 SOCKET_NAME = "executors.sock"
+ACCOUNT_SOCKET = "as-{}"
+"""The socket of an account's executors, by its user id, where there are several; it has no longer a name."""
 SOCKET_PATH_BYTES_MAX = 107
 """The kernel's limit on the path of a Unix socket, less its NUL."""
 DIRECTORY_MODE = 0o700
@@ -35,20 +39,21 @@ class SocketDirectory:
     """A directory that only this user can enter, and that no other node monitor uses.
 
     `given` names it, and is made if it is not there; `InvalidOption` (`socket_dir`) if it cannot be.
-    By default it is a new one among the system's temporary directories. `account`: the executors'
-    user, if that is another; `open_to_executors` lets it enter.
+    By default it is a new one among the system's temporary directories. `accounts`: those of the executors, if they
+    are others than ours; `open_to_executors` lets them enter. One has the socket, and of several each its own.
     """
 
-    def __init__(self, given: str = "", account: Account | None = None) -> None:
+    def __init__(self, given: str = "", accounts: Sequence[Account] = ()) -> None:
         self._given = given
-        self._account = account
+        self._accounts = accounts
         if given:
             self.path = str(Path(given).absolute())
-            _check_given(self.path, account)
+            _check_given(self.path, accounts)
             lock = _lock(Path(self.path, LOCK_NAME), create=True)
             if lock is None:
                 raise InvalidOption("socket_dir", given, "a directory that no other node monitor uses")
             self._lock = lock
+            self._close_to_executors()  # Of another time, whose accounts may have been others.
         else:
             temporary = tempfile.gettempdir()
             _check_temporary(temporary)
@@ -67,24 +72,46 @@ class SocketDirectory:
         """Where executors that the node monitor does not start look for the directory of results."""
         return str(Path(self.socket_path).with_suffix(FILES_SUFFIX))
 
+    def socket_path_of(self, account: Account | None) -> str:
+        """Where the socket of the account's executors is to be."""
+        if account is None or len(self._accounts) == 1:
+            return self.socket_path
+        return str(Path(self.path, ACCOUNT_SOCKET.format(account.uid)))
+
     def open_to_executors(self) -> None:
-        """Let the executors' user connect to the socket, which listens now."""
+        """Let the executors' accounts connect to their sockets, which listen now; `InvalidOption` if that cannot be."""
         Path(self.socket_path).chmod(0o600)
-        if self._account is not None:
-            os.chown(self.socket_path, self._account.uid, self._account.gid)
-            os.chown(self.path, -1, self._account.gid)
+        for account in self._accounts:
+            path = self.socket_path_of(account)
+            Path(path).chmod(0o600)
+            os.chown(path, account.uid, account.gid)
+        if len(self._accounts) == 1:
+            os.chown(self.path, -1, self._accounts[0].gid)
             Path(self.path).chmod(SHARED_MODE)
+        elif self._accounts:
+            try:
+                uids = [account.uid for account in self._accounts]
+                access_lists.allow(self.path, uids, access_lists.ENTER, owner=7)
+            except OSError as error:
+                raise InvalidOption("socket_dir", self.path, access_lists.allowed(error)) from None
+
+    def _close_to_executors(self) -> None:
+        access_lists.remove(self.path)
+        Path(self.path).chmod(DIRECTORY_MODE)
 
     def close(self) -> None:
-        """Remove the directory; of one that was given, the socket and the directory of results."""
+        """Remove the directory; of one that was given, the sockets and the directory of results."""
         self._clear()
-        if not self._given:
+        if self._given:
+            self._close_to_executors()
+        else:
             remove_tree(self.path, END_TIMEOUT_S)
         os.close(self._lock)
 
     def _clear(self) -> None:
         try:
-            Path(self.socket_path).unlink(missing_ok=True)
+            for path in (Path(self.socket_path), *Path(self.path).glob(ACCOUNT_SOCKET.format("*"))):
+                path.unlink(missing_ok=True)
         except OSError as error:
             allowed = f"a directory in which {SOCKET_NAME} can be made ({error.strerror})"
             raise InvalidOption("socket_dir", self.path, allowed) from None
@@ -99,7 +126,7 @@ def _check_temporary(path: str) -> None:
         raise InvalidOption("TMPDIR", path, allowed)
 
 
-def _check_given(path: str, account: Account | None) -> None:
+def _check_given(path: str, accounts: Sequence[Account]) -> None:
     """Make the directory, or check that nobody else has business in it.
 
     A link is not followed: who can change where it leads could have executors connect to a socket of theirs.
@@ -114,7 +141,9 @@ def _check_given(path: str, account: Account | None) -> None:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
         raise InvalidOption("socket_dir", path, f"{allowed} ({error})") from None
     mode = stat.S_IMODE(found.st_mode)
-    private = not mode & 0o077 or (account is not None and mode == SHARED_MODE and found.st_gid == account.gid)
+    groups = {account.gid for account in accounts}
+    left_open = mode == SHARED_MODE and (found.st_gid in groups or access_lists.exist(path))  # By one that died.
+    private = not mode & 0o077 or left_open
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or not private:
         raise InvalidOption("socket_dir", path, allowed)
 

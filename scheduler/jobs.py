@@ -75,11 +75,11 @@ class StageState:
     """
 
     __slots__ = (
-        "attempts", "backoff_s", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
-        "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "open_successors", "own_ticket",
-        "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s",
-        "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states",
-        "successors", "tickets", "unplaced", "untold", "waits_for",
+        "attempts", "backoff_s", "barred_by", "blocked", "closed", "common", "details", "doomed", "dooms", "first",
+        "fresh", "index", "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s",
+        "open_successors", "own_ticket", "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio",
+        "promised", "promised_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec",
+        "starts", "states", "successors", "tickets", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -142,6 +142,9 @@ class StageState:
         self.no_node_since_s: float | None = None
         """Since when no connected node may run some of its unplaced tasks."""
         self.refused_by: set[str] = set()
+        """Nodes that refused reservations, and are not probed for a while."""
+        self.barred_by: dict[str, str] = {}
+        """Nodes that take none of its tasks as long as they are here, and why."""
         self.backoff_s = 0.0
         self.probe_at_s: float | None = None
         """When a pending re-probe is due."""

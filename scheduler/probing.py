@@ -71,7 +71,7 @@ class Probing:
             stage.no_node_since_s = None
             self._probe(stage, self._choose(stage, nodes, missing, now_s), now_s)
         elif stage.live < stage.unplaced:
-            self._wait(stage, now_s, self._nodes.eligible(stage.kind))
+            self._wait(stage, now_s, self._may_come(stage))
 
     def _choose(self, stage: StageState, nodes: list[str], count: int, now_s: float) -> list[tuple[str, int]]:
         """Nodes that said they are idle, no more than there are tasks, then random ones besides (§3.1): most of these
@@ -88,11 +88,12 @@ class Probing:
     def may_probe(self, stage: StageState) -> Callable[[str], bool]:
         """Whether the stage may probe a node now, by its id."""
         eligible, job = self._nodes.eligible_set(stage.kind), stage.job
-        if not stage.refused_by and not job.avoids:
+        if not stage.refused_by and not job.avoids and not stage.barred_by:
             return eligible.__contains__
         return lambda node_id: (
             node_id in eligible
             and node_id not in stage.refused_by
+            and node_id not in stage.barred_by
             and not (job.avoids and self.avoided_at(stage, node_id))
         )
 
@@ -117,7 +118,7 @@ class Probing:
         before, locality.hopeless = locality.hopeless, {}
         if not locality.lacking:
             return
-        may_come = frozenset(self._nodes.eligible(stage.kind))
+        may_come = frozenset(self._may_come(stage))
         hopeless = [task for task in locality.uncovered if may_come.isdisjoint(locality.preferred[task])]
         hopeful = len(hopeless) < len(locality.uncovered)
         if locality.free > locality.free_live:
@@ -126,7 +127,7 @@ class Probing:
         if hopeful and stage.probe_at_s is None:
             self._back_off(stage, now_s)
         locality.hopeless = {task: before.get(task, now_s) for task in hopeless}
-        limit_s = self._core.wait_for_nodes_s(stage.job)
+        limit_s = self._wait_limit_s(stage)
         if limit_s is not None and any(task not in before for task in hopeless):
             self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came_for(one, limit_s, at_s))
 
@@ -144,12 +145,17 @@ class Probing:
 
     def candidates(self, stage: StageState) -> list[str]:
         """Nodes to probe now: eligible, have not refused lately, run no job that is to be avoided (§8)."""
-        nodes = self._nodes.eligible(stage.kind)
+        nodes = self._may_come(stage)
         if stage.refused_by:
             nodes = [node for node in nodes if node not in stage.refused_by]
         if stage.job.avoids:
             nodes = [node for node in nodes if not self.avoided_at(stage, node)]
         return nodes
+
+    def _may_come(self, stage: StageState) -> list[str]:
+        """Nodes that take tasks of the stage, now or later. The list may be shared: don't change it."""
+        nodes = self._nodes.eligible(stage.kind)
+        return [node for node in nodes if node not in stage.barred_by] if stage.barred_by else nodes
 
     def avoided_at(self, stage: StageState, node_id: str) -> bool:
         """Whether a job that this one avoids, or that avoids this one, runs on the node."""
@@ -161,7 +167,7 @@ class Probing:
         if stage.locality is not None:
             self._wait_local(stage, now_s)
         else:
-            self._wait(stage, now_s, self._nodes.eligible(stage.kind))
+            self._wait(stage, now_s, self._may_come(stage))
 
     def _wait(self, stage: StageState, now_s: float, may_come: list[str]) -> None:
         """There is nobody to probe: try those that may come round again later, or wait for nodes, but not for ever."""
@@ -171,9 +177,17 @@ class Probing:
                 self._back_off(stage, now_s)
         elif stage.no_node_since_s is None:
             stage.no_node_since_s = now_s
-            limit_s = self._core.wait_for_nodes_s(stage.job)
+            limit_s = self._wait_limit_s(stage)
             if limit_s is not None:
                 self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
+
+    def _wait_limit_s(self, stage: StageState) -> float | None:
+        """How long to wait for a node that takes the stage's tasks; None: for ever. Not at all if nodes were found that
+        could run them and do not want them, and none took any: a job that no connected node could run is refused, too.
+        """
+        if stage.barred_by and not stage.settled and not stage.attempts:
+            return 0.0
+        return self._core.wait_for_nodes_s(stage.job)
 
     def _no_node_came(self, stage: StageState, limit_s: float, now_s: float) -> None:
         since_s = stage.no_node_since_s
@@ -187,6 +201,10 @@ class Probing:
 
     def _lost(self, stage: StageState, tasks: list[int], limit_s: float, now_s: float) -> None:
         reason = f"no node that may run it was connected for {limit_s:g} s"
+        if stage.barred_by:
+            node_id, why = next(reversed(stage.barred_by.items()))
+            waited = f" has taken it for {limit_s:g} s" if limit_s else " takes it"
+            reason = f"no connected node{waited}; node {node_id}: {why}"
         self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
 
     def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:
@@ -233,6 +251,7 @@ class Probing:
         """A node has come, or offers more: those who wait for nodes probe, and it gets its share of what waits."""
         waiting = [*(stage for heirs in self.heirs.values() for stage in heirs), *self.local]
         for stage in waiting:
+            stage.barred_by.pop(node_id, None)  # Its operator may have changed that.
             locality = stage.locality
             lacking = locality.lacking if locality is not None else stage.live < stage.unplaced
             if lacking and stage.probe_at_s is None:
@@ -254,7 +273,7 @@ class Probing:
     # ---- reservations refused, spent, gone ---------------------------------------------------
 
     def refused(self, node: Node, message: m.ReservationsRefused, now_s: float) -> None:
-        """A node's queue is full for this user: sample others, or back off."""
+        """A node's queue is full for this user, say: sample others, or back off."""
         ticket = self.tickets.get(message.ticket)
         if ticket is None or ticket.id in node.dropped:
             return
@@ -263,7 +282,10 @@ class Probing:
         gone = self.spend(ticket, node, message.count)
         if stage.locality is not None:
             stage.locality.drop(node.id, gone)
-        self.shun(stage, node, now_s)
+        if message.lasting:
+            stage.barred_by[node.id] = message.reason
+        else:
+            self.shun(stage, node, now_s)
         self._core.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, message.reason)
         self.ensure(stage, now_s)
 

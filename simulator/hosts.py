@@ -45,6 +45,9 @@ class NoBlobs:
     def file(self, hash_: str) -> x.File | None:
         return None
 
+    def file_for(self, hash_: str, account: str) -> x.File | None:
+        return None
+
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         raise NotImplementedError("tasks of a simulation return nothing")
 

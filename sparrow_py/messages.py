@@ -481,11 +481,13 @@ class Claim(Message, tag=38):
 
 
 class ReservationsRefused(Message, tag=40):
-    """`count` of the reservations last sent for this ticket were not queued."""
+    """`count` of the reservations last sent for this ticket were not queued. `lasting`: nor would others be, as the
+    node's operator does not want them."""
 
     ticket: int
     count: int
     reason: str
+    lasting: bool = False
 
 
 class GetTasks(Message, tag=41):

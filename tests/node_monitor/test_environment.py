@@ -21,9 +21,9 @@ USUAL = {"PATH", "LC_ALL", "PYTHONPATH", "OMP_NUM_THREADS"}
     ("options", "more"),
     [
         ({}, ENVIRONMENT.keys() - USUAL - {"SPARROW_TOKEN"}),
-        ({"run_as": "nobody"}, set()),
+        ({"run_as": ("nobody",)}, set()),
         ({"token_file": "secret"}, set()),
-        ({"run_as": "nobody", "executor_env": ("AWS_R*", "NONE")}, {"AWS_REGION"}),
+        ({"run_as": ("nobody",), "executor_env": ("AWS_R*", "NONE")}, {"AWS_REGION"}),
         ({"executor_env": ("DATABASE_URL", "SPARROW_*")}, {"DATABASE_URL"}),
         ({"token_file": "secret", "executor_env": ("*",)}, ENVIRONMENT.keys() - USUAL - {"SPARROW_TOKEN"}),
     ],

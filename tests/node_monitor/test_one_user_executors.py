@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node_monitor.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.core import IDLE_WORKERS_PER_SLOT, NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
@@ -21,13 +22,18 @@ from tests.support.recorder import Recorder, reserve
 class Rig:
     """A node whose executors of the app "pool" are forked, or executed. All that it is to start starts when told."""
 
-    def __init__(self, slots: int = 1, *, forks: bool = True, **options: Any) -> None:
+    def __init__(
+        self, slots: int = 1, *, forks: bool = True, accounts: UserAccounts = ALL_AS_OURSELVES, **options: Any
+    ) -> None:
         self.outbox = Recorder()
-        plan = AppPlan("pool", forks=forks)
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self.outbox, FakeBlobs())
+        self.blobs = FakeBlobs()
+        plans = [AppPlan("pool", forks=forks, account=account) for account in accounts.names]
+        self.core = NodeMonitorCore(
+            NodeMonitorOptions(**options), slots, plans, self.outbox, self.blobs, users=accounts
+        )
         self.core.scheduler_up("s")
         self.core.start(["pool"])
-        self.pool = self.core.apps["pool"]
+        self.pool = self.core.apps[plans[0].name]
         self.now_s = 0.0
         self.users: dict[str, set[str]] = {}
         """Executor to those whose tasks it was given."""
@@ -39,9 +45,9 @@ class Rig:
         self.core.check_invariants()
 
     def start_what_is_to_start(self) -> None:
-        for _ in range(len(self.outbox.started)):
+        for name, places in self.outbox.started:
             self._numbers += 1
-            self.core.executor_up(f"p{self._numbers}", "pool", 1, self.now_s)
+            self.core.executor_up(f"p{self._numbers}", name, places, self.now_s)
         self.outbox.started.clear()
         self.settle()
 
@@ -83,6 +89,10 @@ class Rig:
         ((executor, _, run),) = self.answer()
         self.done(executor, run)
         return executor
+
+    def account(self, executor: str) -> str:
+        """As which it runs."""
+        return self.core._executors[executor].app.plan.account
 
 
 def test_users_who_take_turns_have_executors_of_their_own_and_keep_them() -> None:
@@ -160,7 +170,7 @@ def test_those_that_were_unused_for_longest_go_when_more_are_kept_than_may(given
         rig.start_what_is_to_start()
         executors.append(rig.run(f"user{number}"))
     assert rig.outbox.killed == executors[:1]
-    assert rig.pool.kept_count == kept_max
+    assert rig.pool.offered.idle == kept_max
     rig.end_what_is_to_end()
     rig.start_what_is_to_start()
     assert rig.run("user0") not in executors, "whose it was gets a fresh one"
@@ -227,6 +237,9 @@ def test_an_executor_that_is_to_end_is_given_nothing_ahead_either() -> None:
 
 # ---- whatever happens ----------------------------------------------------------------------------
 
+TWO = UserAccounts({"user0": "a"}, "b")
+THREE = UserAccounts({"user0": "a", "user1": "b", "user2": "c", "user3": "c"}, None)
+
 STEP = st.one_of(
     st.tuples(st.just("reserve"), st.integers(0, 3), st.sampled_from([0, 4])),
     st.tuples(st.sampled_from(["answer", "no task", "done", "start", "fail", "end", "cancel", "die", "time"])),
@@ -234,11 +247,15 @@ STEP = st.one_of(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(1, 3), st.booleans(), st.integers(0, 2), st.lists(STEP, max_size=60))
+@given(
+    st.integers(1, 3), st.booleans(), st.integers(0, 2), st.sampled_from([ALL_AS_OURSELVES, TWO, THREE]),
+    st.lists(STEP, max_size=60),
+)  # fmt: skip
 def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
-    slots: int, forks: bool, kept: int, steps: list[Any]
+    slots: int, forks: bool, kept: int, accounts: UserAccounts, steps: list[Any]
 ) -> None:
-    rig = Rig(slots, forks=forks, idle_workers_max=kept)
+    """Nor is its account another than its user's."""
+    rig = Rig(slots, forks=forks, idle_workers_max=kept, accounts=accounts)
     runs: list[tuple[str, int]] = []
     for step, *details in steps:
         if step == "reserve":
@@ -247,6 +264,7 @@ def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
             to_end = set(rig.outbox.killed)
             started = rig.answer()
             assert not to_end & {at for at, _, _ in started}
+            assert all(rig.account(at) == accounts.of(user) for at, user, _ in started)
             runs += [(at, run) for at, _, run in started]
         elif step == "no task":
             for _, ask in rig.outbox.take(m.GetTasks):
@@ -255,8 +273,8 @@ def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
         elif step == "start":
             rig.start_what_is_to_start()
         elif step == "fail" and rig.outbox.started:
-            rig.outbox.started.pop()
-            rig.core.executor_failed("pool", "no luck", rig.now_s)
+            name, _ = rig.outbox.started.pop()
+            rig.core.executor_failed(name, "no luck", rig.now_s)
             rig.settle()
         elif step == "end":
             rig.end_what_is_to_end()
@@ -277,4 +295,4 @@ def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
             rig.core.executor_down(runs[0][0], "was killed by SIGSEGV", rig.now_s)
             rig.settle()
     assert all(len(users) == 1 for users in rig.users.values())
-    assert rig.pool.kept_count <= (kept or IDLE_WORKERS_PER_SLOT * slots)
+    assert rig.pool.offered.idle <= (kept or IDLE_WORKERS_PER_SLOT * slots)

@@ -42,6 +42,11 @@ class Node:
 
     client: Client
     monitor: Daemon
+    scheduler: str
+
+    def user(self, name: str) -> Client:
+        """A client of this user, by the cluster's token."""
+        return Client(self.scheduler, token=TOKEN, user=name)
 
 
 @contextmanager
@@ -61,7 +66,7 @@ def one_node(folder: Path, *flags: str, uid: int | None = None) -> Iterator[Node
             Client(scheduler.address, token=TOKEN) as client,
         ):
             wait_until(lambda: http(monitor.address, "/readyz")[0] == 200)
-            yield Node(client, monitor)
+            yield Node(client, monitor, scheduler.address)
 
 
 # ---- the daemon and its secrets ------------------------------------------------------------------

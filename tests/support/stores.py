@@ -1,5 +1,6 @@
 """Blob stores that fetch nothing."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,9 +10,14 @@ from sparrow_py.clock import Clock
 from sparrow_py.credentials import OPEN
 
 
-def store_in(folder: Path | str = "", bytes_max: int = 1 << 30, readers_gid: int | None = None) -> BlobStore:
+def store_in(
+    folder: Path | str = "",
+    bytes_max: int = 1 << 30,
+    readers_gid: int | None = None,
+    readers: Mapping[str, int] | None = None,
+) -> BlobStore:
     """A store that has started, in this folder or a temporary one of its own."""
     table = BlobTable(bytes_max, retention_s=60.0, lease_s=10.0)
-    store = BlobStore(table, cast("Any", None), lambda: OPEN, Clock(), str(folder), readers_gid)
+    store = BlobStore(table, cast("Any", None), lambda: OPEN, Clock(), str(folder), readers_gid, readers)
     store.start()
     return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,21 @@ NOBODY = 65534
 SOMEBODY = 65533
 """Another."""
 PYTHONPATH = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+
+
+def another_account() -> tuple[str, int]:
+    """The name and the user id of an account that is neither root nor `nobody`; skips the test if there is none.
+
+    Every system has `daemon` or `bin`, which own next to nothing.
+    """
+    for name in ("daemon", "bin"):
+        try:
+            uid = pwd.getpwnam(name).pw_uid
+        except KeyError:
+            continue
+        if uid not in (0, NOBODY):
+            return name, uid
+    pytest.skip("there are no two accounts that own nothing")
 
 
 def takes_root() -> None:

@@ -1,0 +1,226 @@
+"""Users who have accounts of their own (`run_as`): what the option says, and the core, which keeps executors apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_monitor.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
+from node_monitor.apps import App, by_account, offered_apps
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executor_state import AppPlan
+from node_monitor.options import NodeMonitorOptions
+from simulator.blobs import FakeBlobs
+from sparrow_py import executor_protocol as x
+from sparrow_py import messages as m
+from sparrow_py.errors import InvalidOption
+from sparrow_py.job import BlobRef, TaskStatus
+from tests.node_monitor.test_one_user_executors import Rig
+from tests.support.recorder import Recorder, reserve
+
+TWO = UserAccounts({"anna": "a", "bert": "b"}, None)
+
+
+# ---- what the option says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "by_user", "others"),
+    [
+        ((), {}, ""),
+        (("nobody",), {}, "nobody"),
+        (("*=nobody",), {}, "nobody"),
+        (("65534",), {}, "65534"),
+        (("ada=a", "bob=b"), {"ada": "a", "bob": "b"}, None),
+        (("ada=a", "*=nobody", "bob=a"), {"ada": "a", "bob": "a"}, "nobody"),
+        (("a=b c=d",), {"a=b c": "d"}, None),  # A user's name may have both, an account's neither.
+    ],
+)
+def test_who_has_which_account(texts: tuple[str, ...], by_user: dict[str, str], others: str | None) -> None:
+    accounts = NodeMonitorOptions(run_as=texts).accounts
+    assert (accounts.by_user, accounts.others) == (by_user, others)
+    assert accounts.of("somebody") == others
+
+
+@pytest.mark.parametrize(
+    ("texts", "value", "allowed"),
+    [
+        (("nobody", "ada=a"), "'nobody'", "USER=ACCOUNT where there are several"),
+        (("nobody", "daemon"), "'nobody'", "USER=ACCOUNT where there are several"),
+        (("ada=a", "ada=b"), "'ada=b'", "one account for each user; 'ada' has 'a'"),
+        (("*=a", "*=a"), "'*=a'", "one account for each user"),
+        (("=a",), "'=a'", "ACCOUNT, or USER=ACCOUNT"),
+        (("ada=",), "'ada='", "ACCOUNT, or USER=ACCOUNT"),
+        (tuple(f"u{n}=a{n}" for n in range(ACCOUNTS_MAX + 1)), "'65 accounts'", f"at most {ACCOUNTS_MAX}"),
+    ],
+    ids=["one and a user's", "two", "a user twice", "others twice", "no user", "no account", "too many"],
+)
+def test_an_option_that_cannot_be_is_refused_in_one_line(texts: tuple[str, ...], value: str, allowed: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        NodeMonitorOptions(run_as=texts)
+    said = str(caught.value)
+    assert "run_as" in said and value in said and allowed in said and "\n" not in said
+
+
+def test_tasks_of_several_users_may_share_an_account() -> None:
+    assert [UserAccounts.parsed(texts).shared for texts in ((), ("a",), ("u=a",), ("u=a", "v=b"), ("u=a", "v=a"))] == [
+        True, True, False, False, True,
+    ]  # fmt: skip
+    assert UserAccounts.parsed(("u=a", "*=b")).shared
+
+
+def test_each_app_runs_once_for_each_account_but_what_is_not_started_here_and_a_service() -> None:
+    apps = {
+        "many": App(AppPlan("many")),
+        "guest": App(AppPlan("guest", supervised=False)),
+        "query": App(AppPlan("query", one_process=True, service=True)),
+    }
+    assert list(by_account(apps, ALL_AS_OURSELVES)) == ["many", "guest", "query"]
+    assert list(by_account(apps, UserAccounts({}, "nobody"))) == ["many@nobody", "guest", "query@nobody"]
+    found = by_account(apps, UserAccounts({"anna": "a"}, "b"))
+    assert list(found) == ["many@b", "many@a", "guest", "query@b"]
+    assert [app.plan.account for app in found.values()] == ["b", "a", "", "b"]
+    assert list(by_account(apps, TWO)) == ["many@a", "many@b", "guest"]
+
+
+def test_sql_is_offered_only_where_all_others_have_an_account() -> None:
+    """It runs nobody's code and serves all users: it is to run as an account that none of them has."""
+    pytest.importorskip("duckdb")
+    assert "sql" in offered_apps(NodeMonitorOptions(run_as=("*=nobody", "anna=a")))
+    options = NodeMonitorOptions(run_as=("anna=a",))
+    assert "sql" not in offered_apps(options)
+    options.warm = ("sql",)
+    with pytest.raises(InvalidOption, match="warm"):
+        offered_apps(options)
+
+
+# ---- the core ------------------------------------------------------------------------------------
+
+
+def rig_of(slots: int, accounts: UserAccounts = TWO, **options: Any) -> Rig:
+    rig = Rig(slots, accounts=accounts, **options)
+    rig.start_what_is_to_start()
+    return rig
+
+
+def test_executors_of_an_account_run_its_users_tasks_alone() -> None:
+    rig = rig_of(1)
+    assert [rig.account(rig.run(user)) for user in ("anna", "bert", "anna")] == ["a", "b", "a"]
+
+
+def test_who_has_no_account_is_refused_for_good_and_others_are_served() -> None:
+    rig = rig_of(1)
+    rig.reserve("carl")
+    ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
+    assert (refused.reason, refused.lasting) == ("user 'carl' has no account at this node (run_as)", True)
+    assert not rig.outbox.take(m.GetTasks)
+    assert rig.account(rig.run("anna")) == "a"
+
+
+def test_a_task_that_was_pushed_for_who_has_no_account_has_failed() -> None:
+    rig = rig_of(1)
+    rig.core.receive("s", m.Launch(0, "j", 0, 3, 1, b"", ticket=7), 0.0)
+    rig.core.receive("s", reserve(7, 1, app="pool", user="carl", job="j"), 0.0)
+    rig.settle()
+    ((_, report),) = rig.outbox.take(m.Report)
+    assert (report.task, report.status) == (3, TaskStatus.FAILED) and "has no account" in report.error
+    assert not rig.outbox.take(m.HandBack) and rig.core.idle
+
+
+def test_no_user_names_anothers_executors() -> None:
+    rig = rig_of(1)
+    rig.core.receive("s", reserve(1, 1, app="pool@b", user="anna"), 0.0)
+    ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
+    assert refused.reason == "no app 'pool@b' here" and not refused.lasting
+
+
+def test_what_has_no_account_serves_everybody() -> None:
+    outbox = Recorder()
+    plans = [AppPlan("noop", one_process=True, supervised=False), AppPlan("pool", account="a")]
+    core = NodeMonitorCore(NodeMonitorOptions(), 1, plans, outbox, FakeBlobs(), users=UserAccounts({"anna": "a"}, None))
+    core.scheduler_up("s")
+    core.executor_up("noop", "noop", 1, 0.0)
+    core.receive("s", reserve(1, 1, app="noop", user="carl"), 0.0)
+    core.pump(0.0)
+    assert len(outbox.take(m.GetTasks)) == 1 and core.node.apps == {"noop": "", "pool": ""}
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_accounts_share_what_is_started_ahead_and_have_more_when_they_need_it(forks: bool) -> None:
+    rig = rig_of(4, forks=forks)
+    assert [app.fresh for app in rig.core.apps.values()] == [2, 2]
+    rig.reserve("bert", 4)
+    assert [rig.account(at) for at, _, _ in rig.answer()] == ["b", "b"]
+    for _ in range(2):
+        rig.start_what_is_to_start()
+        rig.answer()
+    assert rig.core.free_slots == 0, "no slot waits for the other account's executors"
+    assert rig.core.apps["pool@a"].fresh == 2
+
+
+def test_each_account_has_one_ahead_where_there_are_more_of_them_than_slots() -> None:
+    rig = rig_of(1, UserAccounts({f"user{number}": f"a{number}" for number in range(5)}, None))
+    assert [app.fresh for app in rig.core.apps.values()] == [1] * 5
+
+
+def test_idle_executors_count_over_all_accounts() -> None:
+    """Those that were not used for longest go, whatever their account."""
+    users = UserAccounts({f"user{number}": f"a{number}" for number in range(3)}, None)
+    rig = rig_of(1, users, idle_workers_max=2)
+    executors = []
+    for number in range(3):
+        executors.append(rig.run(f"user{number}"))
+        rig.start_what_is_to_start()
+    assert rig.outbox.killed == executors[:1]
+    rig.end_what_is_to_end()
+    assert rig.core.offered["pool"].idle == 2 and rig.core.offered["pool"].surplus(1) == 2
+
+
+def test_executors_that_were_started_for_who_has_gone_go_first() -> None:
+    rig = rig_of(4, idle_workers_max=1)
+    kept = rig.run("anna")
+    rig.reserve("bert", 4)
+    rig.answer()
+    started, rig.outbox.started[:] = list(rig.outbox.started), []
+    rig.core.scheduler_down("s", 0.0)
+    rig.core.scheduler_up("s")
+    rig.outbox.started += started
+    rig.start_what_is_to_start()
+    surplus = rig.core.offered["pool"].surplus(4)
+    assert surplus <= 1 and kept not in rig.outbox.killed
+    rig.end_what_is_to_end()
+    assert [app.fresh <= 2 for app in rig.core.apps.values()] == [True, True]
+    assert not rig.outbox.started, "what was too many is not started again"
+
+
+def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
+    rig = Rig(1, accounts=TWO)
+    for _ in range(3):
+        rig.core.executor_failed("pool@a", "Resource temporarily unavailable", rig.now_s)
+    rig.outbox.started[:] = [("pool@b", 1)]
+    rig.start_what_is_to_start()
+    rig.reserve("anna")
+    ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
+    assert refused.reason == "executors of 'pool' do not start here" and not refused.lasting
+    assert rig.account(rig.run("bert")) == "b"
+
+
+def test_large_data_are_opened_to_the_account_whose_executor_needs_them() -> None:
+    rig = rig_of(1)
+    opened: list[tuple[str, str]] = []
+    file_for = rig.blobs.file_for
+
+    def remember(hash_: str, account: str) -> x.File | None:
+        opened.append((hash_, account))
+        return file_for(hash_, account)
+
+    rig.blobs.file_for = remember  # type: ignore[method-assign]
+    ref = BlobRef("ab" * 32, 3, ("there:1",))
+    rig.blobs.add(ref)
+    rig.reserve("bert")
+    ((_, ask),) = rig.outbox.take(m.GetTasks)
+    rig.core.receive("s", m.Launch(ask.ask, "bert", 0, 0, 1, ref), 0.0)
+    rig.settle()
+    assert [run.payload.hash for _, run in rig.outbox.take(x.Run)] == [ref.hash]
+    assert opened == [(ref.hash, "b")]
