@@ -624,7 +624,7 @@ class NodeMonitorCore:
         if offered is None:
             self._refuse(scheduler, message.ticket, count, f"no app {message.app!r} here")
             return
-        app = offered.of(message.user)
+        app = offered.for_everybody or offered.of(message.user)
         if app is None:
             reason = f"user {message.user!r} has no account at this node (run_as)"
             self._refuse(scheduler, message.ticket, count, reason, lasting=True)
@@ -650,7 +650,7 @@ class NodeMonitorCore:
         key = (scheduler, message.ticket)
         self.queue.add(
             QueuedTicket(
-                key, message.job, message.user, message.weight, message.priority, app.plan.name,
+                key, message.job, message.user, message.weight, message.priority, app.name,
                 0 if message.demand else message.prefetch, message.expected_duration_s, message.demand, count,
             )
         )  # fmt: skip
@@ -977,7 +977,7 @@ class NodeMonitorCore:
 
         def of_app(key: Key, _: m.Launch) -> bool:
             ticket = self.queue.ticket(key)
-            return ticket is not None and ticket.app == app.plan.name
+            return ticket is not None and ticket.app == app.name
 
         if self._ready:
             self._hand_back_ready(self._ready.remove(of_app), reason)
@@ -1432,7 +1432,7 @@ class NodeMonitorCore:
         places = self.slots if app.plan.one_process else 1
         for _ in range(app.missing(self.slots, lacking)):
             app.starting += 1
-            self._start_executor(app.plan.name, places)
+            self._start_executor(app.name, places)
 
     def _even_out(self, now_s: float) -> None:
         """Start executors for users who had their turn and found none, and end those that are more than may be kept."""
@@ -1463,7 +1463,7 @@ class NodeMonitorCore:
         app.failures += 1
         app.waiting += 1
         if app.broken:
-            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.name]:
+            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.name]:
                 self._turn_away(ticket, f"{app.plan.app!r} does not start here")
         delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
@@ -1474,8 +1474,8 @@ class NodeMonitorCore:
         if until_s is None:
             return
         self.counters.suspicions += 1
-        self._note(now_s, "executors of %s die here", app.plan.name)
-        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.plan.name]:
+        self._note(now_s, "executors of %s die here", app.name)
+        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.name]:
             if app.suspicion.refuses(ticket.user, now_s):
                 self._turn_away(ticket, f"executors of {app.plan.app!r} die here")
         self._at(until_s, lambda _: self._take_part_again())
@@ -1532,7 +1532,7 @@ class NodeMonitorCore:
         for app in self.apps.values():
             asks = [ask for ask in self._asks.values() if ask.app is app]
             if problem := app.problem(sum(not one.executor.leaving for ask in asks for one in ask.charges)):
-                return f"app {app.plan.name}: {problem}"
+                return f"app {app.name}: {problem}"
         problem = self._problem_of_idle() or self._problem_ahead()
         if problem:
             return problem

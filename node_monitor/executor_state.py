@@ -114,28 +114,27 @@ class ExecutorState:
 class OfferedApp:
     """An app as users name it: its executors by the account as which they run.
 
-    idle: executors of one user each that have nothing to do, of all accounts.
+    for_everybody: those for all users, if they are for all. idle: how many of one user each have nothing to do, of all
+    accounts.
     """
 
-    __slots__ = ("_for_everybody", "_users", "by_account", "idle")
+    __slots__ = ("_users", "by_account", "for_everybody", "idle")
 
     def __init__(self, users: UserAccounts) -> None:
         self.by_account: dict[str, AppState] = {}
         self.idle = 0
         self._users = users
-        self._for_everybody: AppState | None = None
+        self.for_everybody: AppState | None = None
 
     def add(self, plan: AppPlan) -> AppState:
         """Its executors of one more account."""
         state = self.by_account[plan.account] = AppState(plan, self)
         if plan.for_everybody or not self._users.maps:
-            self._for_everybody = state
+            self.for_everybody = state
         return state
 
     def of(self, user: str) -> AppState | None:
-        """The executors for this user's tasks; None if the user has no account here."""
-        if self._for_everybody is not None:
-            return self._for_everybody
+        """The executors for this user's tasks, where not all have the same; None if the user has no account here."""
         account = self._users.of(user)
         return None if account is None else self.by_account[account]
 
@@ -168,12 +167,13 @@ class AppState:
     """An app's executors of one account."""
 
     __slots__ = (
-        "executors", "failures", "free", "fresh", "kept", "offered", "plan", "short", "starting", "suspicion",
+        "executors", "failures", "free", "fresh", "kept", "name", "offered", "plan", "short", "starting", "suspicion",
         "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan, offered: OfferedApp) -> None:
         self.plan = plan
+        self.name = plan.name
         self.offered = offered
         """The app, with the executors of other accounts."""
         self.executors: dict[str, ExecutorState] = {}

@@ -166,6 +166,10 @@ class NodeMonitorOptions(DaemonOptions):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         self.run_as = tuple(text for text in self.run_as if text)
         self.accounts = UserAccounts.parsed(self.run_as)
+        require(
+            not self.accounts.maps or self.guarded,
+            "run_as", ", ".join(self.run_as), "ACCOUNT alone, unless tokens or TLS say who a user is",
+        )  # fmt: skip
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)

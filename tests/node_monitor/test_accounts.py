@@ -17,6 +17,7 @@ from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import BlobRef, TaskStatus
 from tests.node_monitor.test_one_user_executors import Rig
+from tests.support.guarded import CLUSTER
 from tests.support.recorder import Recorder, reserve
 
 TWO = UserAccounts({"anna": "a", "bert": "b"}, None)
@@ -38,7 +39,7 @@ TWO = UserAccounts({"anna": "a", "bert": "b"}, None)
     ],
 )
 def test_who_has_which_account(texts: tuple[str, ...], by_user: dict[str, str], others: str | None) -> None:
-    accounts = NodeMonitorOptions(run_as=texts).accounts
+    accounts = UserAccounts.parsed(texts)
     assert (accounts.by_user, accounts.others) == (by_user, others)
     assert accounts.of("somebody") == others
 
@@ -58,9 +59,18 @@ def test_who_has_which_account(texts: tuple[str, ...], by_user: dict[str, str], 
 )
 def test_an_option_that_cannot_be_is_refused_in_one_line(texts: tuple[str, ...], value: str, allowed: str) -> None:
     with pytest.raises(InvalidOption) as caught:
-        NodeMonitorOptions(run_as=texts)
+        UserAccounts.parsed(texts)
     said = str(caught.value)
     assert "run_as" in said and value in said and allowed in said and "\n" not in said
+
+
+def test_users_have_accounts_only_where_they_are_asked_who_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever can open a socket says that he is another, and runs as that one's account."""
+    assert NodeMonitorOptions(run_as=("", "*=nobody")).accounts == UserAccounts({}, "nobody")
+    with pytest.raises(InvalidOption, match=r"run_as: 'anna=a, bert=b' .* unless tokens or TLS say who a user is"):
+        NodeMonitorOptions(run_as=("anna=a", "bert=b"))
+    monkeypatch.setenv("SPARROW_TOKEN", CLUSTER)
+    assert NodeMonitorOptions(run_as=("anna=a", "bert=b")).accounts == TWO
 
 
 def test_tasks_of_several_users_may_share_an_account() -> None:
@@ -84,9 +94,10 @@ def test_each_app_runs_once_for_each_account_but_what_is_not_started_here_and_a_
     assert list(by_account(apps, TWO)) == ["many@a", "many@b", "guest"]
 
 
-def test_sql_is_offered_only_where_all_others_have_an_account() -> None:
-    """It runs nobody's code and serves all users: it is to run as an account that none of them has."""
+def test_sql_is_offered_only_where_all_others_have_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs nobody's code and serves all users: it runs as the account of those who have none of their own."""
     pytest.importorskip("duckdb")
+    monkeypatch.setenv("SPARROW_TOKEN", CLUSTER)
     assert "sql" in offered_apps(NodeMonitorOptions(run_as=("*=nobody", "anna=a")))
     options = NodeMonitorOptions(run_as=("anna=a",))
     assert "sql" not in offered_apps(options)

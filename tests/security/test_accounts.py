@@ -22,7 +22,7 @@ from frontends.command.tasks import command_job
 from sparrow_py import Client, SparrowError, TaskLost
 from sparrow_py import executor_protocol as x
 from sparrow_py.calls import encode_value
-from tests.security.test_confinement import Node, one_node
+from tests.security.test_confinement import TOKEN, Node, one_node
 from tests.support import hostile, tasks
 from tests.support.daemons import clean_environment
 from tests.support.unprivileged import NOBODY, PYTHONPATH, another_account, interpreter, takes_root
@@ -232,13 +232,15 @@ def _executor_of_sql(node: Node) -> psutil.Process:
         (["--run-as", "anna=nobody", "--run-as", "anna=daemon"], "one account for each user; 'anna' has 'nobody'"),
         (["--run-as", "nobody", "--run-as", "anna=daemon"], "USER=ACCOUNT where there are several"),
         (["--run-as", "anna=nobody", "--warm", "sql"], "'sql' is not valid"),
+        (["--run-as", "anna=nobody"], "unless tokens or TLS say who a user is"),
     ],
 )
 def test_accounts_that_cannot_be_are_refused_at_start_in_one_line(flags: list[str], reason: str) -> None:
     takes_root()
+    token = {} if "tokens" in reason else {"SPARROW_TOKEN": TOKEN}
     ended = subprocess.run(
         [interpreter(), "-m", "node_monitor", "--port", "0", *flags],
-        cwd="/", env=clean_environment(PYTHONPATH=PYTHONPATH),
+        cwd="/", env=clean_environment(PYTHONPATH=PYTHONPATH, **token),
         capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (1, "")

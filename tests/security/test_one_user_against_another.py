@@ -263,8 +263,8 @@ def test_a_daemon_raises_its_limit_and_its_executors_have_the_old_one(tmp_path: 
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 600))\n"
         "open_files.raise_limit()\n"
         f"{show}\n"
-        f"subprocess.run(Confinement().command((sys.executable, '-c', {show!r}), limited=True), check=True)\n"
-        f"command = Confinement().command((sys.executable, '-c', {show!r}), limited=True)\n"
+        f"subprocess.run(Confinement().command((sys.executable, '-c', {show!r}), None, limited=True), check=True)\n"
+        f"command = Confinement().command((sys.executable, '-c', {show!r}), None, limited=True)\n"
         "command.insert(command.index('--'), '--limit=nofile=100')\n"
         "subprocess.run(command, check=True)\n"
     )
