@@ -79,7 +79,7 @@ class StageState:
         "fresh", "index", "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s",
         "open_successors", "own_ticket", "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio",
         "promised", "promised_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec",
-        "starts", "states", "successors", "tickets", "unplaced", "untold", "waits_for",
+        "starts", "states", "successors", "tickets", "unknown_at", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -145,6 +145,8 @@ class StageState:
         """Nodes that refused reservations, and are not probed for a while."""
         self.barred_by: dict[str, str] = {}
         """Nodes that take none of its tasks as long as they are here, and why."""
+        self.unknown_at: dict[str, int] = {}
+        """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""
         self.backoff_s = 0.0
         self.probe_at_s: float | None = None
         """When a pending re-probe is due."""
