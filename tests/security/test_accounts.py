@@ -214,10 +214,13 @@ def test_nothing_is_left_and_a_service_runs_as_the_account_of_all_others() -> No
 
 
 def _executor_of_sql(node: Node) -> psutil.Process:
+    """It, when the launcher has become it: before that the process is root's."""
     monitor, found = psutil.Process(node.monitor.process.pid), list[psutil.Process]()
 
+    start = ["-s", "-m", "frontends.sql.executor"]
+
     def look() -> bool:
-        found[:] = [child for child in monitor.children() if "frontends.sql.executor" in child.cmdline()]
+        found[:] = [child for child in monitor.children() if child.cmdline()[1:4] == start]
         return bool(found)
 
     wait_until(look, "an executor of sql")
