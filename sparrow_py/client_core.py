@@ -484,7 +484,7 @@ class ClientCore:
         """Send the job to a scheduler chosen at random, or wait for one."""
         if not self.schedulers:
             if now_s >= job.deadline_s:
-                reason = self._last_error or "none is connected"
+                reason = self._last_error or "no scheduler is connected"
                 within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
                 self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {reason}"))
                 return
