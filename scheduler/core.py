@@ -835,6 +835,7 @@ class SchedulerCore:
         self.idle.forget(node.id)
         self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
         if message.state == m.DRAINING:
+            self.to_node(node.id, m.DrainingKnown())
             self._ensure_all(self.probing.drained(node), now_s)
         elif message.state == m.READY:
             self.probing.node_came(node.id, now_s)
