@@ -396,7 +396,7 @@ class ClientCore:
             job.told_to_cancel.discard(message.task)
             job.sink.not_cancelled(message.task)
         elif kind is m.JobEnded:
-            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
+            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without saying how this task ended")
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
         elif kind is m.Counted:
