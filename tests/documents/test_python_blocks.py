@@ -1,7 +1,6 @@
 """The Python blocks of the README and of docs/python.md run as they stand, and print what the comments beside say."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ def embedded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_run_and_print_what_they_say(name: str, block: str, capsys: pytest.CaptureFixture[str]) -> None:
     program: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(block, name, "exec"), program)
-    printed: Iterator[str] = iter(capsys.readouterr().out.splitlines())
+    printed = capsys.readouterr().out.splitlines()
     for line in said(block):
-        assert line in printed, f"{name} did not print {line!r} in its turn"
+        assert line in printed
+        del printed[: printed.index(line) + 1]
