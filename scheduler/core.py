@@ -561,6 +561,7 @@ class SchedulerCore:
             declined = max(0, message.count - _fitting(stage.kind.demand, message.free))  # Of the whole ask.
         if job.using is not None and not self.telling.may_use(job, node):
             declined = count
+            stage.unknown_at[node.id] = stage.unknown_at.get(node.id, 0) + count
         left = count
         while left > declined and stage.unplaced:
             task = stage.take(node.id)
