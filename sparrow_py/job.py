@@ -358,7 +358,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
             for name in task.inputs:
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
                 if source not in stage.after:
-                    raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'it is empty'}")
+                    raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'empty'}")
                 if isinstance(name, tuple):
                     check_whole(field, position, 0, sizes[source] - 1)
 

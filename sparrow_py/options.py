@@ -176,7 +176,7 @@ class DaemonOptions:
         None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
     )
     exit_on_stdin_eof: bool = option(
-        False, "End at once when standard input closes: for daemons that must not outlive the process that started them."
+        False, "End at once when standard input closes: for daemons that must end with the process that started them."
     )
 
     def __post_init__(self) -> None:

@@ -101,7 +101,7 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","name":"\\u0000"}', "name", "printable"),
         (b'{"app":"a","stages":[{"name":"s","app":"a"}]}', "app", "no such field beside stages"),
         (b'{"common":1,"stages":[{"name":"s","app":"a"}]}', "common", "no such field beside stages"),
-        (b'{"tasks":[{}],"stages":[{"name":"s","app":"a"}]}', "tasks", "no such field beside stages"),
+        (b'{"tasks":[{}],"stages":[{"name":"s","app":"a"}]}', "tasks", "no tasks beside stages"),
         (b'{"stages":[{"name":"s"}]}', "stages[0].app", "missing"),
         (b'{"stages":[{"name":"s","app":""}]}', "stages[0].app", "non-empty"),
         (b'{"stages":[{"name":"s","app":"a","job_id":"x"}]}', "stages[0].job_id", "there is no such field"),
