@@ -58,6 +58,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             (directory / f"{name}.py").write_text(THEIRS)
     (directory / "frontends/plots.py").write_text(THEIRS)
+    (directory / "secrets.py").write_text("1 / 0  # Our daemons mean the standard library's.\n")
     (directory / "work.py").write_text(WORK)
     (directory / "main.py").write_text(MAIN)
     (directory / "in_the_way.py").write_text(IN_THE_WAY)
@@ -90,6 +91,7 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
 def test_a_cluster_runs_our_code_and_tasks_find_what_their_program_finds(
     project: Path, tmp_path: Path, inside: bool, arguments: list[str]
 ) -> None:
+    (tmp_path / "work.py").write_text("1 / 0  # The program does not look where it was started.\n")
     said = python(
         *(argument.format(project=project) for argument in arguments),
         cwd=project if inside else tmp_path,
@@ -112,10 +114,11 @@ def test_what_needs_our_packages_in_the_users_process_says_what_is_in_the_way(pr
 
 
 @contextmanager
-def console_script(name: str, *flags: str, cwd: Path) -> Iterator[str]:
-    """The address of the daemon that this function of `sparrow_py.start` is, with the current directory in its path."""
-    code = f"from sparrow_py.start import {name}; {name}()"
-    command = [sys.executable, "-c", code, "--port", "0", "--exit-on-stdin-eof", *flags]
+def console_script(folder: Path, name: str, *flags: str, cwd: Path) -> Iterator[str]:
+    """The address of the daemon that this function of `sparrow_py.start` is."""
+    script = folder / name
+    script.write_text(f"from sparrow_py.start import {name}; {name}()")
+    command = [sys.executable, script, "--port", "0", "--exit-on-stdin-eof", *flags]
     with subprocess.Popen(command, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -123,7 +126,9 @@ def console_script(name: str, *flags: str, cwd: Path) -> Iterator[str]:
         process.stdin.close()
 
 
-def test_daemons_that_are_started_there_run_our_code_and_their_tasks_find_the_users(project: Path) -> None:
+def test_daemons_that_are_started_there_run_our_code_and_their_tasks_find_the_users(
+    project: Path, tmp_path: Path
+) -> None:
     def owners() -> list[str]:
         import work  # type: ignore[import-not-found] - it is the project's
 
@@ -131,13 +136,13 @@ def test_daemons_that_are_started_there_run_our_code_and_their_tasks_find_the_us
         return found
 
     with (
-        console_script("scheduler", cwd=project) as address,
-        console_script("node_monitor", "--scheduler", address, "--slots", "1", cwd=project),
+        console_script(tmp_path, "scheduler", cwd=project) as address,
+        console_script(tmp_path, "node_monitor", "--scheduler", address, "--slots", "1", cwd=project),
         Client(address) as client,
     ):
         assert client.submit(owners).result(TIMEOUT_S) == ["the user"] * len(LENT)
 
 
-def test_the_command_is_ours_there(project: Path) -> None:
+def test_the_command_is_ours_with_the_directory_in_its_path(project: Path) -> None:
     said = python("-c", "from sparrow_py.start import sparrow; sparrow()", "nodes", "--help", cwd=project)
     assert said.startswith("Usage: sparrow nodes")
