@@ -119,6 +119,8 @@ class DaemonProcess:
 class LocalCluster:
     """An embedded cluster. Use it in a `with` block, or `stop` it.
 
+    Its workers look for modules where this process does when the cluster is made: in `sys.path`, in that order.
+
     Parameters
     ----------
     schedulers, node_monitors: how many of each.

@@ -114,33 +114,41 @@ def test_what_needs_our_packages_in_the_users_process_says_what_is_in_the_way(pr
 
 
 @contextmanager
-def console_script(folder: Path, name: str, *flags: str, cwd: Path) -> Iterator[str]:
-    """The address of the daemon that this function of `sparrow_py.start` is."""
+def console_script(folder: Path, name: str, *flags: str, cwd: Path) -> Iterator[Iterator[str]]:
+    """The lines that this function of `sparrow_py.start` prints, as the command that an installation makes of it."""
     script = folder / name
     script.write_text(f"from sparrow_py.start import {name}; {name}()")
-    command = [sys.executable, script, "--port", "0", "--exit-on-stdin-eof", *flags]
-    with subprocess.Popen(command, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
+    with subprocess.Popen([sys.executable, script, *flags], cwd=cwd, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
-        process.stdin.close()
+        try:
+            yield iter(process.stdout.readline, "")
+        finally:
+            process.terminate()
 
 
-def test_daemons_that_are_started_there_run_our_code_and_their_tasks_find_the_users(
-    project: Path, tmp_path: Path
-) -> None:
+def assert_tasks_find_the_users(address: str) -> None:
     def owners() -> list[str]:
-        import work  # type: ignore[import-not-found] - it is the project's
+        import work  # The project's.
 
         found: list[str] = work.owners()
         return found
 
-    with (
-        console_script(tmp_path, "scheduler", cwd=project) as address,
-        console_script(tmp_path, "node_monitor", "--scheduler", address, "--slots", "1", cwd=project),
-        Client(address) as client,
-    ):
+    with Client(address) as client:
         assert client.submit(owners).result(TIMEOUT_S) == ["the user"] * len(LENT)
+
+
+def test_daemons_that_are_started_there_run_our_code_and_tasks_find_the_users(project: Path, tmp_path: Path) -> None:
+    with console_script(tmp_path, "scheduler", "--port", "0", cwd=project) as said:
+        address = json.loads(next(said))["address"]
+        flags = ("--port", "0", "--scheduler", address, "--slots", "1")
+        with console_script(tmp_path, "node_monitor", *flags, cwd=project):
+            assert_tasks_find_the_users(address)
+
+
+def test_so_does_a_cluster_of_the_command_line(project: Path, tmp_path: Path) -> None:
+    with console_script(tmp_path, "sparrow", "cluster", "--slots", "1", cwd=project) as said:
+        address = next(line.strip().partition("=")[2] for line in said if "export SPARROW_SCHEDULER=" in line)
+        assert_tasks_find_the_users(address)
 
 
 def test_the_command_is_ours_with_the_directory_in_its_path(project: Path) -> None:
