@@ -65,6 +65,12 @@ class NodeMonitorOptions(DaemonOptions):
     )
     enable_command: bool = option(False, "Run the app `command`: any program, as this process's user.")
     python: str = option("", "Interpreter of the python app's workers; default: the one of this process.")
+    python_path: tuple[str, ...] = option(
+        (),
+        "Directory in which Python tasks look for modules before the interpreter's own; default: the one in which "
+        "executors start.",
+        many=True,
+    )
     executor: tuple[str, ...] = option(
         (), "APP=COMMAND LINE: an app whose executors are started with this command, one process per slot.", many=True
     )
@@ -79,14 +85,14 @@ class NodeMonitorOptions(DaemonOptions):
     )
     sql_data: tuple[str, ...] = option(
         (),
-        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. None: "
-        "any, for whoever loads them, or none where tokens or TLS are asked for.",
+        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. "
+        "Without it any may be loaded, and belong to the user who loads them; but not where tokens or TLS are set.",
         many=True,
     )
     executor_env: tuple[str, ...] = option(
         (),
         "Variables of this process's environment that executors get besides the usual few, by name, with * for any "
-        "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
+        "characters. Without it they get all variables, but with run_as, tokens or TLS only the usual few.",
         many=True,
     )
     run_as: tuple[str, ...] = option(
@@ -170,6 +176,8 @@ class NodeMonitorOptions(DaemonOptions):
             not self.accounts.maps or self.guarded,
             "run_as", ", ".join(self.run_as), "ACCOUNT alone, unless tokens or TLS say who a user is",
         )  # fmt: skip
+        for entry in self.python_path:
+            require(bool(entry) and "\0" not in entry, "python_path", entry, "a directory")
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)

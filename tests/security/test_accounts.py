@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from frontends.command.tasks import command_job
-from sparrow_py import Client, SparrowError, TaskLost
+from sparrow_py import Client, SparrowError, TaskLost, start
 from sparrow_py import executor_protocol as x
 from sparrow_py.calls import encode_value
 from tests.security.test_confinement import TOKEN, Node, one_node
@@ -217,10 +217,10 @@ def _executor_of_sql(node: Node) -> psutil.Process:
     """It, when the launcher has become it: before that the process is root's."""
     monitor, found = psutil.Process(node.monitor.process.pid), list[psutil.Process]()
 
-    start = ["-s", "-m", "frontends.sql.executor"]
+    begin = ["-s", "-P", start.__file__, "frontends.sql.executor"]
 
     def look() -> bool:
-        found[:] = [child for child in monitor.children() if child.cmdline()[1:4] == start]
+        found[:] = [child for child in monitor.children() if child.cmdline()[1:5] == begin]
         return bool(found)
 
     wait_until(look, "an executor of sql")
