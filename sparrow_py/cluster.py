@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
+from sparrow_py.output_forwarding import OutputForwarder, TasksInFlight
 from sparrow_py.secret_files import read_tokens
 
 START_TIMEOUT_S = 30.0
@@ -41,14 +42,16 @@ class DaemonProcess:
         environment: dict[str, str],
         log: Any,
         listener: socket.socket | None = None,
+        inherited: Sequence[int] = (),
     ) -> None:
+        """`inherited`: descriptors that its arguments name."""
         self.module = module
         self.announcement: dict[str, Any] = {}
         self._log = log
         command = [sys.executable, "-m", module, "--port", "0", "--exit-on-stdin-eof", *arguments]
-        inherited = () if listener is None else (listener.fileno(),)
         if listener is not None:
             command += ["--listen-fd", str(listener.fileno())]
+            inherited = [*inherited, listener.fileno()]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -75,13 +78,18 @@ class DaemonProcess:
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
-            why = self.log_tail() or "give the cluster a log_dir to see why"
+            why = self.log_tail() or self._where_it_says()
             raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
         self.announcement = orjson.loads(line)
 
+    def _where_it_says(self) -> str:
+        """Where to look for its log, if not here."""
+        nowhere = self._log == subprocess.DEVNULL
+        return "give the cluster a log_dir to see why" if nowhere else "what it said is on standard error"
+
     def log_tail(self) -> str:
         """The end of its log."""
-        if self._log == subprocess.DEVNULL or self._log is None:
+        if isinstance(self._log, int) or self._log is None:
             return ""
         return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
 
@@ -128,6 +136,9 @@ class LocalCluster:
         127.0.0.1. Clients that are given the cluster show the first of the cluster's tokens, and the same certificate,
         unless they have their own.
     log_dir: where the daemons' logs go, a file each; default: nowhere.
+    forward_output: write what tasks print to this program's `sys.stdout` and `sys.stderr`, in whole lines, each after
+        `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
+        not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
     """
 
     def __init__(
@@ -143,6 +154,7 @@ class LocalCluster:
         token_file: str | Path | None = None,
         tls: TLS | None = None,
         log_dir: str | Path | None = None,
+        forward_output: bool = True,
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
         check_whole("node_monitors", node_monitors, 1, 1000)
@@ -155,6 +167,7 @@ class LocalCluster:
         self._in_process: _InProcess | None = None
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
+        self._forwarder = OutputForwarder() if forward_output and not in_process else None
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -178,7 +191,7 @@ class LocalCluster:
                 self._start_processes(schedulers, node_monitors)
             self._wait_for_nodes(node_monitors)
         except BaseException:
-            self.stop()
+            self._end()
             raise
 
     def __enter__(self) -> LocalCluster:
@@ -223,17 +236,38 @@ class LocalCluster:
         self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
     ) -> DaemonProcess:
         self._check_not_shadowed(module)
-        log: Any = subprocess.DEVNULL
-        if self._log_dir is not None:
-            self._log_dir.mkdir(parents=True, exist_ok=True)
-            log = (self._log_dir / f"{name}.log").open("ab")
-            self._logs.append(log)
         # Workers must find what this process can import.
         path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
         # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
         environment = {**kept, "PYTHONPATH": path}
-        return DaemonProcess(module, flags, environment, log, listener)
+        with self._outlets(module, name) as (log, inherited, own):
+            return DaemonProcess(module, [*own, *flags], environment, log, listener, inherited)
+
+    @contextlib.contextmanager
+    def _outlets(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
+        """Where a daemon that is started in the block logs and its workers write: its standard error, the descriptors
+        that it inherits, and flags of its own."""
+        log: Any = subprocess.DEVNULL
+        if self._log_dir is not None:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+            log = (self._log_dir / f"{name}.log").open("ab")
+            self._logs.append(log)
+        forwarder = self._forwarder
+        if forwarder is None:
+            yield log, [], []
+            return
+        warnings = forwarder.log_pipe(name)
+        try:
+            inherited, own = [warnings], ["--warnings-fd", str(warnings)]
+            if self._log_dir is None:
+                log, inherited, own = warnings, [], ["--log-level", "warning"]
+            if module == "node_monitor":
+                channel = forwarder.channel.fileno()
+                inherited, own = [*inherited, channel], [*own, "--output-fd", str(channel)]
+            yield log, inherited, own
+        finally:
+            os.close(warnings)
 
     @staticmethod
     def _check_not_shadowed(module: str) -> None:
@@ -242,6 +276,11 @@ class LocalCluster:
         home = Path(spec.origin).parent.parent if spec is not None and spec.origin else None
         if home != Path(__file__).parent.parent:
             raise ClusterError(f"the package {module!r} that is found is not sparrow-py's but that of {home}")
+
+    @property
+    def in_flight(self) -> TasksInFlight | None:
+        """Who is to be told of the jobs of this program's clients, by which forwarded output is marked."""
+        return None if self._forwarder is None else self._forwarder.tasks
 
     def nodes_connected(self, address: str) -> int:
         """Node monitors linked to the scheduler at this address."""
@@ -257,6 +296,11 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End all daemons at once."""
+        if self._forwarder is not None:
+            self._forwarder.ignore_logs()
+        self._end()
+
+    def _end(self) -> None:
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None
@@ -266,6 +310,8 @@ class LocalCluster:
                 process.end()
             for process in processes:
                 process.wait_ended()
+        if self._forwarder is not None:
+            self._forwarder.stop()
         for log in self._logs:
             log.close()
         self._logs.clear()

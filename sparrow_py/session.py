@@ -31,6 +31,7 @@ from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost,
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
+from sparrow_py.output_forwarding import TasksInFlight
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
 from sparrow_py.uploading import Uploading
@@ -65,7 +66,10 @@ class Session:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
+        in_flight: TasksInFlight | None = None,
     ) -> None:
+        """`in_flight` is told of the jobs."""
+        self._in_flight = in_flight or TasksInFlight()
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
         self.sources = [] if isinstance(schedulers, SchedulerHere) else check_sources(schedulers)
         self.user = getpass.getuser() if user is None else user
@@ -153,6 +157,7 @@ class Session:
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
+        self._in_flight.ended(self)
         self._timer.cancel()
         self._standstill.stop()
         for speculated in self._speculated.values():
@@ -185,6 +190,8 @@ class Session:
         """
         if speculate is not None:
             check_speculation(speculate, spec)
+        others = bool(self.core.jobs or self._preparing)
+        self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
         fetching = _FetchingSink(self, spec, sink)
         if not _has_large(spec):
             self._submit(spec, fetching, speculate)
@@ -435,6 +442,10 @@ def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
     yield stage.common
     for task in stage.tasks:
         yield task.payload if isinstance(task, TaskSpec) else task
+
+
+def _task_count(spec: JobSpec) -> int:
+    return sum(len(stage.tasks) for stage in spec.as_stages())
 
 
 def _has_large(spec: JobSpec) -> bool:

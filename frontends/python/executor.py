@@ -9,9 +9,7 @@ messages. (One that turns out long holds up the results of those just before it;
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import pickle
 import signal
 import sys
@@ -23,18 +21,23 @@ from typing import Any
 
 import msgspec
 
+from frontends.python.streams import TaskStreams
 from sparrow_py import executor_protocol as x
-from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value
+from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.errors import shown
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
+from sparrow_py.output_channel import OutputChannel, WorkerOutput
+from sparrow_py.process_control import line_buffer_c_output
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
 """Characters of each of a call's captured streams that are returned."""
 ERROR_CHARS_MAX = 500
+NAMELESS = "task"
+"""In marks, a function whose name cannot be shown."""
 RESULT_BYTES_MAX = 16 << 30
 """Of one result. What a node monitor keeps of all of them is its operator's choice."""
 INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
@@ -53,28 +56,43 @@ class Function:
             self._common = PythonCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
+        self.name = self._common.name
+        """What marks the lines that its calls print; empty until it is loaded, unless its job has a name."""
+
+    def load(self) -> Callable[..., Any]:
+        """Unpickle it, which raises whatever it raises; `ValueError` if there is none."""
+        if self._error:
+            raise ValueError(self._error)
+        self._function = function = pickle.loads(self._common.function)
+        self.name = self.name or function_name(function).rpartition("<locals>.")[2] or NAMELESS
+        return function
 
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
-        if self._function is None:
-            if self._error:
-                raise ValueError(self._error)
-            self._function = pickle.loads(self._common.function)
+        function = self._function or self.load()
         if type(payload) is bytes and not inputs:
             arguments = pickle.loads(payload)  # As `decode_call` does, which this spares the call.
         else:
             arguments = using(payload, lambda content: decode_call(content, inputs))
         if self._common.chunked:
-            return [self._function(*args) for args in arguments]
+            return [function(*args) for args in arguments]
         args, kwargs = arguments
-        return self._function(*args, **kwargs)
+        return function(*args, **kwargs)
 
 
 class PythonExecutor:
     """Runs what the node monitor at the other end of the connection sends."""
 
-    def __init__(self, connection: ExecutorConnection, limits: TaskLimits = NO_LIMITS) -> None:
+    def __init__(
+        self,
+        connection: ExecutorConnection,
+        limits: TaskLimits = NO_LIMITS,
+        streams: TaskStreams | None = None,
+        output: WorkerOutput | None = None,
+    ) -> None:
         self._connection = connection
         self._cpu_s = limits.cpu_s
+        self._streams = TaskStreams() if streams is None else streams
+        self._output = output
         self._functions: dict[int, Function] = {0: Function(b"")}
         """By number of their common bytes; 0: the job has none."""
         self._runs: deque[x.Run] = deque()
@@ -116,26 +134,29 @@ class PythonExecutor:
         if self._cpu_s:
             allow_cpu(self._cpu_s)
         function = self._functions[run.common]
-        if function.capture_output:
-            return self._run_captured(run, function)
+        done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        wrote = self._streams.flush()
+        if self._output is not None:
+            self._output.end(wrote, done.service_s)
+        return done
+
+    def _run_uncaptured(self, run: x.Run, function: Function) -> x.Done:
         started_at_s, started_s = time.time(), time.perf_counter()
-        status, result, error = _call(function, run)
+        status, result, error = _call(function, run, self._output)
         if len(result) <= INLINE_BYTES_MAX:
             return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
         outcome = self._stored(status, result, error)
         return x.Done(run.run, *outcome, started_at_s, time.perf_counter() - started_s)
 
     def _run_captured(self, run: x.Run, function: Function) -> x.Done:
-        out, err = io.StringIO(), io.StringIO()
         started_at_s, started_s = time.time(), time.perf_counter()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status, result, error = _call(function, run)
+        with self._streams.captured() as captured:
+            status, result, error = _call(function, run, self._output)
         outcome: Outcome = (status, result, error)
         if len(result) > INLINE_BYTES_MAX:
             outcome = self._stored(status, result, error)
         service_s = time.perf_counter() - started_s
-        printed = (_sendable(out.getvalue(), OUTPUT_CHARS_MAX), _sendable(err.getvalue(), OUTPUT_CHARS_MAX))
-        return x.Done(run.run, *outcome, started_at_s, service_s, *printed)
+        return x.Done(run.run, *outcome, started_at_s, service_s, *captured.texts(OUTPUT_CHARS_MAX))
 
     def _stored(self, status: TaskStatus, result: bytes, error: str) -> Outcome:
         """The same with the result in a file; a failure if that cannot be written."""
@@ -148,9 +169,13 @@ class PythonExecutor:
             return _failed(OSError(reason.errno, text))
 
 
-def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
+def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[TaskStatus, bytes, str]:
     """Status, result (however large) and error of one call."""
     try:
+        if output is not None:
+            if not function.name:
+                function.load()
+            output.begin(function.name, run.task)
         value = function(run.payload, run.inputs)
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
         return _failed(error)
@@ -213,7 +238,13 @@ def main() -> None:
         connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
     except OSError as error:  # The node monitor died meanwhile.
         sys.exit(f"sparrow python executor: {error}")
-    executor = PythonExecutor(connection, TaskLimits.from_environment())
+    streams = TaskStreams.of_worker()
+    line_buffer_c_output()
+    channel = OutputChannel.from_environment()
+    output = None if channel is None else channel.attach()
+    if channel is not None:
+        channel.close()
+    executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, output)
     gc.freeze()
     executor.serve()
 
