@@ -257,14 +257,13 @@ class _Reader:
     def _readable(self, stream: _Stream) -> None:
         if stream not in self._streams:  # It has ended since it was found to be readable.
             return
-        page = None if stream.worker is None else stream.worker.page
-        if page is None:
+        if stream.worker is None:
             self._read(stream)
-        elif not page.unsettled:
-            page.unsettled = True  # Before it is read: the worker looks into the pipe first, and then here.
-            page.unsettled = self._read(stream)
-        else:
-            self._read(stream)
+            return
+        page = stream.worker.page
+        before, page.unsettled = page.unsettled, True  # First, as the worker looks into its pipes first, and then here.
+        if not self._read(stream) and stream in self._streams:
+            page.unsettled = before
 
     def _read(self, stream: _Stream) -> bool:
         """Read a piece, and show what can be shown of it. Whether there was one."""

@@ -63,12 +63,13 @@ class Function:
         """Unpickle it, which raises whatever it raises; `ValueError` if there is none."""
         if self._error:
             raise ValueError(self._error)
-        self._function = function = pickle.loads(self._common.function)
+        function: Callable[..., Any] = pickle.loads(self._common.function)
+        self._function = function
         self.name = self.name or function_name(function).rpartition("<locals>.")[2] or NAMELESS
         return function
 
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
-        function = self._function or self.load()
+        function = self.load() if self._function is None else self._function
         if type(payload) is bytes and not inputs:
             arguments = pickle.loads(payload)  # As `decode_call` does, which this spares the call.
         else:

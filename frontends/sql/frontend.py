@@ -87,7 +87,7 @@ class SqlFrontend:
         tls: TLS | None = None,
     ) -> None:
         self.dataset = Dataset(directory)
-        _, addresses, self._access = cluster_of(schedulers, token, tls)
+        _, addresses, self._access, _ = cluster_of(schedulers, token, tls)
         self._sources = [addresses] if isinstance(addresses, str) else list(addresses)  # type: ignore[arg-type]
         self.client = Client(schedulers, user=user, token=token, tls=tls)
         self._nodes: list[LiveNode] = []
