@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import resource
 import selectors
 import socket
 import sys
@@ -24,8 +25,11 @@ READ_BYTES = 1 << 16
 """Read of a pipe at a time: as much as one holds by default."""
 DRAIN_READS_MAX = 16
 """Such pieces of each pipe at the end: as much as one can hold."""
+FILES_SHARE = 0.5
+"""Of the files that the program may have open: so many are workers' at most. One that comes to no pipes of its own
+writes to those of its fork server, unmarked."""
 PIPES_MAX = 2048
-"""Pipes that are read; whose output is refused writes where it would without."""
+"""Pipes, of workers and others."""
 FLUSH_TIMEOUT_S = 5.0
 """At the end a stream of the program that takes nothing is waited for so long."""
 NAME_BYTES_MAX = 64
@@ -164,6 +168,8 @@ class _Reader:
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ, self._take)
         self._selector.register(self._orders, selectors.EVENT_READ, self._ordered)
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._files_max = PIPES_MAX if soft == resource.RLIM_INFINITY else int(FILES_SHARE * soft)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="sparrow-output", daemon=True)
         self._thread.start()
@@ -224,15 +230,15 @@ class _Reader:
             self._selector.unregister(self._channel)
             self._channel.close()
         elif len(self._streams) + len(STREAMS) > PIPES_MAX:
-            _close(descriptors)
+            _close(descriptors)  # Who writes to them finds that nobody reads.
         elif len(descriptors) == 1:
             self._watch(_Stream(descriptors[0], "stderr", label=f"[{name.decode('utf-8', 'replace')}] "))
         elif len(descriptors) == len(STREAMS):
             for descriptor, stream in zip(descriptors, STREAMS, strict=True):
                 self._watch(_Stream(descriptor, stream))
-        elif len(descriptors) == WORKER_DESCRIPTORS:
+        elif len(descriptors) == WORKER_DESCRIPTORS and len(self._selector.get_map()) < self._files_max:
             self._take_worker(descriptors)
-        else:  # This process may have no more files open.
+        else:  # There are too many files open.
             _close(descriptors)
 
     def _take_worker(self, descriptors: list[int]) -> None:
@@ -281,6 +287,8 @@ class _Reader:
 
     def _asked(self, worker: _Worker) -> None:
         """A worker asks whether all that its task has written was shown; or the worker has ended."""
+        if worker.control.fileno() < 0:  # It has ended since its socket was found to be readable.
+            return
         try:
             questions = worker.control.recv(QUESTIONS_MAX)
         except OSError:

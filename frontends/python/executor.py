@@ -88,12 +88,14 @@ class PythonExecutor:
         connection: ExecutorConnection,
         limits: TaskLimits = NO_LIMITS,
         streams: TaskStreams | None = None,
-        output: WorkerOutput | None = None,
+        channel: OutputChannel | None = None,
     ) -> None:
+        """`channel`: where what tasks write goes, from the first job on."""
         self._connection = connection
         self._cpu_s = limits.cpu_s
         self._streams = TaskStreams() if streams is None else streams
-        self._output = output
+        self._channel = channel
+        self._output: WorkerOutput | None = None
         self._functions: dict[int, Function] = {0: Function(b"")}
         """By number of their common bytes; 0: the job has none."""
         self._runs: deque[x.Run] = deque()
@@ -122,6 +124,8 @@ class PythonExecutor:
         if kind is x.Run:
             self._runs.append(message)
         elif kind is x.Common:
+            if self._channel is not None:
+                self._attach(self._channel)
             self._functions[message.common] = Function(message.data)
         elif kind is x.ForgetCommon:
             self._functions.pop(message.common, None)
@@ -130,6 +134,12 @@ class PythonExecutor:
             for run in revoked:
                 self._runs.remove(run)
             self._ended.append(x.Returned([run.run for run in revoked]))
+
+    def _attach(self, channel: OutputChannel) -> None:
+        """Not before there is something to run: it takes descriptors of the program, and many workers just wait."""
+        self._output = channel.attach()
+        self._channel = None
+        channel.close()
 
     def _run(self, run: x.Run) -> x.Done:
         if self._cpu_s:
@@ -241,11 +251,7 @@ def main() -> None:
         sys.exit(f"sparrow python executor: {error}")
     streams = TaskStreams.of_worker()
     line_buffer_c_output()
-    channel = OutputChannel.from_environment()
-    output = None if channel is None else channel.attach()
-    if channel is not None:
-        channel.close()
-    executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, output)
+    executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, OutputChannel.from_environment())
     gc.freeze()
     executor.serve()
 

@@ -164,6 +164,25 @@ def test_the_beginning_of_a_line_of_a_worker_that_ends_is_shown(
     other.end()
 
 
+def test_workers_that_end_all_at_once_are_forgotten(
+    forwarder: OutputForwarder, channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    workers, witness = [FakeWorker(channel) for _ in range(10)], FakeWorker(channel)
+    out.gate.clear()
+    os.write(witness.stdout, b"held up\n")
+    assert out.reached.wait(PATIENCE_S)
+    for worker in workers:
+        os.write(worker.stdout, b"the end")
+        worker.end()
+    out.gate.set()
+    for _ in range(2):  # By the second time their ends were seen.
+        witness.settle()
+    assert sorted(out.getvalue().splitlines()) == ["held up", *["the end"] * 10]
+    assert len(forwarder._reader._streams) == 2
+    witness.end()
+
+
 def test_a_stream_that_takes_nothing_holds_up_who_writes(
     forwarder: OutputForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,12 +268,21 @@ def test_logs_are_shown_until_they_are_not_wanted(forwarder: OutputForwarder, mo
     assert errors.getvalue() == "[node-0] WARNING: it happened\n"
 
 
-def test_what_is_more_than_can_be_read_is_refused(channel: OutputChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_forwarding, "PIPES_MAX", 3)
-    first, second = FakeWorker(channel), FakeWorker(channel)
-    assert (first.answer, second.answer) == (READY, b"")
-    second.end()
-    first.end()
+def test_what_is_more_than_can_be_read_is_refused(
+    forwarder: OutputForwarder, channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = FakeWorker(channel)
+    with monkeypatch.context() as patched:
+        patched.setattr(output_forwarding, "PIPES_MAX", 3)
+        second = FakeWorker(channel)
+    with monkeypatch.context() as patched:  # It has the channel, orders, and three of the first worker.
+        patched.setattr(forwarder._reader, "_files_max", 5)
+        third = FakeWorker(channel)
+        patched.setattr(forwarder._reader, "_files_max", 6)
+        fourth = FakeWorker(channel)
+    assert [worker.answer for worker in (first, second, third, fourth)] == [READY, b"", b"", READY]
+    for worker in (first, second, third, fourth):
+        worker.end()
 
 
 def test_what_is_no_workers_message_does_no_harm(channel: OutputChannel, monkeypatch: pytest.MonkeyPatch) -> None:
