@@ -41,6 +41,10 @@ LOOK_AFTER_S = 0.001
 a system call, which shorter tasks are spared."""
 
 
+UNSETTLED, TASK, NAME_BYTES = range(3)
+"""Words of a page."""
+
+
 class Page:
     """The page of memory that a worker shares with the program: which task it runs, and whether anything was read.
 
@@ -48,7 +52,6 @@ class Page:
     """
 
     BYTES = 4096
-    _UNSETTLED, _TASK, _NAME_BYTES = range(3)
     _NAME_AT = 24
     NAME_BYTES_MAX = 256
     _NO_TASK = -1
@@ -61,7 +64,7 @@ class Page:
         finally:
             os.close(descriptor)
         self._view = memoryview(self._memory)
-        self._words = self._view.cast("q")
+        self.words = self._view.cast("q")
         self._name = ""
 
     @classmethod
@@ -70,43 +73,43 @@ class Page:
         descriptor = os.memfd_create("sparrow-output")
         os.ftruncate(descriptor, cls.BYTES)
         page = cls(os.dup(descriptor))
-        page._words[cls._TASK] = cls._NO_TASK
+        page.words[TASK] = cls._NO_TASK
         return page, descriptor
 
     def begin(self, name: str, task: int) -> None:
         """The worker runs this task from now on; `name` is that of its job."""
         if name is not self._name:
-            self._words[self._TASK] = self._NO_TASK  # Else the other side might take the one's name for the other's.
+            self.words[TASK] = self._NO_TASK  # Else the other side might take the one's name for the other's.
             encoded = printable(name).encode("utf-8", "replace")[: self.NAME_BYTES_MAX]
-            self._words[self._NAME_BYTES] = len(encoded)
+            self.words[NAME_BYTES] = len(encoded)
             self._view[self._NAME_AT : self._NAME_AT + len(encoded)] = encoded
             self._name = name
-        self._words[self._TASK] = task
+        self.words[TASK] = task
 
     @property
     def mark(self) -> str:
         """What to write before each line of the task that runs now, or ran last; empty if there is none."""
         for _ in range(self._LOOKS_MAX):
-            task, length = self._words[self._TASK], self._words[self._NAME_BYTES]
+            task, length = self.words[TASK], self.words[NAME_BYTES]
             if not 0 <= length <= self.NAME_BYTES_MAX:
                 break  # Whatever wrote there.
             name = bytes(self._view[self._NAME_AT : self._NAME_AT + length]).decode("utf-8", "replace")
-            if task == self._words[self._TASK]:  # Else it is just changing.
+            if task == self.words[TASK]:  # Else it is just changing.
                 return "" if task == self._NO_TASK else f"[{name} {task}] "
         return ""
 
     @property
     def unsettled(self) -> bool:
         """Whether the program has read something since the worker settled last."""
-        return self._words[self._UNSETTLED] != 0
+        return self.words[UNSETTLED] != 0
 
     @unsettled.setter
     def unsettled(self, value: bool) -> None:
-        self._words[self._UNSETTLED] = value
+        self.words[UNSETTLED] = value
 
     def close(self) -> None:
         """Give the memory back."""
-        self._words.release()
+        self.words.release()
         self._view.release()
         self._memory.close()
 
@@ -177,7 +180,7 @@ class WorkerOutput:
 
     def __init__(self, control: socket.socket, page: Page) -> None:
         self._control = control
-        self._page = page
+        self._words = page.words
         self._question = 0
         self._asks = True
         """Until the program is gone."""
@@ -197,7 +200,7 @@ class WorkerOutput:
     def end(self, wrote: bool, service_s: float) -> None:
         """A task has ended, after `service_s` seconds; `wrote`: something came through Python. Wait until all that it
         has written was shown."""
-        if wrote or self._page.unsettled or (service_s > LOOK_AFTER_S and self._lies_in_pipes()):
+        if wrote or self._words[UNSETTLED] or (service_s > LOOK_AFTER_S and self._lies_in_pipes()):
             self._settle()
 
     def _lies_in_pipes(self) -> bool:
@@ -207,7 +210,7 @@ class WorkerOutput:
                 fcntl.ioctl(number, termios.FIONREAD, self._waiting)
                 if self._waiting[0]:
                     return True
-        return self._page.unsettled  # Read meanwhile.
+        return self._words[UNSETTLED] != 0  # Read meanwhile.
 
     def _settle(self) -> None:
         if not self._asks:

@@ -185,6 +185,7 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
     try:
         if output is not None:
             if not function.name:
+                output.begin(NAMELESS, run.task)  # To unpickle it may run the user's code.
                 function.load()
             output.begin(function.name, run.task)
         value = function(run.payload, run.inputs)

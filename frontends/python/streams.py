@@ -116,13 +116,13 @@ class TaskStreams:
 
     def flush(self) -> bool:
         """Hold nothing back. Whether anything was written since the last time."""
-        written = False
+        if not (self.stdout.written or self.stderr.written):
+            return False
         for stream in (self.stdout, self.stderr):
-            if stream.written:
-                written, stream.written = True, False
-                with contextlib.suppress(Exception):  # The task may have closed what is beneath.
-                    stream.flush()
-        return written
+            stream.written = False
+            with contextlib.suppress(Exception):  # The task may have closed what is beneath.
+                stream.flush()
+        return True
 
     @contextlib.contextmanager
     def captured(self) -> Iterator[Captured]:

@@ -307,7 +307,7 @@ def test_a_page_says_no_task_where_it_has_nonsense() -> None:
     assert other.mark == ""
     page.begin("ä" * 300, 1)
     assert other.mark == f"[{'ä' * 128} 1] "
-    page._words[2] = 1 << 40
+    page.words[2] = 1 << 40
     assert other.mark == ""
     page.close()
     other.close()
