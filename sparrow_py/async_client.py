@@ -34,7 +34,7 @@ from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
-    from sparrow_py.output_forwarding import TasksInFlight
+    from sparrow_py.tasks_in_flight import TasksInFlight
 
 
 Started = tuple["LocalCluster | None", "str | Sequence[str] | SchedulerHere", Access, "TasksInFlight | None"]

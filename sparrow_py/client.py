@@ -44,7 +44,7 @@ from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
-    from sparrow_py.output_forwarding import TasksInFlight
+    from sparrow_py.tasks_in_flight import TasksInFlight
 
 T = TypeVar("T")
 CLOSED = "the client is closed"

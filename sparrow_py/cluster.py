@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -24,8 +24,11 @@ from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
-from sparrow_py.output_forwarding import OutputForwarder, TasksInFlight
 from sparrow_py.secret_files import read_tokens
+from sparrow_py.tasks_in_flight import TasksInFlight
+
+if TYPE_CHECKING:
+    from sparrow_py.output_forwarding import OutputForwarder
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -167,7 +170,7 @@ class LocalCluster:
         self._in_process: _InProcess | None = None
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
-        self._forwarder = OutputForwarder() if forward_output and not in_process else None
+        self._forwarder = _new_forwarder() if forward_output and not in_process else None
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -315,6 +318,12 @@ class LocalCluster:
         for log in self._logs:
             log.close()
         self._logs.clear()
+
+
+def _new_forwarder() -> OutputForwarder:
+    from sparrow_py.output_forwarding import OutputForwarder  # With modules that clients elsewhere than on Linux lack.
+
+    return OutputForwarder()
 
 
 class SchedulerHere:

@@ -20,6 +20,7 @@ from typing import Any
 
 from sparrow_py.output_channel import READY, STREAMS, WORKER_DESCRIPTORS, Page
 from sparrow_py.output_lines import LineAssembler, Screen
+from sparrow_py.tasks_in_flight import TasksInFlight
 
 READ_BYTES = 1 << 16
 """Read of a pipe at a time: as much as one holds by default."""
@@ -38,31 +39,6 @@ ORDERS_MAX = 64
 _STOP, _IGNORE_LOGS = b"s", b"l"
 QUESTIONS_MAX = 64
 """Questions of a worker that are read at a time: all but the last were not waited for."""
-
-
-class TasksInFlight:
-    """Which clients of this program have several tasks in flight: the lines of one that is alone need no mark."""
-
-    def __init__(self) -> None:
-        self._known = False
-        self._several: set[object] = set()
-
-    def submitted(self, client: object, *, several: bool) -> None:
-        """The client submits a job, and has `several` tasks in flight with it."""
-        self._known = True
-        if several:
-            self._several.add(client)
-        else:
-            self._several.discard(client)
-
-    def ended(self, client: object) -> None:
-        """The client has ended."""
-        self._several.discard(client)
-
-    @property
-    def several(self) -> bool:
-        """Whether there may be several, as there may always be while all clients are other programs'."""
-        return bool(self._several) or not self._known
 
 
 class OutputForwarder:

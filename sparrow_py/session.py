@@ -31,9 +31,9 @@ from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost,
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
-from sparrow_py.output_forwarding import TasksInFlight
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
+from sparrow_py.tasks_in_flight import TasksInFlight
 from sparrow_py.uploading import Uploading
 
 CONNECT_TIMEOUT_S = 10.0
