@@ -34,10 +34,9 @@ from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
-    from sparrow_py.tasks_in_flight import TasksInFlight
 
 
-Started = tuple["LocalCluster | None", "str | Sequence[str] | SchedulerHere", Access, "TasksInFlight | None"]
+Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | SchedulerHere", Access]
 """What `cluster_of` returns."""
 
 
@@ -257,8 +256,8 @@ class AsyncClient:
         shared.state = _State.STARTING
         try:
             starting = _start_cluster(self._schedulers, *self._shown, self._forward_output)
-            shared.own_cluster, addresses, access, in_flight = await starting
-            session = Session(addresses, access=access, in_flight=in_flight, **self._session_options)
+            shared.own_cluster, schedulers, access = await starting
+            session = Session(schedulers, access=access, **self._session_options)
             await session.start()
             shared.session = session
             if shared.state is not _State.STARTING:

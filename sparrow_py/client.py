@@ -44,7 +44,6 @@ from sparrow_py.speculation import Speculation, check_speculation
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
-    from sparrow_py.tasks_in_flight import TasksInFlight
 
 T = TypeVar("T")
 CLOSED = "the client is closed"
@@ -349,9 +348,7 @@ class Client:
         options: CallOptions | None = None,
         forward_output: bool = True,
     ) -> None:
-        self._own_cluster, addresses, access, in_flight = cluster_of(
-            schedulers, token, tls, forward_output=forward_output
-        )
+        self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -362,13 +359,12 @@ class Client:
         self._waking = False
         try:
             self._session = Session(
-                addresses,
+                schedulers,
                 user=user,
                 access=access,
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
                 heartbeat_s=heartbeat_s,
-                in_flight=in_flight,
             )
             self._loop = new_event_loop()
             self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
@@ -783,13 +779,13 @@ def cluster_of(
     tls: TLS | None,
     *,
     forward_output: bool = True,
-) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere, Access, TasksInFlight | None]:
-    """(the cluster to stop at the end or None, scheduler addresses, how they are reached, who is told of jobs)."""
+) -> tuple[LocalCluster | None, str | Sequence[str] | LocalCluster | SchedulerHere, Access]:
+    """(the cluster to stop at the end or None, the schedulers, how they are reached)."""
     if schedulers is not None and not forward_output:
         allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
         raise InvalidRequest("forward_output", forward_output, allowed)
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
-        return None, schedulers, Access.of_client(token, tls), None
+        return None, schedulers, Access.of_client(token, tls)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     own = None
     if schedulers is None:
@@ -799,7 +795,7 @@ def cluster_of(
     cluster: LocalCluster = schedulers  # type: ignore[assignment]
     default = cluster.access
     access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
-    return own, cluster.addresses, access, cluster.in_flight
+    return own, cluster, access
 
 
 def show_progress(futures: Sequence[Future[Any]], name: str) -> None:

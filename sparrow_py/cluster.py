@@ -281,9 +281,9 @@ class LocalCluster:
             raise ClusterError(f"the package {module!r} that is found is not sparrow-py's but that of {home}")
 
     @property
-    def in_flight(self) -> TasksInFlight | None:
+    def in_flight(self) -> TasksInFlight:
         """Who is to be told of the jobs of this program's clients, by which forwarded output is marked."""
-        return None if self._forwarder is None else self._forwarder.tasks
+        return TasksInFlight() if self._forwarder is None else self._forwarder.tasks
 
     def nodes_connected(self, address: str) -> int:
         """Node monitors linked to the scheduler at this address."""

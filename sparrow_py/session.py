@@ -23,7 +23,7 @@ from sparrow_py.addresses import check_source
 from sparrow_py.auth import check_secret
 from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster import LocalCluster, SchedulerHere
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
@@ -59,19 +59,18 @@ class Session:
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | SchedulerHere,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere,
         *,
         user: str | None = None,
         access: Access | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
-        in_flight: TasksInFlight | None = None,
     ) -> None:
-        """`in_flight` is told of the jobs."""
-        self._in_flight = in_flight or TasksInFlight()
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
-        self.sources = [] if isinstance(schedulers, SchedulerHere) else check_sources(schedulers)
+        addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
+        self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
+        self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
         self._user_stated = user is not None
