@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS, check_secret
-from sparrow_py.call_jobs import CallOptions, CallStage, function_name
+from sparrow_py.call_jobs import CallOptions, CallStage
+from sparrow_py.calls import function_name
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
@@ -330,6 +331,8 @@ class Client:
     submit_timeout_s: how long a job is offered again to schedulers that refuse it for now, or when its own was lost.
     heartbeat_s: a scheduler that says nothing for about so long is taken for lost, and its jobs to another.
     options: how calls are run unless `with_options` says otherwise.
+    forward_output: of the embedded cluster that the client starts: whether what tasks print, and the daemons'
+        warnings, reach this program's `sys.stdout` and `sys.stderr` (see `LocalCluster`).
     """
 
     def __init__(
@@ -343,8 +346,9 @@ class Client:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
+        forward_output: bool = True,
     ) -> None:
-        self._own_cluster, addresses, access = cluster_of(schedulers, token, tls)
+        self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -355,7 +359,7 @@ class Client:
         self._waking = False
         try:
             self._session = Session(
-                addresses,
+                schedulers,
                 user=user,
                 access=access,
                 connect_timeout_s=connect_timeout_s,
@@ -494,7 +498,7 @@ class Client:
     ) -> Job:
         """One job with a task `function(*args)` per tuple of arguments. Pickling errors are raised here."""
         options = options or self.options
-        common = calls.encode_function(function, capture_output=options.capture_output)
+        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
         payloads = [calls.encode_arguments(args, {}) for args in arguments]
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
@@ -770,9 +774,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def cluster_of(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
-) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere, Access]:
-    """(the cluster to stop at the end or None, scheduler addresses, how they are reached)."""
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    token: str | None,
+    tls: TLS | None,
+    *,
+    forward_output: bool = True,
+) -> tuple[LocalCluster | None, str | Sequence[str] | LocalCluster | SchedulerHere, Access]:
+    """(the cluster to stop at the end or None, the schedulers, how they are reached)."""
+    if schedulers is not None and not forward_output:
+        allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
+        raise InvalidRequest("forward_output", forward_output, allowed)
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
         return None, schedulers, Access.of_client(token, tls)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
@@ -780,11 +791,11 @@ def cluster_of(
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster
 
-        schedulers = own = LocalCluster()
+        schedulers = own = LocalCluster(forward_output=forward_output)
     cluster: LocalCluster = schedulers  # type: ignore[assignment]
     default = cluster.access
     access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
-    return own, cluster.addresses, access
+    return own, cluster, access
 
 
 def show_progress(futures: Sequence[Future[Any]], name: str) -> None:
