@@ -25,7 +25,7 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
-from node_monitor.environment import passed_on
+from node_monitor.environment import one_thread_per_slot, passed_on
 from node_monitor.executors import executor_environment
 from node_monitor.result_files import ResultDirectory
 from sparrow_py import executor_protocol as x
@@ -93,7 +93,7 @@ class Executor:
         try:
             return subprocess.Popen(
                 self._settings.command,
-                env={**passed_on(os.environ, None), **own},
+                env={**one_thread_per_slot(passed_on(os.environ, None)), **own},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # As at a node monitor, what it prints is for the log.
                 start_new_session=True,
