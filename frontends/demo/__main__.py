@@ -32,6 +32,7 @@ from frontends.demo import identifiers
 from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
+from sparrow_py.version import version_option
 
 GROUPS = 128
 REDUCERS = 8
@@ -234,7 +235,10 @@ def _with_chaos(advance: Advance, killer: Chaos | None) -> Advance:
 # ---- the command -----------------------------------------------------------------------------
 
 
-@click.command(help="Count the identifiers of Python sources in three stages on an embedded cluster.")
+@click.command(
+    help="Count the identifiers of Python sources in three stages on an embedded cluster.",
+    params=[version_option("python -m frontends.demo")],
+)
 @click.option("--schedulers", type=click.IntRange(1), default=2, show_default=True, help="Schedulers, a process each.")
 @click.option(
     "--node-monitors", type=click.IntRange(1), default=4, show_default=True, help="Node monitors, a process each."

@@ -62,5 +62,4 @@ def test_what_is_set_of_threads_reaches_executors_that_get_only_what_is_usual() 
 
 def test_a_worker_finds_it_before_it_runs_anything(client: Client) -> None:
     for name in (THREADS, "NUMBA_NUM_THREADS"):
-        # `os.environ` itself would not do: workers get it as it is here.
-        assert client.submit(lambda name: os.environ.get(name), name).result() == os.environ.get(name, "1")
+        assert client.submit(os.getenv, name).result() == os.environ.get(name, "1")
