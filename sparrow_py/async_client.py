@@ -242,7 +242,8 @@ class AsyncClient:
         await self.close()
 
     async def start(self) -> None:
-        """Connect; starts an embedded cluster if no schedulers were given.
+        """Connect; starts an embedded cluster if no schedulers were given, neither to the client nor in
+        SPARROW_SCHEDULER.
 
         `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before. If this is
         cancelled while an embedded cluster starts, that has ended again when the caller hears of it.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
 from sparrow_py import messages as m
+from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
 from sparrow_py.cluster import SchedulerHere
@@ -320,8 +321,8 @@ class Client:
     Parameters
     ----------
     schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, a `SchedulerHere`
-        (a scheduler in this process), or None: an embedded cluster of this machine's cores, which ends with
-        the client.
+        (a scheduler in this process), or None: those that SPARROW_SCHEDULER names, or, where it is not set, an
+        embedded cluster of this machine's cores, which ends with the client.
     user: whose work this is, for fair queueing; default: the token's or certificate's user, else the system's user
         name.
     token: the cluster's or the user's secret; default: from SPARROW_TOKEN.
@@ -773,6 +774,8 @@ def cluster_of(
     schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
 ) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere, Access]:
     """(the cluster to stop at the end or None, scheduler addresses, how they are reached)."""
+    if schedulers is None:
+        schedulers = sources_of_environment() or None
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
         return None, schedulers, Access.of_client(token, tls)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.

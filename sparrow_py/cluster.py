@@ -375,12 +375,12 @@ class _InProcess:
         from sparrow_py.options import parse
 
         for _ in range(schedulers):
-            scheduler = SchedulerDaemon(parse(SchedulerOptions, ["--port", "0", *scheduler_flags]))
+            scheduler = SchedulerDaemon(parse(SchedulerOptions, ["--port", "0", *scheduler_flags], environment=False))
             self._daemons.append(scheduler)
             self.addresses.append((await scheduler.start())["address"])
         for number in range(node_monitors):
             flags = ["--port", "0", "--node-id", f"node-{number}", "--scheduler", ",".join(self.addresses), *node_flags]
-            node_monitor = NodeMonitorDaemon(parse(NodeMonitorOptions, flags), attached=("python",))
+            node_monitor = NodeMonitorDaemon(parse(NodeMonitorOptions, flags, environment=False), attached=("python",))
             self._daemons.append(node_monitor)
             await node_monitor.start()
             for node in node_monitor.nodes:

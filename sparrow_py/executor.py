@@ -34,7 +34,8 @@ EXIT_LOOK_S = 0.5
 class SparrowExecutor(Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
-    With no address it starts an embedded cluster of this machine's cores, and ends it at shutdown. One that is
+    With no address, neither here nor in SPARROW_SCHEDULER, it starts an embedded cluster of this machine's cores, and
+    ends it at shutdown. One that is
     dropped, or left when the interpreter ends, shuts down as a process pool does: what was submitted is finished.
     """
 

@@ -74,7 +74,6 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
             expose_value=False,
             is_eager=True,
             callback=_use_config,
-            envvar=f"{ENVIRONMENT_PREFIX}_CONFIG",
             metavar="FILE",
             help="TOML file with options by their flags' names, with _ for -.",
         )
@@ -89,10 +88,12 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
     return _OneLineErrors(name, params=params, callback=callback, help=help, context_settings=settings)
 
 
-def parse(options: type[T], arguments: list[str]) -> T:
-    """The options that these command-line arguments (and the environment) give; raises as click does."""
+def parse(options: type[T], arguments: list[str], *, environment: bool = True) -> T:
+    """The options that these command-line arguments (and the environment, if it is to be asked) give; raises as click
+    does."""
     parsed: list[T] = []
-    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False)
+    heeded = {} if environment else {"auto_envvar_prefix": None}
+    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False, **heeded)
     return parsed[0]
 
 

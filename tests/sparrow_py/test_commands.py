@@ -101,7 +101,7 @@ def test_an_option_mistyped_in_a_file_is_answered_so_too(tmp_path: Path) -> None
         (node_monitor, [], {"SPARROW_SCHEDULER": "nowhere"}, "scheduler address"),
         (node_monitor, ["--token-file", "/nowhere"], {}, "token_file"),
         (sparrow, ["nodes", "-s", "nowhere"], {}, "scheduler address"),
-        (sparrow, ["nodes"], {"SPARROW_SCHEDULER": "nowhere"}, "scheduler address"),
+        (sparrow, ["nodes"], {"SPARROW_SCHEDULER": "nowhere"}, "SPARROW_SCHEDULER"),
         (sparrow, ["nodes", "--token-file", "/nowhere"], {}, "token_file"),
         (simulator, ["run", "--nodes", "0"], {}, "nodes"),
         (loadgen, ["run", "--load", "-1"], {}, "load"),
