@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import CallOptions, CallStage, function_name
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
     MAP_WINDOW_DEFAULT,
@@ -305,10 +305,10 @@ class AsyncClient:
         name: str = "",
         options: CallOptions | None = None,
     ) -> AsyncJob:
-        """One job with a task `function(*args)` per tuple of arguments."""
+        """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output)
-        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, speculate=options.speculate)
 

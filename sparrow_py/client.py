@@ -24,7 +24,7 @@ from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
-from sparrow_py.call_jobs import CallOptions, CallStage, function_name
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, function_name
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
@@ -493,10 +493,11 @@ class Client:
         options: CallOptions | None = None,
         progress: bool = False,
     ) -> Job:
-        """One job with a task `function(*args)` per tuple of arguments. Pickling errors are raised here."""
+        """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
+        `InvalidRequest` for what is no tuple."""
         options = options or self.options
         common = calls.encode_function(function, capture_output=options.capture_output)
-        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
