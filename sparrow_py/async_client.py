@@ -25,6 +25,7 @@ from sparrow_py.client import (
     stage_of,
     task_report,
 )
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
@@ -326,6 +327,15 @@ class AsyncClient:
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(await self._shared.open_session().download(ref))
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id. See `Client.nodes`."""
+        return await self._shared.open_session().nodes()
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready. See
+        `Client.wait_for_nodes`."""
+        await self._shared.open_session().wait_for_nodes(count, timeout_s)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""

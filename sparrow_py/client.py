@@ -26,6 +26,7 @@ from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
 from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, function_name
 from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
 from sparrow_py.job import (
@@ -595,6 +596,18 @@ class Client:
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(self._run(lambda: self._session.download(ref)))
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).
+
+        `SparrowError` if none of them answers.
+        """
+        return self._run(self._session.nodes)
+
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes
+        longer than `timeout_s` (None: for ever)."""
+        self._run(lambda: self._session.wait_for_nodes(count, timeout_s))
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""

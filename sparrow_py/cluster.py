@@ -20,6 +20,7 @@ import orjson
 
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
@@ -176,7 +177,7 @@ class LocalCluster:
                 self.addresses = self._in_process.addresses
             else:
                 self._start_processes(schedulers, node_monitors)
-            self._wait_for_nodes(node_monitors)
+            self._wait_until_ready(node_monitors)
         except BaseException:
             self.stop()
             raise
@@ -243,17 +244,28 @@ class LocalCluster:
         if home != Path(__file__).parent.parent:
             raise ClusterError(f"the package {module!r} that is found is not sparrow-py's but that of {home}")
 
-    def nodes_connected(self, address: str) -> int:
-        """Node monitors linked to the scheduler at this address."""
-        return len(http_get_json(address, "/v1/nodes", access=self.access)["nodes"])
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes, by id, as the schedulers list them now; `ClusterError` if one does not answer."""
+        return merged(self._listings())
 
-    def _wait_for_nodes(self, count: int) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        for address in self.addresses:
-            while self.nodes_connected(address) < count:
-                if time.monotonic() > deadline_s:
-                    raise ClusterError(f"the node monitors did not reach scheduler {address} in {START_TIMEOUT_S:g} s")
-                time.sleep(0.005)
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes longer
+        than `timeout_s` (None: for ever), `ClusterError` if a scheduler does not answer."""
+        awaited = Awaited(count, timeout_s)
+        while not awaited.are_there(self._listings()):
+            time.sleep(awaited.pause_s())
+
+    def _listings(self) -> list[Listing]:
+        return [
+            decode_listing(http_get_text(address, NODES_PATH, access=self.access), address)
+            for address in self.addresses
+        ]
+
+    def _wait_until_ready(self, node_monitors: int) -> None:
+        try:
+            self.wait_for_nodes(node_monitors, START_TIMEOUT_S)
+        except TimeoutError as error:
+            raise ClusterError(f"the node monitors did not reach the schedulers: {error}") from None
 
     def stop(self) -> None:
         """End all daemons at once."""

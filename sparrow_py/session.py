@@ -24,6 +24,7 @@ from sparrow_py.auth import check_secret
 from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
@@ -238,6 +239,25 @@ class Session:
     def cut_off_s(self) -> float:
         """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
         return 0.0 if self._dialling is None else self._dialling.cut_off_s()
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of all schedulers that are connected and answer; `SparrowError` if none does."""
+        assert self._session is not None
+        return merged(await ask_all(self._session, self._addresses(), self._access))
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has so many nodes that are ready; `TimeoutError` after `timeout_s`."""
+        assert self._session is not None
+        awaited = Awaited(count, timeout_s)
+        while True:
+            listings: list[Listing] = []
+            with contextlib.suppress(NoScheduler):  # Another may be connected by the next time.
+                listings = await ask_all(self._session, self._addresses(), self._access, awaited.ask_timeout_s)
+            if awaited.are_there(listings):
+                return
+            await asyncio.sleep(awaited.pause_s())
 
     # ---- copies of slow tasks ----------------------------------------------------------------
 
