@@ -153,6 +153,7 @@ class SchedulerCore:
             m.Known: self._known,
             m.CountKnown: self.telling.count_known,
             m.UsingKnown: self.telling.using_known,
+            m.AskPlaced: self._ask_placed,
             m.BlobAt: self._blob_at,
         }
 
@@ -817,6 +818,21 @@ class SchedulerCore:
     def _not_cancelled(self, attempt: Attempt) -> None:
         stage = attempt.stage
         self.to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
+
+    def _ask_placed(self, job: JobState, message: m.AskPlaced, now_s: float) -> None:
+        if len(message.tasks) > m.NUMBERS_PER_MESSAGE_MAX:
+            asked = f"{len(message.tasks)} tasks in a message; at most {m.NUMBERS_PER_MESSAGE_MAX}"
+            raise LinkError(f"job {job.id}: {asked}")
+        placed = [number for number in message.tasks if self._is_placed(job, number)]
+        self.to_client(job.client, m.PlacedNow(job.id, message.number, placed))
+
+    @staticmethod
+    def _is_placed(job: JobState, number: int) -> bool:
+        if not 0 <= number < job.task_count:
+            raise LinkError(f"job {job.id}: there is no task {number}; it has {job.task_count}")
+        stage = job.stage_of(number)
+        task = number - stage.first
+        return task < len(stage.states) and stage.states[task] == PLACED  # Else it has not even arrived.
 
     # ---- nodes -------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from sparrow_py.job import (
     check_whole,
     new_job_id,
 )
+from sparrow_py.running import WhetherRunning
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
 
@@ -116,9 +117,30 @@ class TaskFuture(Future[Any]):
         Called from a done-callback it cannot wait: then it returns False, and the task may still
         end cancelled.
         """
-        if self.done() or self.running():
+        if self.done() or self.is_known_to_run():
             return self.cancelled()
         return self.job.cancel_futures([self]) == 1
+
+    def running(self) -> bool:
+        """Whether the task has left the queue, and is not done: it runs, or is about to (with `prefetch` it may wait at
+        its node).
+
+        Once true it stays so until the task is done, though it may wait again if its node is lost. As long as it is
+        not known to run its scheduler is asked, at most every 0.1 s for each 200 tasks of a job: such a call takes a
+        round trip, others nothing. A scheduler that does not answer within 1 s is not waited for, and neither does a
+        done-callback wait: then the answer is what was known before.
+        """
+        if self._state == PENDING:
+            self.job.find_out_whether_running(self.task)
+        return super().running()
+
+    def is_known_to_run(self) -> bool:
+        """As `running`, without asking anybody."""
+        return super().running()
+
+    def is_pending(self) -> bool:
+        """Whether it is not done, and not known to run."""
+        return self._state == PENDING
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
@@ -193,6 +215,7 @@ class Job:
         """Of all stages, in their order."""
         self._decided = threading.Event()
         self._error: SparrowError | None = None
+        self._whether_running: WhetherRunning | None = None
 
     def __iter__(self) -> Iterator[TaskFuture]:
         """The futures, as they complete."""
@@ -243,6 +266,32 @@ class Job:
             raise self._error
         return JobReport(self.job_id, [future.report for future in self.futures if future.report is not None])
 
+    def find_out_whether_running(self, task: int) -> None:
+        """Ask whether this task has left the queue, unless that is known."""
+        if self._whether_running is None:
+            self._whether_running = WhetherRunning(self)
+        self._whether_running.find_out(task)
+
+    def ask_placed(self, tasks: list[int], answered: Callable[[], None]) -> bool:
+        """Ask the scheduler which of these tasks have left the queue. `answered` is called when they know, or when
+        there is nobody to ask; False if the client is closed, and nobody calls it."""
+        asked = frozenset(tasks)
+
+        def told(placed: Sequence[int]) -> None:
+            for task in asked.intersection(placed):
+                self.futures[task].placed()
+            answered()
+
+        def ask() -> None:
+            if not self._client._session.ask_placed(self.job_id, tasks, told):
+                answered()
+
+        try:
+            self._client._call_soon(ask)
+        except RuntimeError:
+            return False
+        return True
+
     def runs_here(self) -> bool:
         """Whether the caller is on the loop of the job's client."""
         return self._client.runs_here()
@@ -254,7 +303,7 @@ class Job:
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
         """Cancel those of these tasks that have not started, and with `running` those that have; returns how many
         were cancelled."""
-        asked = [future for future in futures if not future.done() and (running or not future.running())]
+        asked = [future for future in futures if not future.done() and (running or not future.is_known_to_run())]
         for future in asked:
             future._cancel_answer = future._cancel_answer or threading.Event()
         tasks = [future.task for future in asked]

@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,8 +50,6 @@ class SparrowExecutor(Executor):
         options: CallOptions | None = None,
         **client_options: Any,
     ) -> None:
-        # `Future.running()` must tell the truth, so schedulers are asked to say when a task is placed.
-        options = replace(options or CallOptions(), report_placed=True)
         # A pool's queue has no end: what schedulers refuse for now is offered again, for a day.
         client_options.setdefault("submit_timeout_s", SUBMIT_TIMEOUT_S)
         self._client = Client(schedulers, options=options, **client_options)

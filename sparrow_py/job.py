@@ -163,7 +163,7 @@ class JobSpec(StageSpec):
         refused if there is none when it is submitted, and later the scheduler's default holds.
     avoid: ids of this client's jobs; no node runs tasks of this job and of one of those at a time (§8).
     on_client_lost: "cancel" or "finish" what has not started when the client has vanished.
-    report_placed: whether the client is told when a task leaves the queue (`Future.running()`).
+    report_placed: whether the client is told of each task that leaves the queue; else `Future.running()` asks.
     """
 
     stages: Sequence[StageSpec] = ()

@@ -232,6 +232,10 @@ class Session:
             speculated.cancel_tasks(tasks)
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
 
+    def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
+        """Ask which of these tasks have left the queue; see `ClientCore.ask_placed`."""
+        return self.core.ask_placed(job_id, tasks, told)
+
     def now_s(self) -> float:
         """The session's clock."""
         return self._clock()
