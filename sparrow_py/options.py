@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast, get_type_hints
 import click
 
 from sparrow_py.auth import TLS, Tokens
-from sparrow_py.command_group import USAGE_EXIT
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
 from sparrow_py.secret_files import read_tokens, tls_of
 from sparrow_py.version import version_option
@@ -41,7 +40,7 @@ def load_toml(path: str) -> dict[str, Any]:
 class WrongOption(click.ClickException):
     """An option has a value that cannot be, wherever it comes from: the exit code is that of a mistake in a flag."""
 
-    exit_code = USAGE_EXIT
+    exit_code = click.UsageError.exit_code
 
 
 class _OneLineErrors(click.Command):
