@@ -64,6 +64,10 @@ class AsyncJob:
         self._watchers: list[asyncio.Future[None]] = []
         """Of iterators: each waits for the next to complete."""
 
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self.futures)
+        return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+
     async def __aiter__(self) -> AsyncIterator[asyncio.Future[Any]]:
         """All futures, as they complete; of several iterators each gets them all."""
         for number in range(len(self.futures)):
@@ -234,6 +238,12 @@ class AsyncClient:
         }
         self.options = options or CallOptions()
         self._shared = _Shared()
+
+    def __repr__(self) -> str:
+        shared = self._shared
+        if shared.session is None:
+            return f"<AsyncClient, {shared.state.name.lower()}>"
+        return f"<AsyncClient of {shared.session}, jobs: {len(shared.jobs)}>"
 
     async def __aenter__(self) -> AsyncClient:
         await self.start()

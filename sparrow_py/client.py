@@ -224,6 +224,10 @@ class Job:
     def __len__(self) -> int:
         return len(self.futures)
 
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self.futures)
+        return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
         names = [stage.name for stage in self.spec.as_stages()]
@@ -425,6 +429,13 @@ class Client:
             if self._own_cluster is not None:
                 self._own_cluster.stop()
             raise
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.described()}>"
+
+    def described(self) -> str:
+        """Its schedulers, its user and how many jobs it has, for reprs."""
+        return f"{self._session}, " + ("closed" if self._closed else f"jobs: {len(self._jobs)}")
 
     def __enter__(self) -> Client:
         return self

@@ -154,6 +154,8 @@ class LocalCluster:
         self.scheduler_processes: list[DaemonProcess] = []
         self.node_processes: list[DaemonProcess] = []
         self._in_process: _InProcess | None = None
+        self._here = in_process
+        self._stopped = False
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
@@ -181,6 +183,11 @@ class LocalCluster:
         except BaseException:
             self.stop()
             raise
+
+    def __repr__(self) -> str:
+        where = "in this process" if self._here else "in processes"
+        state = ", stopped" if self._stopped else ""
+        return f"<LocalCluster {', '.join(self.addresses)}, {where}{state}>"
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -269,6 +276,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End all daemons at once."""
+        self._stopped = True
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None

@@ -58,6 +58,9 @@ class SparrowExecutor(Executor):
         self._end = _End(self._client)
         weakref.finalize(self, self._end.begin).atexit = False
 
+    def __repr__(self) -> str:
+        return f"<SparrowExecutor of {self._client.described()}>"
+
     @property
     def _max_workers(self) -> int:
         """Calls that run at a time, which libraries read of executors (Dask and joblib do): the slots of the nodes that

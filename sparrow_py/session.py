@@ -41,6 +41,8 @@ SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
 INLINE_BYTES_MAX = 900 << 10
 """Inputs above this size, a little less than a frame has room for, are uploaded."""
+SOURCES_SHOWN = 3
+"""Addresses of schedulers that reprs name."""
 DOWNLOADS_MAX = 8
 """Large results fetched at a time; the others wait, at their nodes."""
 
@@ -95,6 +97,12 @@ class Session:
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
         self._links: Mapping[str, Link | LocalLink] = {}
+
+    def __str__(self) -> str:
+        """Where its schedulers are, and whose it is."""
+        named = self.sources[:SOURCES_SHOWN]
+        more = "" if len(self.sources) == len(named) else f" and {len(self.sources) - len(named)} more"
+        return f"{', '.join(named) or 'a scheduler here'}{more}, user {self.user!r}"
 
     async def start(self) -> None:
         """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
