@@ -348,9 +348,11 @@ class ClientCore:
     def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
         """Ask the job's scheduler which of these tasks have left the queue; `told` is called once with those that have,
         or with none if the job ends or changes schedulers before that. False if nobody can be asked.
+
+        That a job has been accepted is not waited for: its tasks may run before that is told.
         """
         job = self.jobs.get(job_id)
-        if job is None or not job.taken or job.scheduler not in self._tellers:
+        if job is None or job.scheduler not in self._tellers:
             return False
         if job.asked_placed is None:
             job.asked_placed = {}
@@ -587,6 +589,7 @@ class ClientCore:
         if not job.submission.epoch and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
             self._withdraw(job)
             return
+        self._no_answer_comes(job)
         retry_s = message.retry_after_s
         if retry_s is None or now_s + retry_s > job.deadline_s:
             if message.field:
@@ -617,6 +620,7 @@ class ClientCore:
             self._settle_rest(job, TaskStatus.LOST, str(error))
             return
         del self.jobs[job.id]
+        self._no_answer_comes(job)
         job.sink.refused(error)
 
     def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:
