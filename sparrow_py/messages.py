@@ -391,6 +391,11 @@ class HandedOver(Message, tag=29):
     unstarted: tuple[tuple[int, int], ...]
 
 
+class AllHandedOver(Message, tag=53):
+    """The scheduler has let go of all jobs that it had of this client. A job that it has neither accepted nor refused
+    has not reached it."""
+
+
 # ---- scheduler to node monitor ---------------------------------------------------------------
 
 
@@ -479,6 +484,11 @@ class AskLength(Message, tag=39):
     probe: int
 
 
+class DrainingKnown(Message, tag=52):
+    """Answer to `NodeState` "draining": the scheduler launches nothing more there, and what it has launched came
+    before this. A node that ended sooner might leave a task behind that counts as started."""
+
+
 class Claim(Message, tag=38):
     """The job is this scheduler's from `epoch` on: lower epochs launch nothing more.
 
@@ -552,7 +562,10 @@ class NodeChanged(Message, tag=45):
 
 
 class NodeState(Message, tag=46):
-    """The node's state. "cordoned": it wants no further reservations. "draining": and those it had are gone."""
+    """The node's state. "cordoned": it wants no further reservations. "draining": and those it had are gone.
+
+    To "draining" `DrainingKnown` is the answer.
+    """
 
     state: str
     reason: str
@@ -608,8 +621,17 @@ travels with the answer. What a node keeps of a job that has ended is a few hund
 """
 
 SINCE: dict[type, int] = {
-    CountKnown: 3, UsingKnown: 3, Counted: 3, Using: 3, Unused: 3, StartedHere: 3, AskPlaced: 3, PlacedNow: 3,
-}  # fmt: skip
+    CountKnown: 3,
+    UsingKnown: 3,
+    Counted: 3,
+    Using: 3,
+    Unused: 3,
+    StartedHere: 3,
+    DrainingKnown: 3,
+    AllHandedOver: 3,
+    AskPlaced: 3,
+    PlacedNow: 3,
+}
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
@@ -622,11 +644,11 @@ FromClient = (
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | PlacedNow | BlobLost | Draining | HandedOver | Goodbye
+    | PlacedNow | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
-    | Goodbye
+    | DrainingKnown | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere
