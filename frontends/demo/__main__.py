@@ -32,6 +32,7 @@ from frontends.demo import identifiers
 from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
+from sparrow_py.command_group import exit_code
 from sparrow_py.version import version_option
 
 GROUPS = 128
@@ -300,7 +301,7 @@ def main(
         first_line = next(iter(str(error).strip().splitlines()), "")
         kind = "" if isinstance(error, DemoError) else f"{type(error).__name__}: "
         click.echo(f"error: {kind}{first_line}", err=True)
-        sys.exit(1)
+        sys.exit(exit_code(error))
 
     if as_json:
         details = {

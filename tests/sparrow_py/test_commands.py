@@ -106,6 +106,7 @@ def test_an_option_mistyped_in_a_file_is_answered_so_too(tmp_path: Path) -> None
         (simulator, ["run", "--nodes", "0"], {}, "nodes"),
         (loadgen, ["run", "--load", "-1"], {}, "load"),
         (demo, ["--slots", "0"], {}, "--slots"),
+        (demo, [], {"SPARROW_TOKEN": "short"}, "SPARROW_TOKEN"),
         (conformance, ["--places", "0", "true"], {}, "--places"),
     ],
 )
