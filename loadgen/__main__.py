@@ -7,6 +7,7 @@ from typing import ClassVar
 import click
 
 from sparrow_py.command_group import CommandGroup
+from sparrow_py.own_packages import take_names
 
 
 class LoadgenGroup(CommandGroup):
@@ -37,4 +38,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    take_names()
     main()

@@ -6,7 +6,6 @@ The simulator is a program of its own (`python -m simulator run`), which knows t
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Sequence
 
 import orjson
@@ -15,6 +14,7 @@ from loadgen.point import PointPlan
 from loadgen.recorded import Simulated, SimulatedPoint
 from loadgen.synthetic import Synthetic
 from sparrow_py.errors import ClusterError
+from sparrow_py.start import command
 
 TIMEOUT_S = 600.0
 
@@ -23,7 +23,7 @@ def simulated(plans: Sequence[PointPlan]) -> Simulated:
     """Simulate each of these points, whose workloads are synthetic: the same jobs, by the same seed. `ClusterError` if
     the simulator cannot."""
     points = [_point(plan) for plan in plans]
-    return Simulated(points, "python -m " + " ".join(_arguments(plans[0])[2:]) if plans else "")
+    return Simulated(points, "python -m " + " ".join(["simulator", *_arguments(plans[0])]) if plans else "")
 
 
 def _arguments(plan: PointPlan) -> list[str]:
@@ -44,12 +44,14 @@ def _arguments(plan: PointPlan) -> list[str]:
         "seed": plan.seed,
     }
     flags = [text for name, value in options.items() for text in (f"--{name}", f"{value}")]
-    return [sys.executable, "-m", "simulator", "run", "--json", *flags]
+    return ["run", "--json", *flags]
 
 
 def _point(plan: PointPlan) -> SimulatedPoint:
     try:
-        done = subprocess.run(_arguments(plan), capture_output=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command("simulator", *_arguments(plan)), capture_output=True, timeout=TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ClusterError(f"the simulator did not answer: {error}") from None
     if done.returncode:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from sparrow_py import start
 from sparrow_py.errors import InvalidOption
 
 NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
 """The apps that come with the node monitor, whether or not it is to run them."""
-MODULE = ("-s", "-m")
-"""Arguments of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks
-may write there would otherwise choose what others' tasks run in."""
-FORK_SERVER = (*MODULE, "sparrow_py.fork_server")
-"""The same for a fork server, before the executor's module."""
+NO_USER_SITE = ("-s",)
+"""Flags of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks may
+write there would otherwise choose what others' tasks run in."""
+FORK_SERVER = "sparrow_py.fork_server"
 SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
@@ -43,20 +46,21 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     `InvalidOption` for an app that cannot be or is there already, and for one to warm that is not.
     """
     python = options.python or sys.executable
+    path = [str(Path(entry).absolute()) for entry in options.python_path]
     apps = [
         App(AppPlan("noop", one_process=True, supervised=False)),
         App(AppPlan("sleep", one_process=True, supervised=False)),
-        App(AppPlan("spin", forks=True), (sys.executable, *FORK_SERVER, "frontends.synthetic.spin_executor")),
+        App(AppPlan("spin", forks=True), executor_command(FORK_SERVER, "frontends.synthetic.spin_executor", path=path)),
         App(
             AppPlan("python", runtime=python_version(python), supervised="python" not in attached, forks=True),
-            (python, *FORK_SERVER, "frontends.python.executor"),
+            _python_workers(python, path),
         ),
     ]
     if options.enable_command:
-        argv = (sys.executable, *MODULE, "frontends.command.executor")
+        argv = executor_command("frontends.command.executor", path=path)
         apps.append(App(AppPlan("command", one_process=True), argv))
     if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
-        command = sys.executable, *MODULE, "frontends.sql.executor", *_sql_data(options)
+        command = executor_command("frontends.sql.executor", *_sql_data(options), path=path)
         apps.append(App(AppPlan("sql", one_process=True), command))
     by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):
@@ -70,6 +74,26 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     for name in by_name.keys() & set(options.attribute_apps):
         by_name[name] = replace(by_name[name], plan=replace(by_name[name].plan, gives_attributes=True))
     return by_name
+
+
+def executor_command(module: str, *arguments: str, path: Sequence[str] = ()) -> tuple[str, ...]:
+    """The command that runs this module of ours as an executor of ours or its fork server.
+
+    What it needs of others it finds where the interpreter does, or else in `path`.
+    """
+    return tuple(start.command(module, *arguments, path=path, flags=NO_USER_SITE))
+
+
+def _python_workers(python: str, path: Sequence[str]) -> tuple[str, ...]:
+    """The command of the fork server of the app python, whose tasks look for modules in `path` first."""
+    executor = "frontends.python.executor"
+    if python == sys.executable:
+        first = path or (() if sys.flags.safe_path else (os.curdir,))
+        return executor_command(FORK_SERVER, executor, *first, path=path)
+    # Another interpreter has a sparrow-py and a standard library of its own.
+    ours = set(sysconfig.get_paths().values())
+    first = [entry for entry in path if entry not in ours] or [os.curdir]
+    return (python, *NO_USER_SITE, "-P", "-m", FORK_SERVER, executor, *first)
 
 
 def _sql_data(options: NodeMonitorOptions) -> list[str]:

@@ -64,6 +64,12 @@ class NodeMonitorOptions(DaemonOptions):
     )
     enable_command: bool = option(False, "Run the app `command`: any program, as this process's user.")
     python: str = option("", "Interpreter of the python app's workers; default: the one of this process.")
+    python_path: tuple[str, ...] = option(
+        (),
+        "Directory in which Python tasks look for modules before the interpreter's own; default: the one in which "
+        "executors start.",
+        many=True,
+    )
     executor: tuple[str, ...] = option(
         (), "APP=COMMAND LINE: an app whose executors are started with this command, one process per slot.", many=True
     )
@@ -157,6 +163,8 @@ class NodeMonitorOptions(DaemonOptions):
         require(self.blob_bytes_max >= 0, "blob_bytes_max", self.blob_bytes_max, "a whole number from 0")
         for name in ("blob_retention_s", "blob_lease_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        for entry in self.python_path:
+            require(bool(entry) and "\0" not in entry, "python_path", entry, "a directory")
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)

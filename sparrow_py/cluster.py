@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import os
 import socket
 import subprocess
@@ -19,17 +18,21 @@ from typing import Any
 import orjson
 
 from sparrow_py import messages as m
+from sparrow_py import start
 from sparrow_py.auth import TLS
 from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
+from sparrow_py.own_packages import require_here
 from sparrow_py.secret_files import read_tokens
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_CHARS = 2000
+INSTEAD_OF_SCHEDULER_HERE = "run the scheduler as a process of its own (sparrow-scheduler), where it is not in the way"
+INSTEAD_OF_IN_PROCESS = "leave out in_process: it is not in the way of daemons that are processes of their own"
 
 
 class DaemonProcess:
@@ -46,7 +49,7 @@ class DaemonProcess:
         self.module = module
         self.announcement: dict[str, Any] = {}
         self._log = log
-        command = [sys.executable, "-m", module, "--port", "0", "--exit-on-stdin-eof", *arguments]
+        command = start.command(module, "--port", "0", "--exit-on-stdin-eof", *arguments, path=import_path())
         inherited = () if listener is None else (listener.fileno(),)
         if listener is not None:
             command += ["--listen-fd", str(listener.fileno())]
@@ -116,6 +119,8 @@ class DaemonProcess:
 
 class LocalCluster:
     """An embedded cluster. Use it in a `with` block, or `stop` it.
+
+    Its workers look for modules where this process does when the cluster is made: in `sys.path`, in that order.
 
     Parameters
     ----------
@@ -217,6 +222,8 @@ class LocalCluster:
 
     def _respawn_node(self, node_id: str) -> DaemonProcess:
         flags = ["--scheduler", ",".join(self.addresses), "--node-id", node_id, *self._node_options]
+        # Workers must find what this process can import; after what the options name.
+        flags += [f"--python-path={entry}" for entry in import_path()]
         process = self._spawn("node_monitor", node_id, flags)
         self.node_processes.append(process)
         return process
@@ -230,26 +237,14 @@ class LocalCluster:
     def _spawn(
         self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
     ) -> DaemonProcess:
-        self._check_not_shadowed(module)
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)
             log = (self._log_dir / f"{name}.log").open("ab")
             self._logs.append(log)
-        # Workers must find what this process can import.
-        path = os.pathsep.join(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
         # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
-        environment = {**kept, "PYTHONPATH": path}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
         return DaemonProcess(module, flags, environment, log, listener)
-
-    @staticmethod
-    def _check_not_shadowed(module: str) -> None:
-        """`ClusterError` that names the intruder if `python -m module` would run another package's."""
-        spec = importlib.util.find_spec(module)
-        home = Path(spec.origin).parent.parent if spec is not None and spec.origin else None
-        if home != Path(__file__).parent.parent:
-            raise ClusterError(f"the package {module!r} that is found is not sparrow-py's but that of {home}")
 
     def nodes(self) -> list[NodeStatus]:
         """The nodes, by id, as the schedulers list them now; `ClusterError` if one does not answer."""
@@ -291,6 +286,11 @@ class LocalCluster:
         self._logs.clear()
 
 
+def import_path() -> list[str]:
+    """Where this process looks for modules, in order."""
+    return list(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str)))
+
+
 class SchedulerHere:
     """A scheduler inside its frontend's own process, the way of the lowest latency (Sparrow §6.1).
 
@@ -312,14 +312,15 @@ class SchedulerHere:
 
     async def start(self) -> m.Welcome:
         """Begin to listen, on this loop; what a dialled scheduler would have answered. `ClusterError` if it cannot."""
+        if self._daemon is not None:
+            raise ClusterError("a SchedulerHere is for one client; it was given to another before")
+        require_here("SchedulerHere", ["scheduler"], INSTEAD_OF_SCHEDULER_HERE)
         from click import ClickException
 
         from scheduler.daemon import SchedulerDaemon
         from scheduler.options import SchedulerOptions
         from sparrow_py.options import parse
 
-        if self._daemon is not None:
-            raise ClusterError("a SchedulerHere is for one client; it was given to another before")
         try:
             options = parse(SchedulerOptions, self._flags)
         except ClickException as error:
@@ -372,6 +373,8 @@ class _InProcess:
     """All daemons on a loop in a thread of this process, and Python workers as threads."""
 
     def __init__(self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]) -> None:
+        packages = ("scheduler", "node_monitor", "frontends")
+        require_here("LocalCluster(in_process=True)", packages, INSTEAD_OF_IN_PROCESS)
         from sparrow_py.client import new_event_loop
 
         self.addresses: list[str] = []

@@ -1,8 +1,9 @@
-"""A fork server: `python -s -m sparrow_py.fork_server MODULE`, started by a node monitor; starts executors for it.
+"""A fork server: `sparrow_py.fork_server MODULE [ENTRY…]`, started by a node monitor; starts executors for it.
 
 It has the executor's module imported, and forks an executor whenever the node monitor asks for one (`fork_protocol`):
 that takes a millisecond, and an interpreter's start seventy. It never runs what users wrote, so each executor begins
 with nothing of anybody's. The module's `main()` is the executor's; it finds its environment as if it had been executed.
+The entries are where tasks look for modules first, also for such as have the name of one of our packages.
 
 Standard input is the connection to the node monitor. The server ends with it, and executors end with their server.
 """
@@ -20,6 +21,7 @@ import sys
 
 from sparrow_py.executor_protocol import FrameSplitter, encode_frame
 from sparrow_py.fork_protocol import TO_FORK_SERVER, Ended, Fork, Forked, NotForked
+from sparrow_py.own_packages import give_names_back, take_names
 from sparrow_py.process_control import SIGKILL, adopt_orphans, die_with_parent, hide_from_others
 
 PRELOADED = ("cloudpickle",)
@@ -107,8 +109,12 @@ def main() -> int:
     hide_from_others()
     # What an executor has left behind is its node monitor's to end, which may have it from executors of all apps.
     adopt_orphans(False)
-    executor = importlib.import_module(sys.argv[1])
-    for name in PRELOADED:
+    module, *entries = sys.argv[1:]
+    take_names()
+    executor = importlib.import_module(module)
+    give_names_back()
+    sys.path[:] = dict.fromkeys([*map(os.path.abspath, entries), *sys.path])
+    for name in PRELOADED:  # Of the version that tasks find.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import click
@@ -29,7 +30,10 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
 
     exit_on_sigterm()
     try:
-        with LocalCluster(schedulers, node_monitors, slots, enable_command=enable_command) as running:
+        here = ["--python-path", os.curdir]  # Tasks find what their user works on, as with a node monitor started here.
+        with LocalCluster(
+            schedulers, node_monitors, slots, enable_command=enable_command, node_options=here
+        ) as running:
             click.echo(introduction(running.addresses, node_monitors, enable_command))
             threading.Event().wait()
     except (KeyboardInterrupt, SystemExit):

@@ -59,7 +59,7 @@ def called(words: list[str]) -> tuple[click.Command, list[str]] | None:
     """The command of ours that these words call, and what they give it; None if it is another's."""
     if words[0] in PROGRAMS:
         command, arguments = main_of(PROGRAMS[words[0]]), words[1:]
-    elif words[0] in PYTHONS and words[1:2] == ["-m"] and words[2].partition(".")[0] in PACKAGES:
+    elif words[0] in PYTHONS and words[1:2] == ["-m"] and len(words) > 2 and words[2].partition(".")[0] in PACKAGES:
         command, arguments = main_of(words[2]), words[3:]
     else:
         return None

@@ -558,7 +558,7 @@ def test_the_sql_executor_is_told_whose_data_sets_are_whose(tmp_path: Path) -> N
     secret.chmod(0o600)
 
     def arguments(**options: Any) -> tuple[str, ...]:
-        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[4:]
+        return offered_apps(NodeMonitorOptions(**options))["sql"].argv[5:]
 
     assert arguments() == ("--any-data",)
     assert arguments(token_file=str(secret)) == ()

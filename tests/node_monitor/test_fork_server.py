@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from node_monitor.apps import FORK_SERVER, App
+from node_monitor.apps import FORK_SERVER, App, executor_command
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
 from sparrow_py import executor_protocol as x
@@ -24,7 +24,8 @@ from tests.support.stores import store_in
 from tests.support.waiting import POLL_S, TIMEOUT_S
 
 PLAN = AppPlan("forked", forks=True)
-APP = App(PLAN, (sys.executable, *FORK_SERVER, "tests.node_monitor.forked_executor"))
+ROOT = str(Path(__file__).parents[2])
+APP = App(PLAN, executor_command(FORK_SERVER, "tests.node_monitor.forked_executor", path=[ROOT]))
 
 
 async def eventually(condition: Callable[[], object]) -> None:
@@ -114,7 +115,7 @@ async def test_nothing_is_left_when_the_pool_has_stopped(rig: Rig) -> None:
 
 
 async def test_a_server_that_does_not_start_is_a_start_in_vain() -> None:
-    rig = Rig(App(PLAN, (sys.executable, *FORK_SERVER, "no_such_module")))
+    rig = Rig(App(PLAN, executor_command(FORK_SERVER, "no_such_module")))
     await rig.pool.start()
     rig.pool.start_executor("forked", 1)
     event = await rig.events.next()

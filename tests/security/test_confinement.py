@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from frontends.command.tasks import command_job
-from sparrow_py import Client, LocalCluster, SparrowError, TaskCancelled, TaskFailed, TaskLost, TaskStatus
+from sparrow_py import Client, LocalCluster, SparrowError, TaskCancelled, TaskFailed, TaskLost, TaskStatus, start
 from sparrow_py.blobs import sha256_hex
 from sparrow_py.calls import encode_arguments
 from tests.support import hostile, tasks
@@ -97,18 +97,18 @@ def test_a_task_of_another_user_does_not_get_at_the_daemon_or_its_files(open_fol
 def test_a_task_does_not_get_at_an_executor_that_runs_all_users_tasks(open_folder: Path, app: str) -> None:
     takes_root()
     with one_node(open_folder, "--run-as", str(NOBODY), "--enable-command", "--warm", app) as node:
-        start = ["-s", "-m", f"frontends.{app}.executor"]
+        begin = ["-s", "-P", start.__file__, f"frontends.{app}.executor"]
         monitor, victims = psutil.Process(node.monitor.process.pid), list[int]()
-        wait_until(lambda: victims.extend(_hidden(monitor, start)) or victims, f"a hidden executor of {app}")
+        wait_until(lambda: victims.extend(_hidden(monitor, begin)) or victims, f"a hidden executor of {app}")
         tried = node.client.submit(hostile.attempts_on, victims[0]).result(TIMEOUT_S)
         assert set(tried.values()) == {"denied"}, tried
 
 
-def _hidden(monitor: psutil.Process, start: list[str]) -> Iterator[int]:
+def _hidden(monitor: psutil.Process, begin: list[str]) -> Iterator[int]:
     """Its children that were started so and are not dumpable: the kernel gives what is in /proc of them to root."""
     for child in monitor.children():
         with suppress(psutil.NoSuchProcess, FileNotFoundError):
-            if child.cmdline()[1:4] == start and Path(f"/proc/{child.pid}/environ").stat().st_uid == 0:
+            if child.cmdline()[1:5] == begin and Path(f"/proc/{child.pid}/environ").stat().st_uid == 0:
                 yield child.pid
 
 
