@@ -100,6 +100,7 @@ class LocalTarget(Target):
             scheduler_options=_scheduler_flags(shape, directory),
             node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
             log_dir=directory / "logs",
+            forward_output=False,
         )
         self.addresses = list(self._cluster.addresses)
         try:

@@ -1149,7 +1149,7 @@ class NodeMonitorCore:
         inputs = [self._local(data) for data in self._inputs(held)] if held.inputs else []
         payload = held.payload
         local = payload if type(payload) is bytes else self._local(payload)
-        self._to_executor(executor.id, x.Run(held.run, number, local, inputs, held.job.owner[0]))
+        self._to_executor(executor.id, x.Run(held.run, number, local, inputs, held.job.owner[0], held.task))
         held.payload = b""
         held.given_at_s = now_s
         if held.ahead is None:

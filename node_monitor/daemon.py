@@ -34,9 +34,10 @@ from sparrow_py import messages as m
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.credentials import Access, Credentials
 from sparrow_py.dialling import Dialling
-from sparrow_py.errors import LinkError
+from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.job import BlobRef
 from sparrow_py.orphans import Orphans
+from sparrow_py.output_channel import OutputChannel
 from sparrow_py.standstill import PATIENCE, Standstill
 
 log = logging.getLogger("sparrow.node_monitor")
@@ -83,6 +84,7 @@ class NodeMonitor:
         confinement: Confinement,
         orphans: Orphans | None,
         look: Callable[[], None] = lambda: None,
+        channel: OutputChannel | None = None,
     ) -> None:
         """`look` is called before anything happens: it may notice that the process stood still (`stood_still`)."""
         self.id = node_id
@@ -97,7 +99,7 @@ class NodeMonitor:
         info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info)
         environment = one_thread_per_slot(passed_on(os.environ, options.executor_env_patterns))
-        self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment)
+        self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment, channel)
         self._dialling = Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
@@ -300,6 +302,7 @@ class NodeMonitorDaemon:
         """`orphans`: this process's, if all its children are executors; then what those leave running is killed."""
         self.options = options
         self._orphans = orphans
+        self._channel = None if options.output_fd is None else _channel(options.output_fd)
         self._confinement = Confinement.of(options)
         self.credentials = Credentials(options, dials=True)
         self.address = ""
@@ -348,6 +351,7 @@ class NodeMonitorDaemon:
                 self._confinement,
                 self._orphans,
                 self._standstill.check,
+                self._channel,
             )
             self.nodes.append(node)
             await node.start()
@@ -393,6 +397,13 @@ class NodeMonitorDaemon:
             node.renew()
         if self._listener is not None:
             await self._listener.renew()
+
+
+def _channel(descriptor: int) -> OutputChannel:
+    try:
+        return OutputChannel(descriptor)
+    except OSError as error:
+        raise InvalidOption("output_fd", descriptor, f"an inherited socket ({error.strerror})") from None
 
 
 def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from sparrow_py.blobs import WrongBytes
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
+from sparrow_py.output_channel import OutputChannel
 from sparrow_py.seldom import Seldom
 
 log = logging.getLogger("sparrow.node_monitor.executors")
@@ -87,7 +88,7 @@ class ExecutorPool:
 
     `store` takes their large results. `socket_dir` is the directory of the socket, by default a new one. `orphans`
     are this process's, if it has no children but executors. `environment` is passed on to executors, by default all
-    but what is ours.
+    but what is ours. `channel`: where what executors write goes, by default to our own log.
     """
 
     def __init__(
@@ -99,12 +100,13 @@ class ExecutorPool:
         confinement: Confinement | None = None,
         orphans: Orphans | None = None,
         environment: Mapping[str, str] | None = None,
+        channel: OutputChannel | None = None,
     ) -> None:
         self._apps = apps
         self._events = events
         self.confinement = confinement or Confinement()
         self._orphans = orphans
-        self._processes = Processes(self.confinement, orphans)
+        self._processes = Processes(self.confinement, orphans, channel)
         self._environment = passed_on(os.environ, None) if environment is None else environment
         self._store = store
         self._socket_dir = socket_dir

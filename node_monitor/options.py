@@ -128,6 +128,11 @@ class NodeMonitorOptions(DaemonOptions):
     blob_lease_s: float = option(
         60.0, "Large data that no job here needs any more is kept at least so long, for its client to fetch."
     )
+    output_fd: int | None = option(
+        None,
+        "Hand what executors write to the program at the other end of this inherited socket, as an embedded cluster "
+        "does; default: it goes to standard error.",
+    )
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
 
     attributes: dict[str, str] = field(init=False, default_factory=dict)

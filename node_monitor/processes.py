@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 from asyncio.subprocess import Process
+from collections.abc import Iterator
 from typing import Protocol, cast
 
 from node_monitor.apps import App
@@ -18,8 +19,11 @@ from sparrow_py.errors import LinkError
 from sparrow_py.executor_protocol import FrameSplitter, encode_frame
 from sparrow_py.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked
 from sparrow_py.orphans import Orphans
+from sparrow_py.output_channel import OUTPUT_VARIABLE, OutputChannel
 
 log = logging.getLogger("sparrow.node_monitor.executors")
+OWN_LOG = 2, 2
+"""Standard output and error of executors whose output is not forwarded. Our standard output is for the announcement."""
 STOP_TIMEOUT_S = 5.0
 """A fork server that is killed is waited for this long."""
 
@@ -39,12 +43,16 @@ class ExecutorProcess(Protocol):
 class Processes:
     """Starts the processes of one node monitor's executors.
 
-    `orphans` are this process's, if it has no children but executors and fork servers.
+    `orphans` are this process's, if it has no children but executors and fork servers. `channel`: where what they
+    write goes, in place of our own log.
     """
 
-    def __init__(self, confinement: Confinement, orphans: Orphans | None = None) -> None:
+    def __init__(
+        self, confinement: Confinement, orphans: Orphans | None = None, channel: OutputChannel | None = None
+    ) -> None:
         self._confinement = confinement
         self._orphans = orphans
+        self._channel = channel
         self._servers: dict[str, _ForkServer] = {}
         """By app, of those whose executors are forked: started with the first, and after an end with the next."""
         self._starting: dict[str, asyncio.Lock] = {}
@@ -68,21 +76,36 @@ class Processes:
             await server.stop()
         self._servers.clear()
 
-    async def _execute(self, app: App, environment: dict[str, str], stdin: int) -> Process:
-        """Start the app's command. `stdin`: a descriptor. `OSError` if it cannot be started."""
+    async def _execute(
+        self, app: App, environment: dict[str, str], stdin: int, inherited: tuple[int, ...] = ()
+    ) -> Process:
+        """Start the app's command. `stdin`: a descriptor; `inherited`: others. `OSError` if it cannot be started."""
         if shutil.which(app.argv[0]) is None:  # Its launcher could only say so in the log.
             raise FileNotFoundError(f"no such command: {app.argv[0]}")
-        with self._orphans.starting() if self._orphans is not None else contextlib.nullcontext():
+        starting = self._orphans.starting() if self._orphans is not None else contextlib.nullcontext()
+        with starting, self._streams() as (stdout, stderr):
             process = await asyncio.create_subprocess_exec(
                 *self._confinement.command(app.argv, limited=not app.plan.one_process),
                 env=environment,
                 stdin=stdin,
-                stdout=2,  # Standard output is for the announcement; what tasks print goes to the log.
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
+                pass_fds=inherited,
             )
             if self._orphans is not None:
                 self._orphans.started(process.pid)
         return process
+
+    @contextlib.contextmanager
+    def _streams(self) -> Iterator[tuple[int, int]]:
+        """Standard output and error of a process that is started in the block."""
+        with contextlib.ExitStack() as closing:
+            streams = OWN_LOG
+            if self._channel is not None:
+                with contextlib.suppress(OSError):
+                    streams = closing.enter_context(self._channel.pipes())
+            yield streams
 
     async def _server(self, app: App, environment: dict[str, str]) -> _ForkServer:
         """The app's fork server."""
@@ -94,11 +117,17 @@ class Processes:
             return server
 
     async def _start_server(self, app: App, environment: dict[str, str]) -> _ForkServer:
+        # Each executor makes pipes of its own, where it says which task it runs.
+        own: dict[str, str] = {}
+        inherited: tuple[int, ...] = ()
+        if self._channel is not None:
+            inherited = (self._channel.fileno(),)
+            own[OUTPUT_VARIABLE] = str(self._channel.fileno())
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
             try:
-                process = await self._execute(app, environment, theirs.fileno())
+                process = await self._execute(app, environment | own, theirs.fileno(), inherited)
             except BaseException:
                 ours.close()
                 raise

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, function_name
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
+from sparrow_py.calls import function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
     MAP_WINDOW_DEFAULT,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
-Started = tuple["LocalCluster | None", "str | Sequence[str] | SchedulerHere", Access]
+Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | SchedulerHere", Access]
 """What `cluster_of` returns."""
 
 
@@ -227,8 +228,10 @@ class AsyncClient:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
+        forward_output: bool = True,
     ) -> None:
         self._schedulers = schedulers
+        self._forward_output = forward_output
         self._shown = token, tls
         self._session_options: dict[str, Any] = {
             "user": user,
@@ -264,8 +267,9 @@ class AsyncClient:
             raise RuntimeError(shared.state.value)
         shared.state = _State.STARTING
         try:
-            shared.own_cluster, addresses, access = await _start_cluster(self._schedulers, *self._shown)
-            session = Session(addresses, access=access, **self._session_options)
+            starting = _start_cluster(self._schedulers, *self._shown, self._forward_output)
+            shared.own_cluster, schedulers, access = await starting
+            session = Session(schedulers, access=access, **self._session_options)
             await session.start()
             shared.session = session
             if shared.state is not _State.STARTING:
@@ -318,7 +322,7 @@ class AsyncClient:
     ) -> AsyncJob:
         """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
         options = options or self.options
-        common = calls.encode_function(function, capture_output=options.capture_output)
+        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
         payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, speculate=options.speculate)
@@ -413,11 +417,14 @@ class AsyncClient:
 
 
 async def _start_cluster(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    token: str | None,
+    tls: TLS | None,
+    forward_output: bool,
 ) -> Started:
     """As `cluster_of`, aside. To be cancelled takes until a cluster that is being started has started and stopped."""
     thread = ThreadPoolExecutor(1, "sparrow-cluster")
-    starting = thread.submit(cluster_of, schedulers, token, tls)
+    starting = thread.submit(cluster_of, schedulers, token, tls, forward_output=forward_output)
     try:
         return await asyncio.wrap_future(starting)
     except asyncio.CancelledError:

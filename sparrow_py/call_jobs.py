@@ -91,7 +91,7 @@ class CallOptions:
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
             spec.preferred = preferred
             tasks[task] = spec
-        common = calls.encode_function(stage.function, capture_output=options.capture_output)
+        common = calls.encode_function(stage.function, name=stage.name, capture_output=options.capture_output)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
 
@@ -142,9 +142,3 @@ def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
             raise InvalidRequest(f"arguments[{index}]", args, "a tuple of arguments, of one as in (1,)")
         payloads.append(calls.encode_arguments(tuple(args), {}))
     return payloads
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """A function's name, as `sparrow jobs` shows it."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return "".join(c for c in name if c.isprintable())[:60]

@@ -32,23 +32,35 @@ APP = "python"
 RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """What the workers must run too: pickled functions are good for one minor version of Python."""
 
+FUNCTION_NAME_CHARS_MAX = 60
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 """Types that pickle itself encodes well; anything else may refer to `__main__`, which cloudpickle sees to."""
 _NO_CALL = pickle.dumps(((), {}), protocol=5)
 
 
 class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
-    """Common bytes of a job of calls. `chunked`: each payload holds several calls' arguments."""
+    """Common bytes of a job of calls. `chunked`: each payload holds several calls' arguments. `name`: the job's, or
+    empty: then lines that they print are marked with the function's."""
 
     function: bytes
     capture_output: bool = False
     chunked: bool = False
+    name: str = ""
 
 
-def encode_function(function: Callable[..., Any], *, capture_output: bool = False, chunked: bool = False) -> bytes:
-    """The common bytes for calls of `function`; raises what pickling raises if it cannot be pickled."""
+def encode_function(
+    function: Callable[..., Any], *, name: str = "", capture_output: bool = False, chunked: bool = False
+) -> bytes:
+    """The common bytes for calls of `function`, in a job or stage that was given a `name`; raises what pickling raises
+    if it cannot be pickled."""
     pickled = pickle.dumps(function, 5) if _importable(function) else cloudpickle.dumps(function, protocol=5)
-    return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked))
+    return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked, name))
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """A function's name, as `sparrow jobs` shows it."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return "".join(c for c in name if c.isprintable())[:FUNCTION_NAME_CHARS_MAX]
 
 
 def _importable(function: Callable[..., Any]) -> bool:

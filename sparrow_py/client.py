@@ -24,7 +24,8 @@ from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
-from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, function_name
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
+from sparrow_py.calls import function_name
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access, client_token
@@ -385,6 +386,8 @@ class Client:
     submit_timeout_s: how long a job is offered again to schedulers that refuse it for now, or when its own was lost.
     heartbeat_s: a scheduler that says nothing for about so long is taken for lost, and its jobs to another.
     options: how calls are run unless `with_options` says otherwise.
+    forward_output: of the embedded cluster that the client starts: whether what tasks print, and the daemons'
+        warnings, reach this program's `sys.stdout` and `sys.stderr` (see `LocalCluster`).
     """
 
     def __init__(
@@ -398,8 +401,9 @@ class Client:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
+        forward_output: bool = True,
     ) -> None:
-        self._own_cluster, addresses, access = cluster_of(schedulers, token, tls)
+        self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -410,7 +414,7 @@ class Client:
         self._waking = False
         try:
             self._session = Session(
-                addresses,
+                schedulers,
                 user=user,
                 access=access,
                 connect_timeout_s=connect_timeout_s,
@@ -557,7 +561,7 @@ class Client:
         """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
         `InvalidRequest` for what is no tuple."""
         options = options or self.options
-        common = calls.encode_function(function, capture_output=options.capture_output)
+        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
         payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
@@ -845,9 +849,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def cluster_of(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None, token: str | None, tls: TLS | None
-) -> tuple[LocalCluster | None, str | Sequence[str] | SchedulerHere, Access]:
-    """(the cluster to stop at the end or None, scheduler addresses, how they are reached)."""
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    token: str | None,
+    tls: TLS | None,
+    *,
+    forward_output: bool = True,
+) -> tuple[LocalCluster | None, str | Sequence[str] | LocalCluster | SchedulerHere, Access]:
+    """(the cluster to stop at the end or None, the schedulers, how they are reached)."""
+    if schedulers is not None and not forward_output:
+        allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
+        raise InvalidRequest("forward_output", forward_output, allowed)
     if schedulers is None:
         schedulers = sources_of_environment() or None
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
@@ -857,11 +868,11 @@ def cluster_of(
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster
 
-        schedulers = own = LocalCluster()
+        schedulers = own = LocalCluster(forward_output=forward_output)
     cluster: LocalCluster = schedulers  # type: ignore[assignment]
     default = cluster.access
     access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
-    return own, cluster.addresses, access
+    return own, cluster, access
 
 
 def show_progress(futures: Sequence[Future[Any]], name: str) -> None:

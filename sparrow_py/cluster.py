@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -27,6 +27,10 @@ from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
 from sparrow_py.own_packages import require_here
 from sparrow_py.secret_files import read_tokens
+from sparrow_py.tasks_in_flight import TasksInFlight
+
+if TYPE_CHECKING:
+    from sparrow_py.output_forwarding import OutputForwarder
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -45,14 +49,16 @@ class DaemonProcess:
         environment: dict[str, str],
         log: Any,
         listener: socket.socket | None = None,
+        inherited: Sequence[int] = (),
     ) -> None:
+        """`inherited`: descriptors that its arguments name."""
         self.module = module
         self.announcement: dict[str, Any] = {}
         self._log = log
         command = start.command(module, "--port", "0", "--exit-on-stdin-eof", *arguments, path=import_path())
-        inherited = () if listener is None else (listener.fileno(),)
         if listener is not None:
             command += ["--listen-fd", str(listener.fileno())]
+            inherited = [*inherited, listener.fileno()]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -79,13 +85,18 @@ class DaemonProcess:
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
-            why = self.log_tail() or "give the cluster a log_dir to see why"
+            why = self.log_tail() or self._where_it_says()
             raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
         self.announcement = orjson.loads(line)
 
+    def _where_it_says(self) -> str:
+        """Where to look for its log, if not here."""
+        nowhere = self._log == subprocess.DEVNULL
+        return "give the cluster a log_dir to see why" if nowhere else "what it said is on standard error"
+
     def log_tail(self) -> str:
         """The end of its log."""
-        if self._log == subprocess.DEVNULL or self._log is None:
+        if isinstance(self._log, int) or self._log is None:
             return ""
         return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
 
@@ -134,6 +145,9 @@ class LocalCluster:
         127.0.0.1. Clients that are given the cluster show the first of the cluster's tokens, and the same certificate,
         unless they have their own.
     log_dir: where the daemons' logs go, a file each; default: nowhere.
+    forward_output: write what tasks print to this program's `sys.stdout` and `sys.stderr`, in whole lines, each after
+        `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
+        not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
     """
 
     def __init__(
@@ -149,6 +163,7 @@ class LocalCluster:
         token_file: str | Path | None = None,
         tls: TLS | None = None,
         log_dir: str | Path | None = None,
+        forward_output: bool = True,
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
         check_whole("node_monitors", node_monitors, 1, 1000)
@@ -163,6 +178,7 @@ class LocalCluster:
         self._stopped = False
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
+        self._forwarder = _new_forwarder() if forward_output and not in_process else None
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -186,7 +202,7 @@ class LocalCluster:
                 self._start_processes(schedulers, node_monitors)
             self._wait_until_ready(node_monitors)
         except BaseException:
-            self.stop()
+            self._end()
             raise
 
     def __repr__(self) -> str:
@@ -237,14 +253,40 @@ class LocalCluster:
     def _spawn(
         self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
     ) -> DaemonProcess:
+        # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
+        with self._outlets(module, name) as (log, inherited, own):
+            return DaemonProcess(module, [*own, *flags], environment, log, listener, inherited)
+
+    @contextlib.contextmanager
+    def _outlets(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
+        """Where a daemon that is started in the block logs and its workers write: its standard error, the descriptors
+        that it inherits, and flags of its own."""
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)
             log = (self._log_dir / f"{name}.log").open("ab")
             self._logs.append(log)
-        # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
-        return DaemonProcess(module, flags, environment, log, listener)
+        forwarder = self._forwarder
+        if forwarder is None:
+            yield log, [], []
+            return
+        warnings = forwarder.log_pipe(name)
+        try:
+            inherited, own = [warnings], ["--warnings-fd", str(warnings)]
+            if self._log_dir is None:
+                log, inherited, own = warnings, [], ["--log-level", "warning"]
+            if module == "node_monitor":
+                channel = forwarder.channel.fileno()
+                inherited, own = [*inherited, channel], [*own, "--output-fd", str(channel)]
+            yield log, inherited, own
+        finally:
+            os.close(warnings)
+
+    @property
+    def in_flight(self) -> TasksInFlight:
+        """Who is to be told of the jobs of this program's clients, by which forwarded output is marked."""
+        return TasksInFlight() if self._forwarder is None else self._forwarder.tasks
 
     def nodes(self) -> list[NodeStatus]:
         """The nodes, by id, as the schedulers list them now; `ClusterError` if one does not answer."""
@@ -272,6 +314,11 @@ class LocalCluster:
     def stop(self) -> None:
         """End all daemons at once."""
         self._stopped = True
+        if self._forwarder is not None:
+            self._forwarder.ignore_logs()
+        self._end()
+
+    def _end(self) -> None:
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None
@@ -281,6 +328,8 @@ class LocalCluster:
                 process.end()
             for process in processes:
                 process.wait_ended()
+        if self._forwarder is not None:
+            self._forwarder.stop()
         for log in self._logs:
             log.close()
         self._logs.clear()
@@ -289,6 +338,12 @@ class LocalCluster:
 def import_path() -> list[str]:
     """Where this process looks for modules, in order."""
     return list(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str)))
+
+
+def _new_forwarder() -> OutputForwarder:
+    from sparrow_py.output_forwarding import OutputForwarder  # With modules that clients elsewhere than on Linux lack.
+
+    return OutputForwarder()
 
 
 class SchedulerHere:

@@ -267,9 +267,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     limit_malloc_arenas()
     open_files.raise_limit()
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
+    _log_to_streams(options)
     try:
         import uvloop
 
@@ -278,6 +276,28 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
         runner = asyncio.Runner()
     with runner:
         runner.run(_main(daemon_of, options))
+
+
+def _log_to_streams(options: DaemonOptions) -> None:
+    """Log to standard error, and where the options say."""
+    handlers = [logging.StreamHandler(sys.stderr)]
+    if options.warnings_fd is not None:
+        handlers.append(_warnings_handler(options.warnings_fd))
+    for handler in handlers:
+        handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=handlers)
+
+
+def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
+    try:
+        os.set_blocking(descriptor, False)
+        stream = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        allowed = f"an inherited descriptor that can be written to ({error.strerror})"
+        raise InvalidOption("warnings_fd", descriptor, allowed) from None
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.WARNING)
+    return handler
 
 
 async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:

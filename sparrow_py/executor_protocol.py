@@ -119,13 +119,14 @@ class Attributes(ExecutorMessage, tag=4):
 
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` the results it asked for. `user`:
-    whose task it is, for executors that run those of many."""
+    whose task it is, for executors that run those of many. `task`: its number in its job, to name it by."""
 
     run: int
     common: int
     payload: Data
     inputs: list[Data] = []
     user: str = ""
+    task: int = 0
 
 
 class Common(ExecutorMessage, tag=11):

@@ -192,6 +192,9 @@ class DaemonOptions:
         256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
     )
     log_level: str = option("info", "debug, info, warning or error.")
+    warnings_fd: int | None = option(
+        None, "Write the log's warnings and errors to this inherited descriptor, too; it is never waited for."
+    )
     listen_fd: int | None = option(
         None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
     )

@@ -18,6 +18,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+_IOLBF = 1
 SIGKILL = 9
 """`signal.SIGKILL`, without the import of its module, which takes longer than all others here together."""
 
@@ -52,6 +53,16 @@ def hide_from_others() -> None:
     It dumps no core either. Root may look.
     """
     _prctl(PR_SET_DUMPABLE, 0)
+
+
+def line_buffer_c_output() -> None:
+    """Have the C library of this process write standard output at the end of each line, as it does in a terminal."""
+    library = ctypes.CDLL(None)
+    try:
+        stdout = ctypes.c_void_p.in_dll(library, "stdout")
+    except ValueError:
+        return  # A C library that has it under another name.
+    library.setvbuf(stdout, None, _IOLBF, 0)
 
 
 def lower_limit(kind: int, limit: int, grace: int = 0) -> None:

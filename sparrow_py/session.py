@@ -23,7 +23,7 @@ from sparrow_py.addresses import check_source
 from sparrow_py.auth import check_secret
 from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster import LocalCluster, SchedulerHere
 from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
@@ -34,6 +34,7 @@ from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
+from sparrow_py.tasks_in_flight import TasksInFlight
 from sparrow_py.uploading import Uploading
 
 CONNECT_TIMEOUT_S = 10.0
@@ -61,7 +62,7 @@ class Session:
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | SchedulerHere,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere,
         *,
         user: str | None = None,
         access: Access | None = None,
@@ -70,7 +71,9 @@ class Session:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
-        self.sources = [] if isinstance(schedulers, SchedulerHere) else check_sources(schedulers)
+        addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
+        self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
+        self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
         self._user_stated = user is not None
@@ -162,6 +165,7 @@ class Session:
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
+        self._in_flight.ended(self)
         self._timer.cancel()
         self._standstill.stop()
         for speculated in self._speculated.values():
@@ -194,6 +198,8 @@ class Session:
         """
         if speculate is not None:
             check_speculation(speculate, spec)
+        others = bool(self.core.jobs or self._preparing)
+        self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
         fetching = _FetchingSink(self, spec, sink)
         if not _has_large(spec):
             self._submit(spec, fetching, speculate)
@@ -467,6 +473,10 @@ def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
     yield stage.common
     for task in stage.tasks:
         yield task.payload if isinstance(task, TaskSpec) else task
+
+
+def _task_count(spec: JobSpec) -> int:
+    return sum(len(stage.tasks) for stage in spec.as_stages())
 
 
 def _has_large(spec: JobSpec) -> bool:

@@ -164,7 +164,7 @@ def open_client(schedulers: list[str], access: Access, slots: int | None, stack:
 
     if schedulers:
         return Client(schedulers, token=access.token or None, tls=access.tls)
-    return Client(stack.enter_context(LocalCluster(slots=slots, enable_command=True)))
+    return Client(stack.enter_context(LocalCluster(slots=slots, enable_command=True, forward_output=False)))
 
 
 def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -> None:

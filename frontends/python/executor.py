@@ -9,9 +9,7 @@ messages. (One that turns out long holds up the results of those just before it;
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import os
 import pickle
 import signal
@@ -26,22 +24,27 @@ from typing import Any
 
 import msgspec
 
+from frontends.python.streams import TaskStreams
 from sparrow_py import executor_protocol as x
-from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value
+from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.errors import shown
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
+from sparrow_py.output_channel import OutputChannel, WorkerOutput
+from sparrow_py.process_control import line_buffer_c_output
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
 """Characters of each of a call's captured streams that are returned."""
 ERROR_CHARS_MAX = 500
+NAMELESS = "task"
+"""In marks, a function whose name cannot be shown."""
 RESULT_BYTES_MAX = 16 << 30
 """Of one result. What a node monitor keeps of all of them is its operator's choice."""
 INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
-LOOPS = str(Path(contextlib.__file__).with_name("asyncio")) + os.sep
+LOOPS = str(Path(traceback.__file__).with_name("asyncio")) + os.sep
 """Where the frames between the executor and a coroutine are from."""
 Outcome = tuple[TaskStatus, x.Data, str]
 
@@ -58,24 +61,31 @@ class Function:
             self._common = PythonCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
+        self.name = self._common.name
+        """What marks the lines that its calls print; empty until it is loaded, unless its job has a name."""
+
+    def load(self) -> Callable[..., Any]:
+        """Unpickle it, which raises whatever it raises; `ValueError` if there is none."""
+        if self._error:
+            raise ValueError(self._error)
+        function: Callable[..., Any] = pickle.loads(self._common.function)
+        self._function = function
+        self.name = self.name or function_name(function).rpartition("<locals>.")[2] or NAMELESS
+        return function
 
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
-        if self._function is None:
-            if self._error:
-                raise ValueError(self._error)
-            self._function = pickle.loads(self._common.function)
+        function = self.load() if self._function is None else self._function
         if type(payload) is bytes and not inputs:
             arguments = pickle.loads(payload)  # As `decode_call` does, which this spares the call.
         else:
             arguments = using(payload, lambda content: decode_call(content, inputs))
         if self._common.chunked:
-            function = self._function
             return [
                 value if type(value := function(*args)) is not CoroutineType else _run_to_its_end(value)
                 for args in arguments
             ]
         args, kwargs = arguments
-        value = self._function(*args, **kwargs)
+        value = function(*args, **kwargs)
         return value if type(value) is not CoroutineType else _run_to_its_end(value)
 
 
@@ -92,9 +102,19 @@ def _run_to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
 class PythonExecutor:
     """Runs what the node monitor at the other end of the connection sends."""
 
-    def __init__(self, connection: ExecutorConnection, limits: TaskLimits = NO_LIMITS) -> None:
+    def __init__(
+        self,
+        connection: ExecutorConnection,
+        limits: TaskLimits = NO_LIMITS,
+        streams: TaskStreams | None = None,
+        channel: OutputChannel | None = None,
+    ) -> None:
+        """`channel`: where what tasks write goes, from the first job on."""
         self._connection = connection
         self._cpu_s = limits.cpu_s
+        self._streams = TaskStreams() if streams is None else streams
+        self._channel = channel
+        self._output: WorkerOutput | None = None
         self._functions: dict[int, Function] = {0: Function(b"")}
         """By number of their common bytes; 0: the job has none."""
         self._runs: deque[x.Run] = deque()
@@ -123,6 +143,8 @@ class PythonExecutor:
         if kind is x.Run:
             self._runs.append(message)
         elif kind is x.Common:
+            if self._channel is not None:
+                self._attach(self._channel)
             self._functions[message.common] = Function(message.data)
         elif kind is x.ForgetCommon:
             self._functions.pop(message.common, None)
@@ -132,30 +154,39 @@ class PythonExecutor:
                 self._runs.remove(run)
             self._ended.append(x.Returned([run.run for run in revoked]))
 
+    def _attach(self, channel: OutputChannel) -> None:
+        """Not before there is something to run: it takes descriptors of the program, and many workers just wait."""
+        self._output = channel.attach()
+        self._channel = None
+        channel.close()
+
     def _run(self, run: x.Run) -> x.Done:
         if self._cpu_s:
             allow_cpu(self._cpu_s)
         function = self._functions[run.common]
-        if function.capture_output:
-            return self._run_captured(run, function)
+        done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        wrote = self._streams.flush()
+        if self._output is not None:
+            self._output.end(wrote, done.service_s)
+        return done
+
+    def _run_uncaptured(self, run: x.Run, function: Function) -> x.Done:
         started_at_s, started_s = time.time(), time.perf_counter()
-        status, result, error = _call(function, run)
+        status, result, error = _call(function, run, self._output)
         if len(result) <= INLINE_BYTES_MAX:
             return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
         outcome = self._stored(status, result, error)
         return x.Done(run.run, *outcome, started_at_s, time.perf_counter() - started_s)
 
     def _run_captured(self, run: x.Run, function: Function) -> x.Done:
-        out, err = io.StringIO(), io.StringIO()
         started_at_s, started_s = time.time(), time.perf_counter()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status, result, error = _call(function, run)
+        with self._streams.captured() as captured:
+            status, result, error = _call(function, run, self._output)
         outcome: Outcome = (status, result, error)
         if len(result) > INLINE_BYTES_MAX:
             outcome = self._stored(status, result, error)
         service_s = time.perf_counter() - started_s
-        printed = (_sendable(out.getvalue(), OUTPUT_CHARS_MAX), _sendable(err.getvalue(), OUTPUT_CHARS_MAX))
-        return x.Done(run.run, *outcome, started_at_s, service_s, *printed)
+        return x.Done(run.run, *outcome, started_at_s, service_s, *captured.texts(OUTPUT_CHARS_MAX))
 
     def _stored(self, status: TaskStatus, result: bytes, error: str) -> Outcome:
         """The same with the result in a file; a failure if that cannot be written."""
@@ -168,9 +199,14 @@ class PythonExecutor:
             return _failed(OSError(reason.errno, text))
 
 
-def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
+def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[TaskStatus, bytes, str]:
     """Status, result (however large) and error of one call."""
     try:
+        if output is not None:
+            if not function.name:
+                output.begin(NAMELESS, run.task)  # To unpickle it may run the user's code.
+                function.load()
+            output.begin(function.name, run.task)
         value = function(run.payload, run.inputs)
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
         return _failed(error)
@@ -239,7 +275,9 @@ def main() -> None:
         connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
     except OSError as error:  # The node monitor died meanwhile.
         sys.exit(f"sparrow python executor: {error}")
-    executor = PythonExecutor(connection, TaskLimits.from_environment())
+    streams = TaskStreams.of_worker()
+    line_buffer_c_output()
+    executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, OutputChannel.from_environment())
     gc.freeze()
     executor.serve()
 

@@ -87,8 +87,9 @@ class SqlFrontend:
         tls: TLS | None = None,
     ) -> None:
         self.dataset = Dataset(directory)
-        _, addresses, self._access = cluster_of(schedulers, token, tls)
-        self._sources = [addresses] if isinstance(addresses, str) else list(addresses)  # type: ignore[arg-type]
+        _, _, self._access = cluster_of(schedulers, token, tls)
+        addresses = schedulers if isinstance(schedulers, str | list | tuple) else schedulers.addresses  # type: ignore[union-attr]
+        self._sources = [addresses] if isinstance(addresses, str) else list(addresses)
         self.client = Client(schedulers, user=user, token=token, tls=tls)
         self._nodes: list[LiveNode] = []
         self._nodes_at_s = float("-inf")

@@ -18,11 +18,11 @@ BLOCKS = [
 said = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M).findall
 
 
-class Borrowed:
+class Borrowed(LocalCluster):
     """The shared cluster, where a client asks for one of its own: to start one for each block takes longer."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.addresses, self.access = cluster.addresses, cluster.access
+        self.__dict__.update(vars(cluster))
 
     def stop(self) -> None:
         """It is not ours to stop."""
@@ -31,7 +31,7 @@ class Borrowed:
 @pytest.fixture
 def embedded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """`Client()` uses the shared cluster."""
-    monkeypatch.setattr(sparrow_py.cluster, "LocalCluster", lambda: Borrowed(cluster))
+    monkeypatch.setattr(sparrow_py.cluster, "LocalCluster", lambda **_: Borrowed(cluster))
 
 
 @pytest.mark.usefixtures("embedded")

@@ -562,9 +562,9 @@ class FakeClient:
 
 
 class FakeCluster:
-    def __init__(self, slots: int | None, enable_command: bool) -> None:
+    def __init__(self, slots: int | None, enable_command: bool, forward_output: bool) -> None:
         self.slots = slots
-        assert enable_command
+        assert (enable_command, forward_output) == (True, False)  # The command itself writes what its tasks print.
 
     def __enter__(self) -> "FakeCluster":
         return self

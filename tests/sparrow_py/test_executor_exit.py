@@ -103,8 +103,8 @@ from sparrow_py import LocalCluster, SparrowExecutor
 from tests.support import tasks
 
 class Shape(LocalCluster):
-    def __init__(self):
-        super().__init__(slots=1)
+    def __init__(self, **options):
+        super().__init__(slots=1, **options)
         print(*[process.pid for process in (*self.scheduler_processes, *self.node_processes)], flush=True)
 
 import sparrow_py.cluster
