@@ -178,7 +178,6 @@ class LocalCluster:
         self._stopped = False
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
-        self._forwarder = _new_forwarder() if forward_output and not in_process else None
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -194,6 +193,7 @@ class LocalCluster:
             *node_options,
         ]
         self._node_count = 0
+        self._forwarder = _new_forwarder() if forward_output and not in_process else None  # Has sockets: last.
         try:
             if in_process:
                 self._in_process = _InProcess(schedulers, node_monitors, self._scheduler_options, self._node_options)

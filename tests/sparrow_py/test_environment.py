@@ -11,7 +11,7 @@ from tests.support.waiting import TIMEOUT_S
 VARIABLE = "SPARROW_SCHEDULER"
 
 
-def no_cluster() -> None:
+def no_cluster(**_: object) -> None:
     raise AssertionError("an embedded cluster was to be started")
 
 
