@@ -13,6 +13,8 @@ DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --
 	--report demo-report
 
 PY := $(VENV)/bin/python
+# In an environment that is ours to remove: any other is somebody else's.
+MARK := $(VENV)/.made-for-sparrow-py
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 
@@ -61,7 +63,9 @@ soak: $(VENV)/.dev  ## a cluster of real processes in which everything fails (MI
 	@$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 clean:  ## remove the environment, caches and build products
-	@rm -rf $(VENV) build dist demo-report .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@if [ -e $(MARK) ] || [ -e $(VENV)/.created ]; then rm -rf $(VENV); \
+		elif [ -e $(VENV) ]; then echo "$(VENV) stays: it was not made here"; fi
+	@rm -rf build dist demo-report .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- set-up: a virtual environment, what the product needs, what its developers need ---------
@@ -71,8 +75,11 @@ $(VENV)/.created:
 		{ echo "error: Python 3.11 or newer is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -n 1); name another: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' >/dev/null 2>&1 || \
 		{ echo "error: $(PYTHON) lacks the venv module; install it (on Debian and Ubuntu the package python3-venv)" >&2; exit 1; }
+	@if [ -e $(VENV) ] && [ ! -e $(MARK) ] && [ -n "$$(ls -A $(VENV))" ]; then \
+		echo "error: $(VENV) is there, was not made here, and is left alone; name another: make VENV=.venv-sparrow" >&2; exit 1; fi
 	@echo "setting up $(VENV) (once)"
-	@$(PYTHON) -m venv --clear $(VENV)
+	@rm -rf $(VENV) && mkdir -p $(VENV) && touch $(MARK)
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.created

@@ -21,6 +21,7 @@ from sparrow_py.client import Job
 IN_FLIGHT = 4
 SPAN_S = 1.5
 WARM_UP_S = 0.3
+NODES_TIMEOUT_S = 30.0
 TARGET_MS = 0.05
 TARGET_SPREAD_MS = 0.25
 
@@ -50,17 +51,8 @@ def start_cluster(setting: Setting) -> LocalCluster:
     """One scheduler, and one process that hosts the node monitors."""
     options = ["--count", str(setting.nodes), "--warm", "noop"]
     cluster = LocalCluster(1, 1, slots=setting.slots, node_options=options)
-    wait_for_nodes(cluster, setting.nodes)
+    cluster.wait_for_nodes(setting.nodes, NODES_TIMEOUT_S)  # Of itself it counts processes only.
     return cluster
-
-
-def wait_for_nodes(cluster: LocalCluster, nodes: int, timeout_s: float = 30.0) -> None:
-    """Wait until all nodes are linked: `LocalCluster` counts processes only."""
-    deadline_s = time.monotonic() + timeout_s
-    while cluster.nodes_connected(cluster.addresses[0]) < nodes:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{nodes} node monitors did not connect within {timeout_s:g} s")
-        time.sleep(0.05)
 
 
 def run_jobs(client: Client, setting: Setting, span_s: float) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.cpu_per_task import wait_for_nodes
 from benchmarks.report import Report, Row, command, median_rows, progress, rss_mb
 from frontends.synthetic.tasks import sleep_job
 from sparrow_py import Client, JobSpec, LocalCluster
@@ -56,7 +55,7 @@ def loaded_rows() -> list[Row]:
     node_options = ["--count", str(NODES // HOSTS), "--warm", "sleep"]
     limit = ["--unplaced-tasks-max", str(2 * QUEUED_TASKS)]
     with LocalCluster(1, HOSTS, slots=1, scheduler_options=limit, node_options=node_options) as cluster:
-        wait_for_nodes(cluster, NODES, 60.0)
+        cluster.wait_for_nodes(NODES, 60.0)
         scheduler = cluster.scheduler_processes[0].pid
         hosts = [process.pid for process in cluster.node_processes]
         name = f"with {NODES:,} node monitors"

@@ -17,6 +17,8 @@ class LoadgenGroup(CommandGroup):
         "run": "loadgen.run_command:run_command",
         "trace": "loadgen.trace_command:trace_command",
     }
+    extra = "loadgen"
+    extra_packages = frozenset({"jinja2", "matplotlib", "psutil", "pyarrow"})
 
 
 @click.group(

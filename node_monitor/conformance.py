@@ -25,12 +25,13 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
-from node_monitor.environment import passed_on
+from node_monitor.environment import one_thread_per_slot, passed_on
 from node_monitor.executors import executor_environment
 from node_monitor.result_files import ResultDirectory
 from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.job import TaskStatus
+from sparrow_py.version import version_option
 
 TIMEOUT_S_DEFAULT = 10.0
 END_TIMEOUT_S = 2.0
@@ -93,7 +94,7 @@ class Executor:
         try:
             return subprocess.Popen(
                 self._settings.command,
-                env={**passed_on(os.environ, None), **own},
+                env={**one_thread_per_slot(passed_on(os.environ, None)), **own},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # As at a node monitor, what it prints is for the log.
                 start_new_session=True,
@@ -373,7 +374,10 @@ def check(settings: Settings, say: Callable[[str], None]) -> bool:
     return well
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    params=[version_option("python -m node_monitor.conformance")],
+)
 @click.option("--payload", default="", help="What is run: text that the executor can run. Default: nothing.")
 @click.option("--payload-file", type=click.Path(exists=True, dir_okay=False), help="The same, from a file.")
 @click.option("--common-file", type=click.Path(exists=True, dir_okay=False), help="Common bytes that the runs need.")

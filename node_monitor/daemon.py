@@ -22,7 +22,7 @@ from node_monitor.blobs import BlobTable
 from node_monitor.builtin import BUILTIN_APPS, Builtin
 from node_monitor.confinement import Confinement, ptrace_warning
 from node_monitor.core import NodeMonitorCore
-from node_monitor.environment import passed_on
+from node_monitor.environment import one_thread_per_slot, passed_on
 from node_monitor.executors import ExecutorPool
 from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
@@ -102,7 +102,7 @@ class NodeMonitor:
         blobs = NodeBlobs(node_id, store)
         info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info, confinement.users)
-        environment = passed_on(os.environ, options.executor_env_patterns)
+        environment = one_thread_per_slot(passed_on(os.environ, options.executor_env_patterns))
         self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment, channel)
         self._dialling = Dialling(
             options.scheduler,

@@ -9,10 +9,18 @@ OURS = "SPARROW_"
 """Variables of this name are the daemon's business, secrets above all, and are never passed on."""
 USUAL = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
-    "PYTHON*", "VIRTUAL_ENV", "*_NUM_THREADS", "MALLOC_*",
+    "PYTHON*", "VIRTUAL_ENV", "*_NUM_THREADS", "*_MAX_THREADS", "VECLIB_MAXIMUM_THREADS", "MALLOC_*",
 )  # fmt: skip
 """What programs need to find things, speak a language and keep to their cores."""
 ALL = ("*",)
+THREADS = "OMP_NUM_THREADS"
+"""How many threads OpenMP starts in a process."""
+THREADS_AS_OPENMP = (
+    "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+)  # fmt: skip
+"""Of libraries that do as OpenMP is told where theirs is not set."""
+THREADS_OF_THEIR_OWN = ("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS")
+"""Of libraries that heed nothing else."""
 
 
 def passed_on(environment: Mapping[str, str], patterns: Sequence[str] | None) -> dict[str, str]:
@@ -23,3 +31,14 @@ def passed_on(environment: Mapping[str, str], patterns: Sequence[str] | None) ->
         for name, value in environment.items()
         if not name.startswith(OURS) and any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
     }
+
+
+def one_thread_per_slot(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment, in which numerical libraries start one thread in each executor where it does not say how many.
+
+    They start one for each core otherwise, and every slot's worker does: that is cores × slots threads. The libraries
+    read it when they are imported, so it has to be there when an executor starts. Whoever sets a variable has it as it
+    is, and where that is OpenMP's, the libraries that follow OpenMP do.
+    """
+    followers = () if THREADS in environment else (THREADS, *THREADS_AS_OPENMP)
+    return {**dict.fromkeys((*followers, *THREADS_OF_THEIR_OWN), "1"), **environment}

@@ -123,6 +123,8 @@ class SchedulerCore:
         self.telling = Telling(self)
         self.idle = IdleNodes(self)
         self.direct = None if options.placement == "sparrow" else DirectPlacement(self, options.placement)
+        self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
+        """Told of each job that was accepted and is here no more: how it went, and when."""
         self._jobs_of: dict[str, dict[str, JobState]] = {}
         self._ended: list[JobState] = []
         """Jobs that have ended in the event that is handled now: once it is over nothing looks at them any more."""
@@ -153,6 +155,7 @@ class SchedulerCore:
             m.Known: self._known,
             m.CountKnown: self.telling.count_known,
             m.UsingKnown: self.telling.using_known,
+            m.AskPlaced: self._ask_placed,
             m.BlobAt: self._blob_at,
         }
 
@@ -260,6 +263,7 @@ class SchedulerCore:
             job.sent_to.clear()
             self._drop(job, now_s)
             self.counters.jobs_handed_over += 1
+            self.job_gone(job, "was handed over to other schedulers", now_s)
         self._let_go()
         return last_words
 
@@ -711,12 +715,14 @@ class SchedulerCore:
         self.counters.jobs_ended += 1
         self._remove(job)
         self.to_client(job.client, m.JobEnded(job.id))
+        self.job_gone(job, "ended", now_s)
 
     def abandon(self, job: JobState, now_s: float) -> None:
         """The job is another scheduler's, or comes again with a higher epoch: drop it without a word."""
         self.note(now_s, job.id, "abandoned at epoch %d", job.epoch)
         self.counters.jobs_fenced += 1
         self._drop(job, now_s)
+        self.job_gone(job, "was taken over by another scheduler", now_s)
 
     def _drop(self, job: JobState, now_s: float) -> None:
         for stage in job.stages:
@@ -819,6 +825,21 @@ class SchedulerCore:
         stage = attempt.stage
         self.to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
 
+    def _ask_placed(self, job: JobState, message: m.AskPlaced, now_s: float) -> None:
+        if len(message.tasks) > m.NUMBERS_PER_MESSAGE_MAX:
+            asked = f"{len(message.tasks)} tasks in a message; at most {m.NUMBERS_PER_MESSAGE_MAX}"
+            raise LinkError(f"job {job.id}: {asked}")
+        placed = [number for number in message.tasks if self._is_placed(job, number)]
+        self.to_client(job.client, m.PlacedNow(job.id, message.number, placed))
+
+    @staticmethod
+    def _is_placed(job: JobState, number: int) -> bool:
+        if not 0 <= number < job.task_count:
+            raise LinkError(f"job {job.id}: there is no task {number}; it has {job.task_count}")
+        stage = job.stage_of(number)
+        task = number - stage.first
+        return task < len(stage.states) and stage.states[task] == PLACED  # Else it has not even arrived.
+
     # ---- nodes -------------------------------------------------------------------------------
 
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
@@ -905,6 +926,10 @@ class SchedulerCore:
         if not self.jobs and (probing.tickets or probing.heirs or probing.by_work or probing.local):
             left = f"tickets {list(probing.tickets)}, heirs {probing.heirs}, {list(probing.local)}"
             raise InvariantViolated(f"no jobs, but {left}", self.story(""))
+
+
+def _nobody_is_told(job: JobState, how: str, now_s: float) -> None:
+    """Of jobs that are gone."""
 
 
 def _of_job(action: Callable[[JobState, float], None], stage: StageState, now_s: float) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 from scheduler.audit import AuditedCore
 from scheduler.core import SchedulerCore
 from scheduler.http_jobs import HttpJobs
+from scheduler.job_log import JobLog
 from scheduler.metrics import collect
 from scheduler.options import SchedulerOptions
 from scheduler.routes import add_routes
@@ -53,6 +54,7 @@ class SchedulerDaemon:
         self.clock = Clock()
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
         self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock())
+        self.core.job_gone = JobLog(log).ended
         if self._audited is not None:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparrow_py.calls import ResultOf
     from sparrow_py.client import Client, Job
     from sparrow_py.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.cluster_nodes import NodeStatus
     from sparrow_py.errors import (
         ClusterError,
         InvalidOption,
@@ -42,6 +43,7 @@ _HOMES = {
     "calls": ("ResultOf",),
     "client": ("Client", "Job"),
     "cluster": ("LocalCluster", "SchedulerHere"),
+    "cluster_nodes": ("NodeStatus",),
     "errors": (
         "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
         "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
@@ -69,6 +71,7 @@ __all__ = [
     "LinkError",
     "LocalCluster",
     "NoScheduler",
+    "NodeStatus",
     "Refused",
     "RemoteTraceback",
     "ResultLost",

@@ -8,7 +8,12 @@ A source is one of
 
 from __future__ import annotations
 
-from sparrow_py.errors import InvalidRequest
+import os
+
+from sparrow_py.errors import InvalidOption, InvalidRequest
+
+SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
+"""Of the environment: sources, separated by commas, for clients and commands that are given none."""
 
 
 def check_address(address: str) -> str:
@@ -32,3 +37,12 @@ def check_source(source: str) -> str:
     else:
         check_address(source)
     return source
+
+
+def sources_of_environment() -> list[str]:
+    """The sources that `SCHEDULERS_VARIABLE` names; `InvalidOption` if one is none."""
+    given = [source.strip() for source in os.environ.get(SCHEDULERS_VARIABLE, "").split(",")]
+    try:
+        return [check_source(source) for source in given if source]
+    except InvalidRequest as error:
+        raise InvalidOption(SCHEDULERS_VARIABLE, error.value, error.allowed) from None

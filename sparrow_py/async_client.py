@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparrow_py import calls
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import CallOptions, CallStage
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
 from sparrow_py.calls import function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
@@ -26,6 +26,7 @@ from sparrow_py.client import (
     stage_of,
     task_report,
 )
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
@@ -63,6 +64,10 @@ class AsyncJob:
         """Those whose task has ended, in that order."""
         self._watchers: list[asyncio.Future[None]] = []
         """Of iterators: each waits for the next to complete."""
+
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self.futures)
+        return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
 
     async def __aiter__(self) -> AsyncIterator[asyncio.Future[Any]]:
         """All futures, as they complete; of several iterators each gets them all."""
@@ -237,6 +242,12 @@ class AsyncClient:
         self.options = options or CallOptions()
         self._shared = _Shared()
 
+    def __repr__(self) -> str:
+        shared = self._shared
+        if shared.session is None:
+            return f"<AsyncClient, {shared.state.name.lower()}>"
+        return f"<AsyncClient of {shared.session}, jobs: {len(shared.jobs)}>"
+
     async def __aenter__(self) -> AsyncClient:
         await self.start()
         return self
@@ -245,7 +256,8 @@ class AsyncClient:
         await self.close()
 
     async def start(self) -> None:
-        """Connect; starts an embedded cluster if no schedulers were given.
+        """Connect; starts an embedded cluster if no schedulers were given, neither to the client nor in
+        SPARROW_SCHEDULER.
 
         `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before. If this is
         cancelled while an embedded cluster starts, that has ended again when the caller hears of it.
@@ -308,10 +320,10 @@ class AsyncClient:
         name: str = "",
         options: CallOptions | None = None,
     ) -> AsyncJob:
-        """One job with a task `function(*args)` per tuple of arguments."""
+        """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
         options = options or self.options
         common = calls.encode_function(function, name=name, capture_output=options.capture_output)
-        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, speculate=options.speculate)
 
@@ -329,6 +341,15 @@ class AsyncClient:
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(await self._shared.open_session().download(ref))
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id. See `Client.nodes`."""
+        return await self._shared.open_session().nodes()
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready. See
+        `Client.wait_for_nodes`."""
+        await self._shared.open_session().wait_for_nodes(count, timeout_s)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""

@@ -129,3 +129,16 @@ class CallStage:
         for task in self.preferred:
             check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
         self.options = options
+
+
+def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """The payload of a call for each tuple of arguments; a list will do, too.
+
+    `InvalidRequest` for anything else: a lone string would be an argument for each of its characters.
+    """
+    payloads = []
+    for index, args in enumerate(arguments):
+        if not isinstance(args, tuple | list):
+            raise InvalidRequest(f"arguments[{index}]", args, "a tuple of arguments, of one as in (1,)")
+        payloads.append(calls.encode_arguments(tuple(args), {}))
+    return payloads

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
 from sparrow_py import messages as m
+from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
-from sparrow_py.call_jobs import CallOptions, CallStage
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
 from sparrow_py.calls import function_name
 from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
 from sparrow_py.job import (
@@ -39,6 +41,7 @@ from sparrow_py.job import (
     check_whole,
     new_job_id,
 )
+from sparrow_py.running import WhetherRunning
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
 
@@ -115,9 +118,30 @@ class TaskFuture(Future[Any]):
         Called from a done-callback it cannot wait: then it returns False, and the task may still
         end cancelled.
         """
-        if self.done() or self.running():
+        if self.done() or self.is_known_to_run():
             return self.cancelled()
         return self.job.cancel_futures([self]) == 1
+
+    def running(self) -> bool:
+        """Whether the task has left the queue, and is not done: it runs, or is about to (with `prefetch` it may wait at
+        its node).
+
+        Once true it stays so until the task is done, though it may wait again if its node is lost. As long as it is
+        not known to run its scheduler is asked, at most every 0.1 s for each 200 tasks of a job: such a call takes a
+        round trip, others nothing. A scheduler that does not answer within 1 s is not waited for, and neither does a
+        done-callback wait: then the answer is what was known before.
+        """
+        if self._state == PENDING:
+            self.job.find_out_whether_running(self.task)
+        return super().running()
+
+    def is_known_to_run(self) -> bool:
+        """As `running`, without asking anybody."""
+        return super().running()
+
+    def is_pending(self) -> bool:
+        """Whether it is not done, and not known to run."""
+        return self._state == PENDING
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
@@ -192,6 +216,7 @@ class Job:
         """Of all stages, in their order."""
         self._decided = threading.Event()
         self._error: SparrowError | None = None
+        self._whether_running: WhetherRunning | None = None
 
     def __iter__(self) -> Iterator[TaskFuture]:
         """The futures, as they complete."""
@@ -199,6 +224,10 @@ class Job:
 
     def __len__(self) -> int:
         return len(self.futures)
+
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self.futures)
+        return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
 
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
@@ -242,6 +271,32 @@ class Job:
             raise self._error
         return JobReport(self.job_id, [future.report for future in self.futures if future.report is not None])
 
+    def find_out_whether_running(self, task: int) -> None:
+        """Ask whether this task has left the queue, unless that is known."""
+        if self._whether_running is None:
+            self._whether_running = WhetherRunning(self)
+        self._whether_running.find_out(task)
+
+    def ask_placed(self, tasks: list[int], answered: Callable[[], None]) -> bool:
+        """Ask the scheduler which of these tasks have left the queue. `answered` is called when they know, or when
+        there is nobody to ask; False if the client is closed, and nobody calls it."""
+        asked = frozenset(tasks)
+
+        def told(placed: Sequence[int]) -> None:
+            for task in asked.intersection(placed):
+                self.futures[task].placed()
+            answered()
+
+        def ask() -> None:
+            if not self._client._session.ask_placed(self.job_id, tasks, told):
+                answered()
+
+        try:
+            self._client._call_soon(ask)
+        except RuntimeError:
+            return False
+        return True
+
     def runs_here(self) -> bool:
         """Whether the caller is on the loop of the job's client."""
         return self._client.runs_here()
@@ -253,7 +308,7 @@ class Job:
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
         """Cancel those of these tasks that have not started, and with `running` those that have; returns how many
         were cancelled."""
-        asked = [future for future in futures if not future.done() and (running or not future.running())]
+        asked = [future for future in futures if not future.done() and (running or not future.is_known_to_run())]
         for future in asked:
             future._cancel_answer = future._cancel_answer or threading.Event()
         tasks = [future.task for future in asked]
@@ -321,8 +376,8 @@ class Client:
     Parameters
     ----------
     schedulers: addresses ("host:port", "file:PATH", "dns:NAME:PORT"), a `LocalCluster`, a `SchedulerHere`
-        (a scheduler in this process), or None: an embedded cluster of this machine's cores, which ends with
-        the client.
+        (a scheduler in this process), or None: those that SPARROW_SCHEDULER names, or, where it is not set, an
+        embedded cluster of this machine's cores, which ends with the client.
     user: whose work this is, for fair queueing; default: the token's or certificate's user, else the system's user
         name.
     token: the cluster's or the user's secret; default: from SPARROW_TOKEN.
@@ -378,6 +433,13 @@ class Client:
             if self._own_cluster is not None:
                 self._own_cluster.stop()
             raise
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.described()}>"
+
+    def described(self) -> str:
+        """Its schedulers, its user and how many jobs it has, for reprs."""
+        return f"{self._session}, " + ("closed" if self._closed else f"jobs: {len(self._jobs)}")
 
     def __enter__(self) -> Client:
         return self
@@ -496,10 +558,11 @@ class Client:
         options: CallOptions | None = None,
         progress: bool = False,
     ) -> Job:
-        """One job with a task `function(*args)` per tuple of arguments. Pickling errors are raised here."""
+        """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
+        `InvalidRequest` for what is no tuple."""
         options = options or self.options
         common = calls.encode_function(function, name=name, capture_output=options.capture_output)
-        payloads = [calls.encode_arguments(args, {}) for args in arguments]
+        payloads = argument_payloads(arguments)
         spec = options.job(name or function_name(function), common, payloads)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
@@ -597,6 +660,18 @@ class Client:
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(self._run(lambda: self._session.download(ref)))
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).
+
+        `SparrowError` if none of them answers.
+        """
+        return self._run(self._session.nodes)
+
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes
+        longer than `timeout_s` (None: for ever)."""
+        self._run(lambda: self._session.wait_for_nodes(count, timeout_s))
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
@@ -784,6 +859,8 @@ def cluster_of(
     if schedulers is not None and not forward_output:
         allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
         raise InvalidRequest("forward_output", forward_output, allowed)
+    if schedulers is None:
+        schedulers = sources_of_environment() or None
     if isinstance(schedulers, str | list | tuple | SchedulerHere):
         return None, schedulers, Access.of_client(token, tls)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.

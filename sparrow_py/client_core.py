@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -33,6 +33,8 @@ INSTANCE_BITS = 48
 RETRY_GROWN_MAX_S = 5.0
 """A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
 RETRY_DOUBLINGS_MAX = 16
+UNANSWERED_MAX = 100
+"""Questions of a job to its scheduler that have no answer yet."""
 USED_MAX = 100_000
 """Memories of node monitors of which a job remembers that they were used; with more it does without."""
 PENDING = 0
@@ -79,9 +81,9 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner", "payloads", "refusals",
-        "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s",
-        "taken", "told_to_cancel", "unsettled", "unstarted", "used",
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner",
+        "payloads", "refusals", "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
+        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "used",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +139,8 @@ class ClientJob:
         """Tasks to cancel that have not been answered for, and whether even if they run."""
         self.told_to_cancel: set[int] = set()
         """Those of them that the scheduler has been told."""
+        self.asked_placed: dict[int, Callable[[Sequence[int]], None]] | None = None
+        """Who is to be told which tasks have left the queue, by the number of the question."""
         self.settled = bytearray(len(self.payloads))
         self.unsettled = len(self.payloads)
         self.results: dict[int, m.Data] = {}
@@ -255,7 +259,8 @@ class ClientCore:
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
         self._tellers: set[str] = set()
-        """Those of them that say where they start tasks (`messages.Using`)."""
+        """Those of them that say where they start tasks (`messages.Using`) and, if they are asked, which have left the
+        queue (`messages.AskPlaced`)."""
         self._draining: set[str] = set()
         """Those of them that take no further jobs."""
         self.duplicates = 0
@@ -269,6 +274,7 @@ class ClientCore:
         """Jobs for which no scheduler is connected."""
         self._timers: list[tuple[float, str]] = []
         self._last_error = ""
+        self._questions = itertools.count(1)
 
     # ---- events: the user --------------------------------------------------------------------
 
@@ -339,6 +345,36 @@ class ClientCore:
         job.scheduler = None
         self._settle_rest(job, TaskStatus.CANCELLED, "it was cancelled before a scheduler took it")
 
+    def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
+        """Ask the job's scheduler which of these tasks have left the queue; `told` is called once with those that have,
+        or with none if the job ends or changes schedulers before that. False if nobody can be asked.
+
+        That a job has been accepted is not waited for: its tasks may run before that is told.
+        """
+        job = self.jobs.get(job_id)
+        if job is None or job.scheduler not in self._tellers:
+            return False
+        if job.asked_placed is None:
+            job.asked_placed = {}
+        if len(job.asked_placed) >= UNANSWERED_MAX:
+            return False
+        number = next(self._questions)
+        job.asked_placed[number] = told
+        self._outbox.to_scheduler(job.scheduler, m.AskPlaced(job_id, number, tasks))
+        return True
+
+    @staticmethod
+    def _placed_now(job: ClientJob, message: m.PlacedNow) -> None:
+        told = job.asked_placed.pop(message.number, None) if job.asked_placed else None
+        if told is not None:
+            told(message.tasks)
+
+    @staticmethod
+    def _no_answer_comes(job: ClientJob) -> None:
+        asked, job.asked_placed = job.asked_placed or {}, None
+        for told in asked.values():
+            told(())
+
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
@@ -377,6 +413,7 @@ class ClientCore:
         """The job's scheduler has it no more: take it to another."""
         job.scheduler = None
         job.taken = job.streaming = False
+        self._no_answer_comes(job)
         job.told_to_cancel.clear()
         job.unstarted = unstarted
         self.moves += 1
@@ -424,6 +461,8 @@ class ClientCore:
                 job.used.discard(message.memory)
         elif kind is m.HandedOver:
             self._move(job, message.unstarted, now_s)
+        elif kind is m.PlacedNow:
+            self._placed_now(job, message)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
 
@@ -458,6 +497,8 @@ class ClientCore:
 
     def abandon(self) -> None:
         """The client is done: nobody is told of its jobs any more."""
+        for job in self.jobs.values():
+            self._no_answer_comes(job)
         self.jobs.clear()
         self._waiting.clear()
         self._timers.clear()
@@ -563,6 +604,7 @@ class ClientCore:
         if not job.submission.epoch and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
             self._withdraw(job)
             return
+        self._no_answer_comes(job)
         retry_s = message.retry_after_s
         if retry_s is None or now_s + retry_s > job.deadline_s:
             if message.field:
@@ -593,6 +635,7 @@ class ClientCore:
             self._settle_rest(job, TaskStatus.LOST, str(error))
             return
         del self.jobs[job.id]
+        self._no_answer_comes(job)
         job.sink.refused(error)
 
     def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:
@@ -620,6 +663,7 @@ class ClientCore:
                 if not job.settled[task]:
                     self._settle(job, unrun(job.id, task, status, reason, job.attempts(task)))
         if self.jobs.pop(job.id, None) is not None:
+            self._no_answer_comes(job)
             self._waiting.pop(job.id, None)
             job.sink.ended()
 

@@ -20,6 +20,7 @@ import orjson
 from sparrow_py import messages as m
 from sparrow_py import start
 from sparrow_py.auth import TLS
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
@@ -173,9 +174,10 @@ class LocalCluster:
         self.scheduler_processes: list[DaemonProcess] = []
         self.node_processes: list[DaemonProcess] = []
         self._in_process: _InProcess | None = None
+        self._here = in_process
+        self._stopped = False
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
-        self._forwarder = _new_forwarder() if forward_output and not in_process else None
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -191,16 +193,22 @@ class LocalCluster:
             *node_options,
         ]
         self._node_count = 0
+        self._forwarder = _new_forwarder() if forward_output and not in_process else None  # Has sockets: last.
         try:
             if in_process:
                 self._in_process = _InProcess(schedulers, node_monitors, self._scheduler_options, self._node_options)
                 self.addresses = self._in_process.addresses
             else:
                 self._start_processes(schedulers, node_monitors)
-            self._wait_for_nodes(node_monitors)
+            self._wait_until_ready(node_monitors)
         except BaseException:
             self._end()
             raise
+
+    def __repr__(self) -> str:
+        where = "in this process" if self._here else "in processes"
+        state = ", stopped" if self._stopped else ""
+        return f"<LocalCluster {', '.join(self.addresses)}, {where}{state}>"
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -280,20 +288,32 @@ class LocalCluster:
         """Who is to be told of the jobs of this program's clients, by which forwarded output is marked."""
         return TasksInFlight() if self._forwarder is None else self._forwarder.tasks
 
-    def nodes_connected(self, address: str) -> int:
-        """Node monitors linked to the scheduler at this address."""
-        return len(http_get_json(address, "/v1/nodes", access=self.access)["nodes"])
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes, by id, as the schedulers list them now; `ClusterError` if one does not answer."""
+        return merged(self._listings())
 
-    def _wait_for_nodes(self, count: int) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        for address in self.addresses:
-            while self.nodes_connected(address) < count:
-                if time.monotonic() > deadline_s:
-                    raise ClusterError(f"the node monitors did not reach scheduler {address} in {START_TIMEOUT_S:g} s")
-                time.sleep(0.005)
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes longer
+        than `timeout_s` (None: for ever), `ClusterError` if a scheduler does not answer."""
+        awaited = Awaited(count, timeout_s)
+        while not awaited.are_there(self._listings()):
+            time.sleep(awaited.pause_s())
+
+    def _listings(self) -> list[Listing]:
+        return [
+            decode_listing(http_get_text(address, NODES_PATH, access=self.access), address)
+            for address in self.addresses
+        ]
+
+    def _wait_until_ready(self, node_monitors: int) -> None:
+        try:
+            self.wait_for_nodes(node_monitors, START_TIMEOUT_S)
+        except TimeoutError as error:
+            raise ClusterError(f"the node monitors did not reach the schedulers: {error}") from None
 
     def stop(self) -> None:
         """End all daemons at once."""
+        self._stopped = True
         if self._forwarder is not None:
             self._forwarder.ignore_logs()
         self._end()
@@ -433,12 +453,12 @@ class _InProcess:
         from sparrow_py.options import parse
 
         for _ in range(schedulers):
-            scheduler = SchedulerDaemon(parse(SchedulerOptions, ["--port", "0", *scheduler_flags]))
+            scheduler = SchedulerDaemon(parse(SchedulerOptions, ["--port", "0", *scheduler_flags], environment=False))
             self._daemons.append(scheduler)
             self.addresses.append((await scheduler.start())["address"])
         for number in range(node_monitors):
             flags = ["--port", "0", "--node-id", f"node-{number}", "--scheduler", ",".join(self.addresses), *node_flags]
-            node_monitor = NodeMonitorDaemon(parse(NodeMonitorOptions, flags), attached=("python",))
+            node_monitor = NodeMonitorDaemon(parse(NodeMonitorOptions, flags, environment=False), attached=("python",))
             self._daemons.append(node_monitor)
             await node_monitor.start()
             for node in node_monitor.nodes:

@@ -16,6 +16,7 @@ import click
 
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.printable import printable
+from sparrow_py.version import DISTRIBUTION, version_option
 
 USAGE_EXIT = 2
 ERROR_EXIT = 1
@@ -24,21 +25,47 @@ BROKEN_PIPE_EXIT = 128 + 13
 
 
 class CommandGroup(click.Group):
-    """See the module's docstring. `commands_at`: each command's name and where it is, as "module:name"."""
+    """See the module's docstring. `commands_at`: each command's name and where it is, as "module:name".
+
+    `extra`: the distribution's extra that the commands need, and `extra_packages` what they import of it.
+    """
 
     commands_at: ClassVar[Mapping[str, str]] = {}
+    extra: ClassVar[str] = ""
+    extra_packages: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, name: str | None = None, *args: Any, **settings: Any) -> None:
+        super().__init__(name, *args, **settings)
+        self.params.append(version_option(name or ""))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands, in the order of the help."""
         return list(self.commands_at)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
+        """The command of this name. An error that says what to install, if the extra that it needs is not there."""
         if cmd_name not in self.commands_at:
             return None
         module, name = self.commands_at[cmd_name].split(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        try:
+            command: click.Command = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in self.extra_packages:
+                raise
+            raise click.ClickException(
+                f"the package {package} is not installed; it comes with pip install '{DISTRIBUTION}[{self.extra}]'"
+            ) from None
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which suggests none of the commands that are not imported yet."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=self.commands_at, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; where its output is no longer read, as in `sparrow … | head`, end quietly."""

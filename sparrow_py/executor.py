@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401  # The interpreter's end comes to us before it comes to this.
+import contextlib
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py.call_jobs import CallOptions
+from sparrow_py.calls import APP
 from sparrow_py.client import Client
-from sparrow_py.errors import NoScheduler
+from sparrow_py.errors import NoScheduler, SparrowError
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -25,6 +27,8 @@ log = logging.getLogger("sparrow.executor")
 SUBMIT_TIMEOUT_S = 86400.0
 MAP_CALLS_MAX = 1 << 24
 """Calls that a `map` without buffersize takes from its iterables at once."""
+WORKERS_FRESH_S = 1.0
+"""The number of workers is asked for so often at most."""
 EXIT_PATIENCE_S = 60.0
 """For so long the interpreter's end waits for a scheduler, if none can be reached."""
 EXIT_LOOK_S = 0.5
@@ -34,7 +38,8 @@ EXIT_LOOK_S = 0.5
 class SparrowExecutor(Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
-    With no address it starts an embedded cluster of this machine's cores, and ends it at shutdown. One that is
+    With no address, neither here nor in SPARROW_SCHEDULER, it starts an embedded cluster of this machine's cores, and
+    ends it at shutdown. One that is
     dropped, or left when the interpreter ends, shuts down as a process pool does: what was submitted is finished.
     """
 
@@ -45,13 +50,27 @@ class SparrowExecutor(Executor):
         options: CallOptions | None = None,
         **client_options: Any,
     ) -> None:
-        # `Future.running()` must tell the truth, so schedulers are asked to say when a task is placed.
-        options = replace(options or CallOptions(), report_placed=True)
         # A pool's queue has no end: what schedulers refuse for now is offered again, for a day.
         client_options.setdefault("submit_timeout_s", SUBMIT_TIMEOUT_S)
         self._client = Client(schedulers, options=options, **client_options)
+        self._workers = 0
+        self._workers_until_s = float("-inf")
         self._end = _End(self._client)
         weakref.finalize(self, self._end.begin).atexit = False
+
+    def __repr__(self) -> str:
+        return f"<SparrowExecutor of {self._client.described()}>"
+
+    @property
+    def _max_workers(self) -> int:
+        """Calls that run at a time, which libraries read of executors (Dask and joblib do): the slots of the nodes that
+        are ready. They are asked for when this is read, at most once a second; 1 before the first answer."""
+        if time.monotonic() >= self._workers_until_s:
+            with contextlib.suppress(SparrowError, RuntimeError):  # None answers, or it is shut down: as it was.
+                nodes = self._client.nodes()
+                self._workers = sum(node.slots for node in nodes if node.is_ready and APP in node.apps)
+                self._workers_until_s = time.monotonic() + WORKERS_FRESH_S
+        return self._workers or 1
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Schedule `fn(*args, **kwargs)`; `RuntimeError` after shutdown, and when the interpreter ends."""

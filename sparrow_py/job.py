@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from sparrow_py import constraints
-from sparrow_py.errors import InvalidRequest
+from sparrow_py.errors import InvalidRequest, shown
 
 PROBE_RATIO_DEFAULT = 2.0
 PROBE_RATIO_MAX = 1000.0
@@ -163,7 +163,7 @@ class JobSpec(StageSpec):
         refused if there is none when it is submitted, and later the scheduler's default holds.
     avoid: ids of this client's jobs; no node runs tasks of this job and of one of those at a time (§8).
     on_client_lost: "cancel" or "finish" what has not started when the client has vanished.
-    report_placed: whether the client is told when a task leaves the queue (`Future.running()`).
+    report_placed: whether the client is told of each task that leaves the queue; else `Future.running()` asks.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -207,7 +207,7 @@ class JobSpec(StageSpec):
         return self.stages or [self]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, repr=False)
 class TaskReport:
     """What became of one task.
 
@@ -239,8 +239,14 @@ class TaskReport:
         wait = self.wait_s
         return None if wait is None or self.service_s is None else wait + self.service_s
 
+    def __repr__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        took = "" if self.service_s is None else f" after {self.service_s:.3f} s"
+        why = f", error: {shown(self.error)}" if self.error else ""
+        return f"<TaskReport of task {self.task}, {self.status}{where}{took}, attempts: {self.attempts}{why}>"
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class JobReport:
     """What became of a job: its tasks' reports in submission order, and the sums."""
 
@@ -256,6 +262,11 @@ class JobReport:
         """The last task's end minus submission; None if no task ran."""
         ends = [t.finished_at_s - t.submitted_at_s for t in self.tasks if t.finished_at_s is not None]
         return max(ends, default=None)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status in TaskStatus if (count := self.count(status)))
+        response = "" if (response_s := self.response_s) is None else f"; response {response_s:.3f} s"
+        return f"<JobReport of job {self.job_id}, tasks: {counts or 'none'}{response}>"
 
 
 def new_job_id() -> str:

@@ -250,6 +250,15 @@ class UsingKnown(Message, tag=17):
     number: int
 
 
+class AskPlaced(Message, tag=18):
+    """Which of these tasks have left the queue? At most `NUMBERS_PER_MESSAGE_MAX`, answered by `PlacedNow` with the
+    number, unless the job has ended."""
+
+    job: str
+    number: int
+    tasks: list[int]
+
+
 class BlobAt(Message, tag=15):
     """Answer to `BlobLost`: the client has uploaded the input again."""
 
@@ -351,6 +360,14 @@ class Unused(Message, tag=62):
 
     job: str
     memory: str
+
+
+class PlacedNow(Message, tag=63):
+    """Answer to `AskPlaced`: those of its tasks that have left the queue and have no outcome."""
+
+    job: str
+    number: int
+    tasks: list[int]
 
 
 class BlobLost(Message, tag=27):
@@ -614,6 +631,8 @@ SINCE: dict[type, int] = {
     StartedHere: 3,
     DrainingKnown: 3,
     AllHandedOver: 3,
+    AskPlaced: 3,
+    PlacedNow: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -622,11 +641,12 @@ A peer that speaks an older version is not sent them (`links.OlderLink`): who se
 
 
 FromClient = (
-    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | BlobAt | Renew | Goodbye
+    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt | Renew
+    | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
+    | PlacedNow | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength

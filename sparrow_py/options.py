@@ -7,16 +7,18 @@ made by `option` says in `help` what it means, its unit and what to choose.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
 
 import click
 
 from sparrow_py.auth import TLS, Tokens
-from sparrow_py.errors import InvalidOption, SparrowError
+from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
 from sparrow_py.secret_files import read_tokens, tls_of
+from sparrow_py.version import version_option
 
 ENVIRONMENT_PREFIX = "SPARROW"
 T = TypeVar("T")
@@ -35,6 +37,12 @@ def load_toml(path: str) -> dict[str, Any]:
         raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
 
 
+class WrongOption(click.ClickException):
+    """An option has a value that cannot be, wherever it comes from: the exit code is that of a mistake in a flag."""
+
+    exit_code = click.UsageError.exit_code
+
+
 class _OneLineErrors(click.Command):
     """Says what is wrong with its arguments on one line, without the usage."""
 
@@ -50,10 +58,12 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
     """The command line of a daemon: parses into `options` and calls `run` with them."""
 
     def callback(**values: Any) -> None:
+        # One line, no traceback: the mistake is the caller's and the message names it.
         try:
             run(options(**values))
+        except InvalidRequest as error:
+            raise WrongOption(str(error)) from None
         except SparrowError as error:
-            # One line, no traceback: the mistake is the caller's and the message names it.
             raise click.ClickException(str(error)) from None
 
     params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]  # type: ignore[arg-type]
@@ -63,11 +73,11 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
             expose_value=False,
             is_eager=True,
             callback=_use_config,
-            envvar=f"{ENVIRONMENT_PREFIX}_CONFIG",
             metavar="FILE",
             help="TOML file with options by their flags' names, with _ for -.",
         )
     )
+    params.append(version_option(name))
     settings = {
         "auto_envvar_prefix": ENVIRONMENT_PREFIX,
         "show_default": True,
@@ -77,10 +87,12 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
     return _OneLineErrors(name, params=params, callback=callback, help=help, context_settings=settings)
 
 
-def parse(options: type[T], arguments: list[str]) -> T:
-    """The options that these command-line arguments (and the environment) give; raises as click does."""
+def parse(options: type[T], arguments: list[str], *, environment: bool = True) -> T:
+    """The options that these command-line arguments (and the environment, if it is to be asked) give; raises as click
+    does."""
     parsed: list[T] = []
-    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False)
+    heeded = {} if environment else {"auto_envvar_prefix": None}
+    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False, **heeded)
     return parsed[0]
 
 
@@ -90,15 +102,23 @@ def _use_config(context: click.Context, _: click.Parameter, path: str | None) ->
             values = load_toml(path)
         except InvalidOption as error:
             raise click.BadParameter(str(error)) from None
-        known = {parameter.name for parameter in context.command.params}
+        known = {str(parameter.name) for parameter in context.command.params if parameter.expose_value}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise click.BadParameter(f"{path}: unknown options: {', '.join(unknown)}")
+            raise click.BadParameter(
+                f"{path}: unknown options: {', '.join(_suggested(name, known) for name in unknown)}"
+            )
         many = {parameter.name for parameter in context.command.params if parameter.multiple}
         # One value of an option that may be given several times need not be written as a list.
         context.default_map = {
             name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()
         }
+
+
+def _suggested(name: str, known: Iterable[str]) -> str:
+    """The unknown name, with the known one that may be meant."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"{name} (did you mean {close[0]}?)" if close else name
 
 
 def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:

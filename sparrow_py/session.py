@@ -24,6 +24,7 @@ from sparrow_py.auth import check_secret
 from sparrow_py.client_core import ClientCore, ClientJob, Sink, unrun
 from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.cluster import LocalCluster, SchedulerHere
+from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
 from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
@@ -41,6 +42,8 @@ SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
 INLINE_BYTES_MAX = 900 << 10
 """Inputs above this size, a little less than a frame has room for, are uploaded."""
+SOURCES_SHOWN = 3
+"""Addresses of schedulers that reprs name."""
 DOWNLOADS_MAX = 8
 """Large results fetched at a time; the others wait, at their nodes."""
 
@@ -97,6 +100,12 @@ class Session:
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
         self._links: Mapping[str, Link | LocalLink] = {}
+
+    def __str__(self) -> str:
+        """Where its schedulers are, and whose it is."""
+        named = self.sources[:SOURCES_SHOWN]
+        more = "" if len(self.sources) == len(named) else f" and {len(self.sources) - len(named)} more"
+        return f"{', '.join(named) or 'a scheduler here'}{more}, user {self.user!r}"
 
     async def start(self) -> None:
         """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
@@ -237,6 +246,10 @@ class Session:
             speculated.cancel_tasks(tasks)
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
 
+    def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
+        """Ask which of these tasks have left the queue; see `ClientCore.ask_placed`."""
+        return self.core.ask_placed(job_id, tasks, told)
+
     def now_s(self) -> float:
         """The session's clock."""
         return self._clock()
@@ -244,6 +257,25 @@ class Session:
     def cut_off_s(self) -> float:
         """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
         return 0.0 if self._dialling is None else self._dialling.cut_off_s()
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of all schedulers that are connected and answer; `SparrowError` if none does."""
+        assert self._session is not None
+        return merged(await ask_all(self._session, self._addresses(), self._access))
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has so many nodes that are ready; `TimeoutError` after `timeout_s`."""
+        assert self._session is not None
+        awaited = Awaited(count, timeout_s)
+        while True:
+            listings: list[Listing] = []
+            with contextlib.suppress(NoScheduler):  # Another may be connected by the next time.
+                listings = await ask_all(self._session, self._addresses(), self._access, awaited.ask_timeout_s)
+            if awaited.are_there(listings):
+                return
+            await asyncio.sleep(awaited.pause_s())
 
     # ---- copies of slow tasks ----------------------------------------------------------------
 

@@ -12,25 +12,41 @@ INTERVAL_S = 60.0
 
 
 class SparingLog:
-    """Logs warnings, and leaves out what is too much. For one thread."""
+    """Logs lines, and leaves out what is too much: beyond `lines_max` in `interval_s`. For one thread."""
 
-    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        log: logging.Logger,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lines_max: int = LINES_MAX,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._log = log
         self._clock = clock
+        self._lines_max = lines_max
+        self._interval_s = interval_s
         self._began_s = float("-inf")
         self._lines = 0
         self._left_out = 0
 
     def warning(self, text: str, *values: object) -> None:
-        """Log this, or count it."""
+        """Log this as a warning, or count it."""
+        self._say(logging.WARNING, text, values)
+
+    def info(self, text: str, *values: object) -> None:
+        """Log this for information, or count it."""
+        self._say(logging.INFO, text, values)
+
+    def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:
         now_s = self._clock()
-        if now_s >= self._began_s + INTERVAL_S:
+        if now_s >= self._began_s + self._interval_s:
             self._began_s, self._lines = now_s, 0
-        if self._lines == LINES_MAX:
+        if self._lines == self._lines_max:
             self._left_out += 1
             return
         self._lines += 1
         if self._left_out:
             text, values = text + "; before that %d were left out", (*values, self._left_out)
             self._left_out = 0
-        self._log.warning(text, *values)
+        self._log.log(level, text, *values)

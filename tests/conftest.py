@@ -1,5 +1,6 @@
 """A cluster of real processes that all tests share which neither kill nor drain anything."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from sparrow_py import Client, LocalCluster
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+for name in [name for name in os.environ if name.startswith("SPARROW_")]:
+    del os.environ[name]  # What the tester's own environment says of clusters is none of the tests' business.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

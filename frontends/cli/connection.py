@@ -7,7 +7,6 @@ import contextlib
 import functools
 import http.client
 import json
-import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,14 +14,13 @@ from typing import Any, TypeVar
 
 import click
 
-from sparrow_py.addresses import check_source
+from sparrow_py.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
 from sparrow_py.credentials import Access, tls_reason
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
 from sparrow_py.printable import printable
 from sparrow_py.resolution import resolve
 from sparrow_py.secret_files import TLS_OPTIONS, read_tokens, tls_of
 
-SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0
 """How long a scheduler may take to answer what is asked in passing."""
@@ -74,9 +72,8 @@ def connection_options(function: F) -> F:
 
 
 def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
-    texts = values or (os.environ.get(SCHEDULERS_VARIABLE, ""),)
-    sources = [source.strip() for text in texts for source in text.split(",")]
-    return [check_source(source) for source in sources if source]
+    sources = [source.strip() for text in values for source in text.split(",")]
+    return [check_source(source) for source in sources if source] if values else sources_of_environment()
 
 
 class NotReached(NoScheduler):

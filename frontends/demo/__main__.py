@@ -32,6 +32,8 @@ from frontends.demo import identifiers
 from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
+from sparrow_py.command_group import exit_code
+from sparrow_py.version import version_option
 
 GROUPS = 128
 REDUCERS = 8
@@ -234,7 +236,10 @@ def _with_chaos(advance: Advance, killer: Chaos | None) -> Advance:
 # ---- the command -----------------------------------------------------------------------------
 
 
-@click.command(help="Count the identifiers of Python sources in three stages on an embedded cluster.")
+@click.command(
+    help="Count the identifiers of Python sources in three stages on an embedded cluster.",
+    params=[version_option("python -m frontends.demo")],
+)
 @click.option("--schedulers", type=click.IntRange(1), default=2, show_default=True, help="Schedulers, a process each.")
 @click.option(
     "--node-monitors", type=click.IntRange(1), default=4, show_default=True, help="Node monitors, a process each."
@@ -296,7 +301,7 @@ def main(
         first_line = next(iter(str(error).strip().splitlines()), "")
         kind = "" if isinstance(error, DemoError) else f"{type(error).__name__}: "
         click.echo(f"error: {kind}{first_line}", err=True)
-        sys.exit(1)
+        sys.exit(exit_code(error))
 
     if as_json:
         details = {

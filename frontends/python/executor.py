@@ -10,6 +10,7 @@ messages. (One that turns out long holds up the results of those just before it;
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import signal
 import sys
@@ -17,6 +18,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CoroutineType, FrameType
 from typing import Any
 
 import msgspec
@@ -41,6 +44,8 @@ NAMELESS = "task"
 RESULT_BYTES_MAX = 16 << 30
 """Of one result. What a node monitor keeps of all of them is its operator's choice."""
 INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
+LOOPS = str(Path(traceback.__file__).with_name("asyncio")) + os.sep
+"""Where the frames between the executor and a coroutine are from."""
 Outcome = tuple[TaskStatus, x.Data, str]
 
 
@@ -75,9 +80,23 @@ class Function:
         else:
             arguments = using(payload, lambda content: decode_call(content, inputs))
         if self._common.chunked:
-            return [function(*args) for args in arguments]
+            return [
+                value if type(value := function(*args)) is not CoroutineType else _run_to_its_end(value)
+                for args in arguments
+            ]
         args, kwargs = arguments
-        return function(*args, **kwargs)
+        value = function(*args, **kwargs)
+        return value if type(value) is not CoroutineType else _run_to_its_end(value)
+
+
+def _run_to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    """What the coroutine of an `async def` function returns.
+
+    In an event loop of its own, which ends with it: what a task leaves running there is not for the next one's time.
+    """
+    import asyncio  # Most workers never need it, and each would import it for itself.
+
+    return asyncio.run(coroutine)
 
 
 class PythonExecutor:
@@ -220,6 +239,12 @@ def _sendable(text: str, chars_max: int) -> str:
     return text[:chars_max].encode("utf-8", "backslashreplace").decode()
 
 
+def _is_ours(frame: FrameType) -> bool:
+    """Whether the frame is one of those between the executor and the task's own code."""
+    path = frame.f_code.co_filename
+    return path == __file__ or path.startswith(LOOPS)
+
+
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; the traceback starts in the task's own code."""
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -229,7 +254,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
             f"or ship it with cloudpickle.register_pickle_by_value",
         )
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and _is_ours(frames.tb_frame):
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     summary = _sendable(f"{type(error).__name__}: {_text(str, error)}", ERROR_CHARS_MAX)

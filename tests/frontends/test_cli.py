@@ -57,13 +57,6 @@ TOKEN = "t" * 32
 
 
 @pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tester's own environment says of clusters is none of the tests' business."""
-    for name in ("SPARROW_SCHEDULER", "SPARROW_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
 def sigterm_is_not_for_tests() -> Iterator[None]:
     """Commands that run in this process handle SIGTERM; left so, one that is to end the tests fails some later one."""
     before = signal.getsignal(signal.SIGTERM)

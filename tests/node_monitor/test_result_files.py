@@ -128,7 +128,7 @@ def test_the_group_of_the_readers_may_read_it(rig: Rig) -> None:
         ("", "is not in"),
         ("none", "cannot be opened: No such file or directory"),
         ("n" * 300, "cannot be opened: File name too long"),
-        ("\0", "cannot be opened: embedded null byte"),
+        ("\0", "embedded null"),
         ("\ud800", "cannot be opened: "),
         ("directory", "is not a plain file"),
         ("pipe", "is not a plain file"),

@@ -76,7 +76,7 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a"} x', "body", "JSON"),
         (b'{"app":"\xff"}', "body", "UTF-8"),
         (b'{"app":"a","tasks":[{"payload":"\xff"}]}', "body", "UTF-8"),
-        (b'{"app":"a","tasks":[{"payload":' + b"[" * 9000 + b"]" * 9000 + b"}]}", "body", "nested"),
+        (b'{"app":"a","tasks":[{"payload":' + b"[" * 40_000 + b"]" * 40_000 + b"}]}", "body", "nested"),
         (b"{}", "app", "''"),
         (b'{"app":1}', "app", "1 is not valid; allowed: text"),
         (b'{"app":"a","bogus":1}', "bogus", "on_client_lost"),

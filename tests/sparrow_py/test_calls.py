@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from frontends.python.executor import Function
-from sparrow_py import calls
-from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost
+from sparrow_py import AsyncClient, Client, LocalCluster, calls
+from sparrow_py.call_jobs import argument_payloads
+from sparrow_py.errors import InvalidRequest, RemoteTraceback, TaskFailed, TaskLost
 from sparrow_py.job import TaskStatus
 from sparrow_py.messages import Outcome
 from tests.support import tasks
@@ -140,3 +141,20 @@ def test_a_lost_task() -> None:
     error = calls.failure(outcome(TaskStatus.LOST), "python")
     assert isinstance(error, TaskLost)
     assert str(error) == "task 4 was lost: why"
+
+
+def test_arguments_of_a_call_are_a_tuple_and_no_string() -> None:
+    assert [pickle.loads(payload)[0] for payload in argument_payloads([("ab",), ["cd", 2], ()])] == [
+        ("ab",), ("cd", 2), (),
+    ]  # fmt: skip
+    for index, wrong in enumerate(("ab", b"ab", 7, None, {"a": 1}, {1, 2})):
+        with pytest.raises(InvalidRequest, match=rf"^arguments\[{index}\]: .* a tuple of arguments"):
+            argument_payloads([(0,)] * index + [wrong])  # type: ignore[list-item]
+
+
+async def test_who_submits_calls_hears_of_it_at_once(client: Client, cluster: LocalCluster) -> None:
+    with pytest.raises(InvalidRequest, match=r"arguments\[0\]: 'ab'"):
+        client.submit_calls(len, ["ab"])  # type: ignore[list-item]
+    async with AsyncClient(cluster) as other:
+        with pytest.raises(InvalidRequest, match=r"arguments\[0\]: 'ab'"):
+            other.submit_calls(len, ["ab"])  # type: ignore[list-item]

@@ -18,7 +18,8 @@ def test_processes_end_with_it(tmp_path: Path) -> None:
         assert len(set(cluster.addresses)) == 2
         daemons = [process.pid for process in (*cluster.scheduler_processes, *cluster.node_processes)]
         workers = [worker for process in cluster.node_processes for worker in workers_of(process.pid)]
-        assert [cluster.nodes_connected(address) for address in cluster.addresses] == [2, 2]
+        assert [len(http_get_json(address, "/v1/nodes")["nodes"]) for address in cluster.addresses] == [2, 2]
+        assert [node.id for node in cluster.nodes()] == ["node-0", "node-1"]
         with Client(cluster) as client:
             assert list(client.map(tasks.square, range(50))) == [x * x for x in range(50)]
     assert all(gone(pid) for pid in [*daemons, *workers])

@@ -46,6 +46,8 @@ MESSAGES: list[m.Message] = [
     m.Known("job", [m.KnownOutcome(3, TaskStatus.FINISHED, b"r")], {4: 1}),
     m.CountKnown("job", {4: 1}),
     m.UsingKnown("job", 7),
+    m.AskPlaced("job", 7, [0, 3]),
+    m.PlacedNow("job", 7, [3]),
     m.BlobAt("job", REF),
     m.Retried("job", 0, 2),
     m.Counted("job", {4: 1}),

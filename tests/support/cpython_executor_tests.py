@@ -70,6 +70,9 @@ class _NoJob:
     def runs_here(self) -> bool:
         return False
 
+    def find_out_whether_running(self, task: int) -> None:
+        """Nobody is there to ask."""
+
     def cancel_futures(self, futures: list[TaskFuture]) -> int:
         for future in futures:
             AnyFuture.cancel(future)

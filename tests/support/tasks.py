@@ -1,5 +1,6 @@
 """Functions that tests run as tasks. Imports little: every worker imports it."""
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -37,6 +38,35 @@ def describe(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
 
 def fail(text: str) -> None:
     raise ValueError(text)
+
+
+async def square_later(number: int) -> int:
+    await asyncio.sleep(0)
+    return number * number
+
+
+async def fail_later(text: str) -> None:
+    await asyncio.sleep(0)
+    raise ValueError(text)
+
+
+async def hold_later(gate: Path, mark: str = "") -> str:
+    """As `hold`."""
+    return await asyncio.to_thread(hold, gate, mark)
+
+
+async def leave_running(mark: Path) -> None:
+    """Start what would leave the file `mark` if it ever went on, and end."""
+
+    async def go_on() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        mark.touch()
+
+    leaving.append(asyncio.create_task(go_on()))
+
+
+leaving: "list[asyncio.Task[None]]" = []
 
 
 def divide(number: int, by: int) -> float:

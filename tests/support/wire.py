@@ -140,7 +140,7 @@ def _value(kind: Any, numbers: Iterator[int], *, full: bool) -> Any:
         items = options if is_union else [arguments[0], arguments[0]]
         return origin(_value(item, numbers, full=full) for item in items) if full else origin()
     if arguments:  # A union: the least that it allows, or the most.
-        by_size = sorted(arguments, key=lambda one: (one is not types.NoneType, issubclass(one, msgspec.Struct)))
+        by_size = sorted(arguments, key=lambda one: (one is not types.NoneType, isinstance(one, type(msgspec.Struct))))
         return _value(by_size[-1 if full else 0], numbers, full=full)
     if kind is types.NoneType:
         return None

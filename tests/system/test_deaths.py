@@ -117,7 +117,7 @@ def test_an_idle_one_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, vict
         idle = next(process for process in doomed.node_processes if busy not in workers_of(process.pid))
         if victim == "node monitor":
             idle.kill()
-            wait_until(lambda: doomed.nodes_connected(doomed.addresses[0]) == 1)
+            wait_until(lambda: len(doomed.nodes()) == 1)
         else:
             dead = min(workers_of(idle.pid))
             os.kill(dead, signal.SIGKILL)
