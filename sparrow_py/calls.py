@@ -22,7 +22,8 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost, shown
+from sparrow_py.errors import TaskFailed, TaskLost, shown
+from sparrow_py.exception_pickling import with_traceback
 from sparrow_py.executor_files import using
 from sparrow_py.executor_protocol import Data
 from sparrow_py.job import InputName, TaskStatus
@@ -210,8 +211,7 @@ def failure(outcome: Outcome, app: str) -> BaseException:
         exception, text = pickle.loads(result)
         if not issubclass(type(exception), BaseException):
             return own
-        exception = carried(exception, "the task raised")
-        BaseException.__setattr__(exception, "__cause__", RemoteTraceback(text))  # A frozen class's own refuses.
+        exception = with_traceback(carried(exception, "the task raised"), text)
     except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
         own.add_note(f"its exception could not be unpickled here: {_told(error)}")
         return own

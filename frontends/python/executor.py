@@ -26,6 +26,7 @@ import msgspec
 from sparrow_py import executor_protocol as x
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value
 from sparrow_py.errors import shown
+from sparrow_py.exception_pickling import encode_exception, text_of
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
@@ -157,7 +158,7 @@ def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
     try:
         result = encode_value(value)
     except Exception as error:
-        described, why = f"{_text(shown, value)} of type {type(value).__qualname__}", _text(str, error)
+        described, why = f"{text_of(shown, value)} of type {type(value).__qualname__}", text_of(str, error)
         return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
     except BaseException as error:  # As in the call itself.
         return _failed(error)
@@ -168,14 +169,6 @@ def _call(function: Function, run: x.Run) -> tuple[TaskStatus, bytes, str]:
 
 def _decode_common(content: Any) -> PythonCommon:
     return msgspec.msgpack.decode(content, type=PythonCommon)
-
-
-def _text(show: Callable[[Any], str], value: object) -> str:
-    """`show(value)`, which runs the user's code and may fail."""
-    try:
-        return show(value)
-    except BaseException:
-        return f"<{type(value).__qualname__}, which cannot be shown>"
 
 
 def _sendable(text: str, chars_max: int) -> str:
@@ -195,15 +188,9 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
-    summary = _sendable(f"{type(error).__name__}: {_text(str, error)}", ERROR_CHARS_MAX)
+    summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)
     BaseException.__setattr__(error, "__traceback__", None)  # Whatever the class makes of attributes.
-    try:
-        result = encode_value((error, text))
-        pickle.loads(result)  # Some exceptions pickle and do not unpickle.
-    except BaseException:  # Both run the user's code.
-        stand_in = RuntimeError(f"{summary} (the exception itself cannot be pickled)")
-        result = pickle.dumps((stand_in, text))
-    return TaskStatus.FAILED, result, summary
+    return TaskStatus.FAILED, encode_exception(error, text), summary
 
 
 def main() -> None:
