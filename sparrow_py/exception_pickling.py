@@ -142,7 +142,7 @@ def _reduced(error: BaseException, plan: _Plan) -> Any:
     if links is None and not plan.left and not _defines(kind, "__init__", "__new__", "__slots__"):
         return NotImplemented
     attributes = {**_attributes(error), **plan.left}
-    args = _base_in_c(kind).__reduce__(error)[1]  # type: ignore[index]
+    args = _base_in_c(kind).__reduce__(error)[1]
     shape = (error.message, error.exceptions) if isinstance(error, BaseExceptionGroup) else args
     return _made, (kind, shape, args), (attributes, links), None, None, _complete
 
@@ -262,7 +262,12 @@ def _together(error: BaseException) -> Iterator[BaseException]:
 def _plan(error: BaseException, plans: Mapping[int, _Plan]) -> _Plan:
     """The first way that this exception by itself can be pickled."""
     why: BaseException | None = None
-    for way in (_Plan, lambda: _Plan(own=False), lambda: _Plan(own=False, left=_left(error, plans))):
+    ways: tuple[Callable[[], _Plan], ...] = (
+        _Plan,
+        lambda: _Plan(own=False),
+        lambda: _Plan(own=False, left=_left(error, plans)),
+    )
+    for way in ways:
         try:
             plan = way()
             _dumped(error, {**plans, id(error): replace(plan, links=False)})
