@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import itertools
 from collections import deque
@@ -13,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py import calls
+from sparrow_py import calls, forks
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
@@ -175,6 +176,7 @@ class _State(Enum):
     STARTING = "the client has not been started yet: await its start()"
     OPEN = "the client has been started"
     CLOSED = "the client is closed"
+    INHERITED = f"the client cannot be used here: {forks.INHERITED}"
 
 
 class _Shared:
@@ -186,6 +188,16 @@ class _Shared:
         """Those that have not ended, by their ids."""
         self.session: Session | None = None
         self.own_cluster: LocalCluster | None = None
+        forks.tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In a child of the process: this client is the parent's, and over here, without a word to anybody."""
+        self.state = _State.INHERITED
+        if self.session is not None:
+            self.session.forked()
+        for job in list(self.jobs.values()):
+            with contextlib.suppress(RuntimeError):  # Its loop was closed before.
+                job.on_refused(SparrowError(self.state.value))
 
     def open_session(self) -> Session:
         """The session; `RuntimeError` if the client is not open."""
@@ -271,6 +283,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the client and its views: what has not started is cancelled, futures not done end with an error."""
+        if self._shared.state is _State.INHERITED:
+            return  # It is the parent's to end.
         starting = self._shared.state is _State.STARTING
         self._shared.state = _State.CLOSED
         if not starting:  # Else `start` ends what it has begun.

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py import calls
+from sparrow_py import calls, forks
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS, check_secret
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
@@ -121,6 +121,15 @@ class TaskFuture(Future[Any]):
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
         super().add_done_callback(partial(_call_back, fn))
+
+    def forked(self, error: SparrowError) -> None:
+        """In a child of the process: nothing will come of it here, and the parent's callbacks are not for the child."""
+        self._condition, self._cancel_answer = threading.Condition(), None
+        self._done_callbacks: list[Callable[[Future[Any]], object]] = []
+        if not self.done():
+            for waiter in self._waiters:
+                vars(waiter).update(event=threading.Event(), lock=threading.Lock())
+            self.set_exception(error)
 
     # ---- its end, on the client's loop --------------------------------------------------------
 
@@ -264,6 +273,14 @@ class Job:
                     future._cancel_answer.wait(max(0.0, until_s - time.monotonic()))
         return sum(future.cancelled() or _was_cancelled(future) for future in asked)
 
+    def forked(self, error: SparrowError) -> None:
+        """In a child of the process: what becomes of the job the parent is told."""
+        self._decided = threading.Event()
+        self._error = error
+        self._decided.set()
+        for future in self.futures:
+            future.forked(error)
+
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
     def on_accepted(self) -> None:
@@ -351,6 +368,8 @@ class Client:
         self._refusal = ""
         """Why no more calls are taken; empty as long as they are."""
         self._closed = False
+        self._end_said = CLOSED
+        """What whoever uses a closed client is told."""
         self._batches: list[_Batch] = []
         self._waking = False
         try:
@@ -365,6 +384,7 @@ class Client:
             self._loop = new_event_loop()
             self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
             self._thread.start()
+            forks.tell_of_forks(self)
             try:
                 self._run(self._session.start)
             except BaseException:
@@ -388,7 +408,7 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-            self._refusal = self._refusal or CLOSED
+            self._refusal = self._refusal or self._end_said
             ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         ending.result()
         self._stop_loop()
@@ -659,7 +679,7 @@ class Client:
         """Do it on the loop; `RuntimeError` if the client is closed."""
         with self._lock:
             if self._closed:
-                raise RuntimeError(CLOSED)
+                raise RuntimeError(self._end_said)
             self._loop.call_soon_threadsafe(action)
 
     def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -667,7 +687,7 @@ class Client:
         self._check_not_on_loop()
         with self._lock:
             if self._closed:
-                raise RuntimeError(CLOSED)
+                raise RuntimeError(self._end_said)
             running = asyncio.run_coroutine_threadsafe(start(), self._loop)
         try:
             return running.result()
@@ -696,6 +716,20 @@ class Client:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def forked(self) -> None:
+        """In a child of the process: this client is the parent's, and closed here, without a word to anybody."""
+        self._lock = threading.Lock()
+        if self._closed:
+            return
+        self._closed = True
+        self._refusal = self._end_said = f"the client cannot be used here: {forks.INHERITED}"
+        self._thread = threading.Thread()  # None runs here.
+        forks.let_go([forks.descriptor_of(self._loop)])
+        self._session.forked()
+        error = SparrowError(self._end_said)
+        for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
+            job.forked(error)
 
 
 class CallsWithOptions:
@@ -763,10 +797,10 @@ def _was_cancelled(future: TaskFuture) -> bool:
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of the fastest kind that this platform has."""
     try:
-        import uvloop
-    except ImportError:
+        from sparrow_py.uv_loop import Loop
+    except ImportError:  # No uvloop on this platform.
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    return Loop()
 
 
 def cluster_of(

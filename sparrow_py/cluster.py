@@ -22,6 +22,7 @@ from sparrow_py import messages as m
 from sparrow_py.auth import TLS
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
+from sparrow_py.forks import descriptor_of, let_go, tell_of_forks
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
 from sparrow_py.secret_files import read_tokens
@@ -106,6 +107,11 @@ class DaemonProcess:
             self.process.wait()
         self._close_pipes()
 
+    def forked(self) -> None:
+        """In a child of the process: the daemon is the parent's, and ends with the parent's end of its input."""
+        pipes = (self.process.stdin, self.process.stdout)
+        let_go([pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed])
+
     def _close_pipes(self) -> None:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
@@ -170,6 +176,9 @@ class LocalCluster:
             *node_options,
         ]
         self._node_count = 0
+        self._inherited = False
+        """Whether this is a forked child's copy."""
+        tell_of_forks(self)
         try:
             if in_process:
                 self._in_process = _InProcess(schedulers, node_monitors, self._scheduler_options, self._node_options)
@@ -255,8 +264,18 @@ class LocalCluster:
                     raise ClusterError(f"the node monitors did not reach scheduler {address} in {START_TIMEOUT_S:g} s")
                 time.sleep(0.005)
 
+    def forked(self) -> None:
+        """In a child of the process: the cluster is the parent's."""
+        self._inherited = True
+        for process in (*self.node_processes, *self.scheduler_processes):
+            process.forked()
+        if self._in_process is not None:
+            self._in_process.forked()
+
     def stop(self) -> None:
-        """End all daemons at once."""
+        """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
+        if self._inherited:
+            return
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None
@@ -394,6 +413,10 @@ class _InProcess:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(START_TIMEOUT_S)
         except ClickException as error:
             raise ClusterError(f"a daemon did not start: {error.format_message()}") from None
+
+    def forked(self) -> None:
+        """In a child of the process: let go of the loop, which nobody runs there."""
+        let_go([descriptor_of(self._loop)])
 
     def stop(self) -> None:
         """Stop the daemons, node monitors first; the worker threads end as their sockets close."""
