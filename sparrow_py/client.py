@@ -7,6 +7,7 @@ submits costs little more than a `map`, and its tasks are sampled as one batch (
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import operator
@@ -15,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError, as_completed, wait
-from concurrent.futures._base import CANCELLED, PENDING  # As all who write futures of their own need them.
+from concurrent.futures._base import CANCELLED, PENDING, RUNNING  # As all who write futures of their own need them.
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -81,7 +82,7 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
     """
     if outcome.status is not FINISHED:
         if outcome.status is TaskStatus.CANCELLED:
-            return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
+            return None, task_cancelled(outcome)
         return None, calls.failure(outcome, app)
     if isinstance(outcome.result, BlobRef):
         return outcome.result, None
@@ -91,6 +92,11 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
         return calls.decode_value(outcome), None
     except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
         return None, calls.not_unpickled(outcome, error)
+
+
+def task_cancelled(outcome: m.Outcome) -> TaskCancelled:
+    """Of a task that ended so."""
+    return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
 
 
 class TaskFuture(Future[Any]):
@@ -117,6 +123,28 @@ class TaskFuture(Future[Any]):
         if self.done() or self.running():
             return self.cancelled()
         return self.job.cancel_futures([self]) == 1
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
+        try:
+            return super().result(timeout)
+        except CancelledError as error:
+            raise self._told_cancelled(error) from None
+        finally:
+            del self  # As the library's: else an exception would refer to itself, by way of its traceback.
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
+        try:
+            return super().exception(timeout)
+        except CancelledError as error:
+            raise self._told_cancelled(error) from None
+        finally:
+            del self
+
+    def _told_cancelled(self, error: CancelledError) -> CancelledError:
+        """The error, or what is told in its place, if it is not the task's own."""
+        return task_cancelled(self.outcome) if self.cancelled() and self.outcome is not None else error
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
@@ -154,13 +182,21 @@ class TaskFuture(Future[Any]):
         try:
             if error is None:
                 self.set_result(value)
-            elif not (cancelled and super().cancel()):  # Not one that is known to run, which no Future lets cancel.
+            elif cancelled:
+                self._end_cancelled()
+            else:
                 self.set_exception(error)
         except InvalidStateError:
             pass  # Its user has set it, and it stays so.
         if self._state == CANCELLED:  # By its user, perhaps.
             self._wake_waiters()
         self.answered()
+
+    def _end_cancelled(self) -> None:
+        with self._condition:
+            if self._state == RUNNING:  # In which no Future lets itself be cancelled; but the task was stopped.
+                self._state = PENDING
+        super().cancel()
 
     def _wake_waiters(self) -> None:
         """Have `wait` and `as_completed` see that the future is cancelled."""
@@ -202,8 +238,9 @@ class Job:
         self._error: SparrowError | None = None
 
     def __iter__(self) -> Iterator[TaskFuture]:
-        """The futures, as they complete."""
-        return as_completed(self.futures)  # type: ignore[return-value]
+        """The futures, as they complete. Ctrl-C while it waits for the next stops the job."""
+        with stopping_on_interrupt(self.futures):
+            yield from as_completed(self.futures)  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self.futures)
@@ -237,10 +274,11 @@ class Job:
             raise self._error
 
     def results(self, timeout_s: float | None = None) -> list[Any]:
-        """All results in submission order; raises the first failure."""
-        if not self.wait(timeout_s):
-            raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
-        return [future.result() for future in self.futures]
+        """All results in submission order; raises the first failure. Ctrl-C while it waits stops the job."""
+        with stopping_on_interrupt(self.futures):
+            if not self.wait(timeout_s):
+                raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
+            return [future.result() for future in self.futures]
 
     def report(self, timeout_s: float | None = None) -> JobReport:
         """What became of every task, once all are done; raises if the job was not accepted."""
@@ -271,7 +309,7 @@ class Job:
             for future in asked:
                 if not future.done() and future._cancel_answer is not None:
                     future._cancel_answer.wait(max(0.0, until_s - time.monotonic()))
-        return sum(future.cancelled() or _was_cancelled(future) for future in asked)
+        return sum(future.cancelled() for future in asked)
 
     def forked(self, error: SparrowError) -> None:
         """In a child of the process: what becomes of the job the parent is told."""
@@ -280,6 +318,11 @@ class Job:
         self._decided.set()
         for future in self.futures:
             future.forked(error)
+
+    def stop_soon(self, tasks: list[int]) -> None:
+        """Cancel these tasks, even if they run, without waiting until they are; nothing if the client is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks, running=True))
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
@@ -500,7 +543,8 @@ class Client:
             self._check_open()
             self._loop.call_soon_threadsafe(self._start, job)
         if progress:
-            show_progress(job.futures, spec.name or spec.app)
+            with stopping_on_interrupt(job.futures):
+                show_progress(job.futures, spec.name or spec.app)
         return job
 
     def submit_calls(
@@ -540,7 +584,9 @@ class Client:
         """The results of `function` over the iterables, in order.
 
         At most about `window` calls are in flight, so the iterables may be endless. `chunksize`
-        calls make one task. Work starts now, not with the first `next`.
+        calls make one task. Work starts now, not with the first `next`. Ctrl-C while it waits for a result stops
+        what is in flight; what is in flight when the results are given up, or time runs out, is cancelled as far as
+        it has not started.
         """
         check_whole("chunksize", chunksize, 1, 1 << 20)
         check_whole("window", window, 1, 1 << 24)
@@ -563,7 +609,8 @@ class Client:
 
         deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         tasks = -(-min(map(operator.length_hint, iterables), default=0) // chunksize)
-        refill()
+        with stopping_on_interrupt(pending):
+            refill()
         start_bar = (lambda: progress_bar(name, tasks or None)) if progress else None
         return self._map_results(pending, refill, in_flight_max, deadline_s, start_bar)
 
@@ -588,6 +635,10 @@ class Client:
                     refill()
                 if bar is not None:
                     bar(1)
+        except KeyboardInterrupt as error:
+            if stop_if_interrupted(pending, error):
+                pending.clear()  # Who presses Ctrl-C does not wait until they have stopped.
+            raise
         finally:
             if bar is not None:
                 bar(None)
@@ -600,8 +651,10 @@ class Client:
     # ---- waiting and cancelling --------------------------------------------------------------
 
     def gather(self, futures: Iterable[Future[T]]) -> list[T]:
-        """All results in the order given; raises the first failure."""
-        return [future.result() for future in futures]
+        """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""
+        futures = list(futures)
+        with stopping_on_interrupt(futures):
+            return [future.result() for future in futures]
 
     def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need, as payload or common bytes: a reference to it.
@@ -778,6 +831,30 @@ class _Batch:
         return future
 
 
+@contextlib.contextmanager
+def stopping_on_interrupt(futures: Iterable[Future[Any]]) -> Iterator[None]:
+    """Who is interrupted here (Ctrl-C) wants none of these any more: their tasks are cancelled, even if they run."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        stop_if_interrupted(futures, error)
+        raise
+
+
+def stop_if_interrupted(futures: Iterable[Future[Any]], error: KeyboardInterrupt) -> bool:
+    """Stop the tasks of these, without waiting until they are, unless the error is of a task. Whether it is not."""
+    ours = [future for future in futures if isinstance(future, TaskFuture)]
+    if any(future._exception is error for future in ours):
+        return False
+    by_job: dict[Job, list[int]] = {}
+    for future in ours:
+        if not future.done():
+            by_job.setdefault(future.job, []).append(future.task)
+    for job, tasks in by_job.items():
+        job.stop_soon(tasks)
+    return True
+
+
 def stage_of(spec: JobSpec, task: int) -> StageSpec:
     """The stage of a job's task."""
     first = 0
@@ -787,11 +864,6 @@ def stage_of(spec: JobSpec, task: int) -> StageSpec:
         if task < first:
             return stage
     return stages[-1]
-
-
-def _was_cancelled(future: TaskFuture) -> bool:
-    """Whether the task ended cancelled, though its future was known to run, and so has an exception instead."""
-    return future.outcome is not None and future.outcome.status is TaskStatus.CANCELLED
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
