@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py import calls, forks
+from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
@@ -29,8 +28,10 @@ from sparrow_py.client import (
 from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.process_bound import StaysHere
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.task_context import warn_of_nesting
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
@@ -40,7 +41,7 @@ Started = tuple["LocalCluster | None", "str | Sequence[str] | SchedulerHere", Ac
 """What `cluster_of` returns."""
 
 
-class AsyncJob:
+class AsyncJob(StaysHere):
     """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
 
     def __init__(self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec) -> None:
@@ -176,7 +177,7 @@ class _State(Enum):
     STARTING = "the client has not been started yet: await its start()"
     OPEN = "the client has been started"
     CLOSED = "the client is closed"
-    INHERITED = f"the client cannot be used here: {forks.INHERITED}"
+    INHERITED = f"the client cannot be used here: {process_bound.INHERITED}"
 
 
 class _Shared:
@@ -188,7 +189,7 @@ class _Shared:
         """Those that have not ended, by their ids."""
         self.session: Session | None = None
         self.own_cluster: LocalCluster | None = None
-        forks.tell_of_forks(self)
+        process_bound.tell_of_forks(self)
 
     def forked(self) -> None:
         """In a child of the process: this client is the parent's, and over here, without a word to anybody."""
@@ -220,7 +221,7 @@ class _Shared:
                 await asyncio.shield(asyncio.to_thread(cluster.stop))  # It goes on though its caller is cancelled.
 
 
-class AsyncClient:
+class AsyncClient(StaysHere):
     """As `client.Client`, for asyncio. Use it in an `async with` block, or `start` and `close` it."""
 
     def __init__(
@@ -235,6 +236,7 @@ class AsyncClient:
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
+        warn_of_nesting(starts_cluster=schedulers is None)
         self._schedulers = schedulers
         self._shown = token, tls
         self._session_options: dict[str, Any] = {
@@ -386,8 +388,8 @@ class AsyncClient:
 
     def with_options(self, **changes: Any) -> AsyncClient:
         """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
-        view = copy.copy(self)
-        view.options = replace(self.options, **changes)
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), options=replace(self.options, **changes))
         return view
 
     def cancel(

@@ -22,12 +22,13 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py.errors import TaskFailed, TaskLost, shown
+from sparrow_py.errors import SparrowError, TaskFailed, TaskLost, shown
 from sparrow_py.exception_pickling import with_traceback
 from sparrow_py.executor_files import using
 from sparrow_py.executor_protocol import Data
 from sparrow_py.job import InputName, TaskStatus
 from sparrow_py.messages import Outcome
+from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
 RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -48,7 +49,7 @@ class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
 
 def encode_function(function: Callable[..., Any], *, capture_output: bool = False, chunked: bool = False) -> bytes:
     """The common bytes for calls of `function`; raises what pickling raises if it cannot be pickled."""
-    pickled = pickle.dumps(function, 5) if _importable(function) else cloudpickle.dumps(function, protocol=5)
+    pickled = pickle.dumps(function, 5) if _importable(function) else _by_value(function)
     return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked))
 
 
@@ -60,21 +61,58 @@ def _importable(function: Callable[..., Any]) -> bool:
     return getattr(sys.modules.get(module), name, None) is function
 
 
-def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The payload of one call; raises what pickling raises if an argument cannot be pickled."""
+def _by_value(function: Callable[..., Any]) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(function, protocol=5))
+    except Exception as error:
+        raise_explained(error, [(f"the function {_name_of(function)}", function)])
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: str = "args") -> bytes:
+    """The payload of one call; raises what pickling raises if an argument cannot be pickled, with a note of where that
+    is. `named`: what the call's positional arguments are for whoever made it.
+
+    `TypeError` for what works in this process alone, as clients and futures.
+    """
     if not kwargs:
         if not args:
             return _NO_CALL
         if all(type(argument) in _PLAIN for argument in args):
             return pickle.dumps((args, kwargs), protocol=5)
-    return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+    try:
+        return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+    except Exception as error:
+        raise_explained(error, _parts(named, args, kwargs))
+
+
+def _parts(named: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments of a call with what they are called."""
+    yield from ((f"{named}[{index}]", argument) for index, argument in enumerate(args))
+    yield from ((f"kwargs[{name!r}]", argument) for name, argument in kwargs.items())
 
 
 def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterator[bytes]:
-    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each."""
+    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each; raises as
+    `encode_arguments`."""
     arguments = zip(*iterables, strict=False)
-    while chunk := list(itertools.islice(arguments, chunksize)):
-        yield bytes(cloudpickle.dumps(chunk, protocol=5))
+    for first in itertools.count(step=chunksize):
+        chunk = list(itertools.islice(arguments, chunksize))
+        if not chunk:
+            return
+        try:
+            payload = bytes(cloudpickle.dumps(chunk, protocol=5))
+        except Exception as error:
+            raise_explained(error, _parts_of_chunk(chunk, first))
+        yield payload
+
+
+def _parts_of_chunk(chunk: list[tuple[Any, ...]], first: int) -> Iterator[tuple[str, Any]]:
+    for number, args in enumerate(chunk, first):
+        yield from ((f"item {number} of iterables[{index}]", argument) for index, argument in enumerate(args))
 
 
 # ---- arguments that are results of other tasks -----------------------------------------------
@@ -131,17 +169,22 @@ class _CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes n
 
 
 def encode_call(
-    args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int]
+    args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int], *, named: str = "args"
 ) -> tuple[bytes, list[InputName]]:
     """The payload of a call whose arguments may have `ResultOf`s in them, at any depth, and the task's inputs.
 
-    `task_count` gives the number of a stage's tasks. Raises what it raises, and what pickling raises.
+    `task_count` gives the number of a stage's tasks. Raises what it raises, and as `encode_arguments`.
     """
     if not kwargs and all(type(argument) in _PLAIN for argument in args):
         return encode_arguments(args, kwargs), []
     file = io.BytesIO()
     pickler = _CallPickler(file, task_count)
-    pickler.dump((args, kwargs))
+    try:
+        pickler.dump((args, kwargs))
+    except SparrowError:
+        raise
+    except Exception as error:
+        raise_explained(error, _parts(named, args, kwargs), replaced=ResultOf)
     return file.getvalue(), pickler.inputs
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py import calls, forks
+from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS, check_secret
 from sparrow_py.call_jobs import CallOptions, CallStage, function_name
@@ -39,8 +39,10 @@ from sparrow_py.job import (
     check_whole,
     new_job_id,
 )
+from sparrow_py.process_bound import StaysHere
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.task_context import warn_of_nesting
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -99,7 +101,7 @@ def task_cancelled(outcome: m.Outcome) -> TaskCancelled:
     return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
 
 
-class TaskFuture(Future[Any]):
+class TaskFuture(StaysHere, Future[Any]):
     """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
 
     def __init__(self, job: Job, task: int) -> None:
@@ -223,7 +225,7 @@ def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None
         callbacks_log.exception("exception calling callback for %r", future)
 
 
-class Job:
+class Job(StaysHere):
     """A job in flight: its tasks' futures, as a sequence, as they complete, or as a whole."""
 
     def __init__(self, client: Client, spec: JobSpec, tasks: int, speculate: Speculation | None = None) -> None:
@@ -374,7 +376,7 @@ class _Sink:
         self._job.on_ended()
 
 
-class Client:
+class Client(StaysHere):
     """Submits jobs to schedulers. Thread-safe; close it, or use it in a `with` block.
 
     Parameters
@@ -404,6 +406,7 @@ class Client:
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
     ) -> None:
+        warn_of_nesting(starts_cluster=schedulers is None)
         self._own_cluster, addresses, access = cluster_of(schedulers, token, tls)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
@@ -427,7 +430,7 @@ class Client:
             self._loop = new_event_loop()
             self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
             self._thread.start()
-            forks.tell_of_forks(self)
+            process_bound.tell_of_forks(self)
             try:
                 self._run(self._session.start)
             except BaseException:
@@ -776,16 +779,16 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        self._refusal = self._end_said = f"the client cannot be used here: {forks.INHERITED}"
+        self._refusal = self._end_said = f"the client cannot be used here: {process_bound.INHERITED}"
         self._thread = threading.Thread()  # None runs here.
-        forks.let_go([forks.descriptor_of(self._loop)])
+        process_bound.let_go([process_bound.descriptor_of(self._loop)])
         self._session.forked()
         error = SparrowError(self._end_said)
         for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
             job.forked(error)
 
 
-class CallsWithOptions:
+class CallsWithOptions(StaysHere):
     """A client seen with other options; it shares the client's links and ends with it."""
 
     def __init__(self, client: Client, options: CallOptions) -> None:

@@ -22,10 +22,11 @@ from sparrow_py import messages as m
 from sparrow_py.auth import TLS
 from sparrow_py.credentials import Access, client_token
 from sparrow_py.errors import ClusterError
-from sparrow_py.forks import descriptor_of, let_go, tell_of_forks
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
+from sparrow_py.process_bound import descriptor_of, let_go, tell_of_forks
 from sparrow_py.secret_files import read_tokens
+from sparrow_py.task_context import enter_thread
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -438,5 +439,6 @@ def _serve_calls(socket_path: str) -> None:
     with contextlib.suppress(OSError):  # The cluster may be stopped while this thread starts.
         connection = ExecutorConnection(socket_path)
         connection.hello(APP, runtime=RUNTIME)
+        enter_thread()
         PythonExecutor(connection).serve()
         connection.close()

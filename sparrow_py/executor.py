@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.client import Client
 from sparrow_py.errors import NoScheduler
+from sparrow_py.process_bound import StaysHere
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -31,7 +32,7 @@ EXIT_LOOK_S = 0.5
 """How often it looks whether one can."""
 
 
-class SparrowExecutor(Executor):
+class SparrowExecutor(StaysHere, Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
     With no address it starts an embedded cluster of this machine's cores, and ends it at shutdown. One that is

@@ -30,10 +30,10 @@ from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
-from sparrow_py.forks import let_go
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
+from sparrow_py.process_bound import let_go
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
 from sparrow_py.uploading import Uploading

@@ -30,6 +30,7 @@ from sparrow_py.exception_pickling import encode_exception, text_of
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
+from sparrow_py.task_context import enter_process
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
@@ -201,6 +202,7 @@ def main() -> None:
     except OSError as error:  # The node monitor died meanwhile.
         sys.exit(f"sparrow python executor: {error}")
     executor = PythonExecutor(connection, TaskLimits.from_environment())
+    enter_process()
     gc.freeze()
     executor.serve()
 

@@ -1,4 +1,5 @@
-"""What a fork copies, and its child must leave alone: clients and embedded clusters.
+"""What works in the process alone that made it, as clients, their futures and embedded clusters: is not pickled, and in
+a forked child leaves the parent's alone.
 
 A child has none of its parent's threads: who waits there for a client's loop waits for ever. Its copies of sockets and
 pipes keep open what the parent closes, and with its copy of an epoll instance it would stop the parent from hearing
@@ -8,17 +9,26 @@ else runs, lets go of its descriptors, and says what it is to whoever uses it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import weakref
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 INHERITED = (
     "it was made in the process that this one was forked from, and works in that alone: make one in each process, "
     "Client(cluster) or Client(addresses) for the same cluster"
 )
 """What whoever uses an inherited client is told."""
+
+
+class StaysHere:
+    """Is not pickled: it works in the process alone that made it."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle {type(self).__qualname__!r} object: it works in this process alone")
 
 
 class BoundToProcess(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, JobSpec, LocalCluster, SparrowError, SparrowExecutor, forks
+from sparrow_py import AsyncClient, Client, JobSpec, LocalCluster, SparrowError, SparrowExecutor, process_bound
 from tests.support import tasks
 from tests.support.daemons import clean_environment, gone
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -176,7 +176,7 @@ def test_a_child_holds_none_of_the_parents_connections(client: Client) -> None:
     def check() -> None:
         sockets = [made.fileno() for made in client._session._sockets]
         assert sockets
-        for descriptor in (*sockets, forks.descriptor_of(client._loop)):
+        for descriptor in (*sockets, process_bound.descriptor_of(client._loop)):
             assert str(Path(f"/proc/self/fd/{descriptor}").readlink()) == os.devnull
 
     in_child(check)
