@@ -123,10 +123,11 @@ class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
-        "_ahead", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching", "_held",
-        "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor", "_launched",
-        "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_ready", "_report_idle",
-        "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried", "_uneven", "_user_max",
+        "_ahead", "_answering", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching",
+        "_held", "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max", "_kill_executor",
+        "_launched", "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers", "_ready",
+        "_report_idle", "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried",
+        "_unaware", "_uneven", "_user_max",
         "apps", "counters", "free", "free_slots", "info", "leaving", "node", "options", "queue", "schedulers", "slots",
         "state",
     )  # fmt: skip
@@ -154,6 +155,10 @@ class NodeMonitorCore:
         self.apps = {plan.app: AppState(plan) for plan in plans}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers, and the largest result in bytes that each takes."""
+        self._answering: set[str] = set()
+        """Those of them that answer `NodeState`: older ones do not."""
+        self._unaware: dict[str, int] = {}
+        """Those of them that may still launch tasks here: how often they have yet to answer that the node drains."""
         self._launched: dict[str, int] = {}
         """Scheduler to the number of the attempt that it launched here last: they count up."""
         offered = {plan.app: plan.runtime for plan in plans if not plan.awaited}
@@ -209,17 +214,23 @@ class NodeMonitorCore:
 
     # ---- events: schedulers ------------------------------------------------------------------
 
-    def scheduler_up(self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`."""
+    def scheduler_up(
+        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, version: int = m.PROTOCOL_VERSION
+    ) -> None:
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, and speaks this version."""
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
+        if version >= m.SINCE[m.DrainingKnown]:
+            self._answering.add(scheduler)
         if self.state != m.READY:
-            self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
+            self._say_state(scheduler)
         if self.info is not self.node:
             self._to_scheduler(scheduler, m.NodeChanged(self.info))
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.schedulers.pop(scheduler, None)
+        self._answering.discard(scheduler)
+        self._unaware.pop(scheduler, None)
         self._idle_told = 0
         self._launched.pop(scheduler, None)
         for ask in [ask for ask in self._asks.values() if ask.scheduler == scheduler]:
@@ -505,7 +516,7 @@ class NodeMonitorCore:
         self._timers.run_due(now_s)
 
     def drain(self, now_s: float) -> None:
-        """Take nothing new: hand back what has not started; what runs goes on."""
+        """Take nothing new: hand back what has not started, and what still comes; what runs goes on."""
         self._enter(m.DRAINING, now_s)
         for ask in list(self._asks.values()):
             self._end_ask(ask)
@@ -533,7 +544,17 @@ class NodeMonitorCore:
         self.state = state
         self._note(now_s, "the node is %s", state)
         for scheduler in sorted(self.schedulers):
-            self._to_scheduler(scheduler, m.NodeState(state, f"the node is {state}"))
+            self._say_state(scheduler)
+
+    def _say_state(self, scheduler: str) -> None:
+        self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
+        if self.draining and scheduler in self._answering:
+            self._unaware[scheduler] = self._unaware.get(scheduler, 0) + 1
+
+    def _draining_known(self, scheduler: str, message: m.DrainingKnown, now_s: float) -> None:
+        left = self._unaware.pop(scheduler, 0) - 1
+        if left > 0:
+            self._unaware[scheduler] = left
 
     @property
     def asking(self) -> int:
@@ -544,6 +565,11 @@ class NodeMonitorCore:
     def idle(self) -> bool:
         """Whether nothing runs and nothing is ready."""
         return not self._held and not self._ready
+
+    @property
+    def drained(self) -> bool:
+        """Whether it may end: it is draining, all schedulers know that, and nothing is here any more."""
+        return self.draining and not self._unaware and self.idle
 
     def story(self) -> list[str]:
         """What is remembered, for people who look for a bug; needs `history_len_max` > 0."""
@@ -1504,6 +1530,7 @@ _FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] 
     m.Input: NodeMonitorCore._input,
     m.Claim: NodeMonitorCore._claim,
     m.AskLength: NodeMonitorCore._ask_length,
+    m.DrainingKnown: NodeMonitorCore._draining_known,
 }
 
 

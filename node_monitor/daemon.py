@@ -160,7 +160,7 @@ class NodeMonitor:
         """Hand back what has not started, and wait for what runs; there is no way back."""
         self.core.leaving = True
         self.change_state(m.DRAINING)
-        await daemon.until(lambda: self.core.idle)
+        await daemon.until(lambda: self.core.drained)
 
     def change_state(self, state: str) -> None:
         """The operator's command: ready, cordoned or draining."""
@@ -267,7 +267,7 @@ class NodeMonitor:
 
     def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
         """Event of the dialling."""
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max)
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, welcome.version)
         log.info("%s: linked to %s", self.id, scheduler)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:

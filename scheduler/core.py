@@ -561,6 +561,7 @@ class SchedulerCore:
             declined = max(0, message.count - _fitting(stage.kind.demand, message.free))  # Of the whole ask.
         if job.using is not None and not self.telling.may_use(job, node):
             declined = count
+            stage.unknown_at[node.id] = stage.unknown_at.get(node.id, 0) + count
         left = count
         while left > declined and stage.unplaced:
             task = stage.take(node.id)
@@ -835,6 +836,7 @@ class SchedulerCore:
         self.idle.forget(node.id)
         self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
         if message.state == m.DRAINING:
+            self.to_node(node.id, m.DrainingKnown())
             self._ensure_all(self.probing.drained(node), now_s)
         elif message.state == m.READY:
             self.probing.node_came(node.id, now_s)

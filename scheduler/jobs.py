@@ -79,7 +79,7 @@ class StageState:
         "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s", "open_successors", "own_ticket",
         "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio", "promised", "promised_at_s",
         "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec", "starts", "states",
-        "successors", "tickets", "unplaced", "untold", "waits_for",
+        "successors", "tickets", "unknown_at", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -142,6 +142,8 @@ class StageState:
         self.no_node_since_s: float | None = None
         """Since when no connected node may run some of its unplaced tasks."""
         self.refused_by: set[str] = set()
+        self.unknown_at: dict[str, int] = {}
+        """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""
         self.backoff_s = 0.0
         self.probe_at_s: float | None = None
         """When a pending re-probe is due."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler.sampling import reservations_wanted
@@ -177,6 +178,14 @@ class Locality:
                 for _ in range(count):
                     self._reserve(node, FREE, per_node)
         return list(per_node.items())
+
+    def reserve_at(self, node: str, count: int) -> int:
+        """Make up to `count` reservations at the node, for unplaced tasks that may run there; returns how many."""
+        tasks = [*islice(self._wanting.get(node, ()), count)]
+        tasks += [FREE] * min(count - len(tasks), self.free)
+        for task in tasks:
+            self._reserve(node, task, {})
+        return len(tasks)
 
     def _reserve(self, node: str, task: int, per_node: dict[str, int]) -> None:
         self.made_for.setdefault(node, deque()).append(task)

@@ -85,6 +85,17 @@ class Probing:
         """Queue reservations at these nodes, which the stage may probe."""
         self._probe(stage, list(per_node.items()), now_s)
 
+    def reserve_again(self, stage: StageState, node_id: str, count: int, now_s: float) -> None:
+        """The node may have tasks of the stage now, and has asked for so many in vain: it gets back what it has lost by
+        that. What was reserved elsewhere in the meantime may wait behind tasks of any length."""
+        if not stage.unplaced or not stage.open or node_id not in self._nodes.eligible_set(stage.kind):
+            return
+        count = min(count, stage.unplaced)
+        if stage.locality is not None:
+            count = stage.locality.reserve_at(node_id, count)
+        if count and self._core.direct is None:
+            self._probe(stage, [(node_id, count)], now_s)
+
     def may_probe(self, stage: StageState) -> Callable[[str], bool]:
         """Whether the stage may probe a node now, by its id."""
         eligible, job = self._nodes.eligible_set(stage.kind), stage.job

@@ -97,9 +97,13 @@ class Telling:
         known = {memory for memory, number in job.using.items() if number == message.number}
         job.using.update(dict.fromkeys(known, 0))
         for stage in job.stages:
-            shunned = {one for one in stage.refused_by if (node := self._core.nodes.get(one)) and node.memory in known}
-            stage.refused_by -= shunned
-            if shunned or self._core.direct is not None:
+            known_nodes = [
+                one for one in stage.unknown_at if (node := self._core.nodes.get(one)) and node.memory in known
+            ]
+            for node_id in known_nodes:
+                stage.refused_by.discard(node_id)
+                self._core.probing.reserve_again(stage, node_id, stage.unknown_at.pop(node_id), now_s)
+            if known_nodes or self._core.direct is not None:
                 self._core.probing.ensure(stage, now_s)
 
     def node_down(self, node: Node) -> None:

@@ -344,7 +344,7 @@ class NodeHost(Dialler):
     # ---- links
 
     def _welcomed(self, welcome: m.Welcome) -> None:
-        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max)
+        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, welcome.version)
 
     def _receive(self, link: Link, message: Any) -> None:
         self.core.receive(link.scheduler.name, message, self.now_s)

@@ -365,17 +365,17 @@ class World:
         node.event(lambda: change(node.now_s))
 
     def drain_node(self, node: NodeHost, back_after_s: float = 0.5) -> None:
-        """As SIGTERM: drain, end when idle, and come back as another process."""
+        """As SIGTERM: drain, end when drained, and come back as another process."""
         node.leaving = True
         self.set_state(node, m.DRAINING)
 
-        def end_if_idle() -> None:
-            if node.alive and node.core.draining and node.core.idle:
-                self.crash_node(node, back_after_s)
+        def end_if_drained() -> None:
+            if node.alive and node.core.drained:
+                self.crash_node(node, back_after_s, flushed=True)
             elif node.alive:
-                self.at(self.now + 0.05, end_if_idle)
+                self.at(self.now + 0.01, end_if_drained)
 
-        self.at(self.now + 0.05, end_if_idle)
+        self.at(self.now, end_if_drained)
 
     def kill_executor(self, executor: VirtualExecutor, reaped_after_s: float = 0.01) -> None:
         """An executor process dies: its connection closes, and in a while its exit code is there."""

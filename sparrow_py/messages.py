@@ -462,6 +462,11 @@ class AskLength(Message, tag=39):
     probe: int
 
 
+class DrainingKnown(Message, tag=52):
+    """Answer to `NodeState` "draining": the scheduler launches nothing more there, and what it has launched came
+    before this. A node that ended sooner might leave a task behind that counts as started."""
+
+
 class Claim(Message, tag=38):
     """The job is this scheduler's from `epoch` on: lower epochs launch nothing more.
 
@@ -535,7 +540,10 @@ class NodeChanged(Message, tag=45):
 
 
 class NodeState(Message, tag=46):
-    """The node's state. "cordoned": it wants no further reservations. "draining": and those it had are gone."""
+    """The node's state. "cordoned": it wants no further reservations. "draining": and those it had are gone.
+
+    To "draining" `DrainingKnown` is the answer.
+    """
 
     state: str
     reason: str
@@ -590,7 +598,15 @@ its node is busy, for tens of milliseconds as a rule; a node that is not has ask
 travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
 """
 
-SINCE: dict[type, int] = {CountKnown: 3, UsingKnown: 3, Counted: 3, Using: 3, Unused: 3, StartedHere: 3}
+SINCE: dict[type, int] = {
+    CountKnown: 3,
+    UsingKnown: 3,
+    Counted: 3,
+    Using: 3,
+    Unused: 3,
+    StartedHere: 3,
+    DrainingKnown: 3,
+}
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
@@ -606,7 +622,7 @@ ToClient = (
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
-    | Goodbye
+    | DrainingKnown | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere

@@ -365,6 +365,47 @@ def test_a_draining_node_hands_back_what_has_not_started_and_what_runs_goes_on()
     assert rig.core.idle and not rig.take(m.GetTasks)
 
 
+def test_a_node_has_drained_once_all_its_schedulers_know() -> None:
+    """Until then tasks may be on their way: if the node had ended by the time that they came, they would count as
+    started."""
+    rig = Rig(2)
+    for scheduler in "tu":
+        rig.core.scheduler_up(scheduler)
+    rig.core.scheduler_up("old", version=m.PROTOCOL_VERSION_OLDEST)  # It answers nothing, and is not waited for.
+    rig.reserve(1, 2)
+    rig.core.drain(0.0)
+    rig.launch(1, 1)
+    assert [back.attempt for back in rig.take(m.HandBack)] == [1]
+    rig.receive(m.DrainingKnown())
+    rig.core.receive("t", m.DrainingKnown(), 0.0)
+    assert rig.core.idle and not rig.core.drained
+    rig.core.scheduler_down("u", 0.0)
+    assert rig.core.drained
+    rig.core.scheduler_up("late")
+    assert not rig.core.drained
+    rig.core.receive("late", m.DrainingKnown(), 0.0)
+    assert rig.core.drained
+
+
+def test_answers_to_an_earlier_drain_do_not_count_for_a_later_one() -> None:
+    rig = Rig()
+    rig.core.drain(0.0)
+    rig.core.uncordon(0.0)
+    rig.core.drain(0.0)
+    rig.receive(m.DrainingKnown())
+    assert not rig.core.drained
+    rig.receive(m.DrainingKnown())
+    assert rig.core.drained
+
+
+def test_a_node_that_takes_part_again_has_not_drained() -> None:
+    rig = Rig()
+    rig.core.drain(0.0)
+    rig.receive(m.DrainingKnown())
+    rig.core.uncordon(0.0)
+    assert rig.core.idle and not rig.core.drained
+
+
 def test_executors_that_ended_while_it_was_draining_start_when_it_takes_part_again() -> None:
     rig = Rig()
     rig.start(1)

@@ -77,6 +77,20 @@ def test_what_a_draining_node_had_queued_is_probed_elsewhere(local: bool) -> Non
     assert rig.core.live_reservations("a") == 0 and rig.core.live_reservations("b") >= 2
 
 
+@pytest.mark.parametrize("placement", ["sparrow", "random"])
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_that_end_one_after_the_other_lose_nothing_that_may_start_once_only(seed: int, placement: str) -> None:
+    """Tasks are shorter than a frame takes: a node is often idle while tasks are on their way to it."""
+    world = World(seed, nodes=[1, 1, 1], schedulers=2, latency=(0.005, 0.03), scheduler={"placement": placement})
+    log = world.submit([0.001] * 60, max_attempts=1)
+    for number in range(6):
+        world.run_for(0.1 + 0.01 * seed)
+        world.drain_node(world.nodes[number % len(world.nodes)], back_after_s=0.05)
+    world.run()
+    world.check_end()
+    assert set(log.statuses()) == {FINISHED}
+
+
 @pytest.mark.parametrize("local", [False, True])
 def test_what_crossed_the_news_of_a_drain_is_not_taken_for_new(local: bool) -> None:
     """The node is ready again by the time the scheduler hears of its drain: what was on its way is queued there."""

@@ -63,6 +63,27 @@ class Rig:
         return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
 
 
+# ---- where -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_node_that_asked_too_early_has_its_reservation_again_once_the_client_knows_of_it(local: bool) -> None:
+    """What was reserved elsewhere in the meantime may wait for ever: behind a task that lasts as long as it likes."""
+    rig = Rig({"busy": "A", "idle": "B"})
+    tasks = m.AddTasks("j", 0, [b"p"], {0: m.TaskDetail(("busy", "idle"))} if local else None)
+    rig.client(submission("j", 1, acknowledges=True, max_attempts=1, local=local), tasks)
+    reserves = dict(rig.outbox.take(m.Reserve))
+    assert set(reserves) == {"busy", "idle"}
+    rig.node("idle", m.GetTasks(1, reserves["idle"].ticket, 1))
+    assert rig.take(m.NoTask) == [m.NoTask(1, 1)]
+    rig.outbox.take(m.Reserve)  # All that is left for it is the busy node.
+    rig.client(*(m.UsingKnown("j", using.number) for using in rig.take(m.Using)))
+    again = dict(rig.outbox.take(m.Reserve))
+    assert again["idle"].count == 1
+    rig.node("idle", m.GetTasks(2, again["idle"].ticket, 1))
+    assert [launch.task for launch in rig.take(m.Launch)] == [0]
+
+
 # ---- how often -------------------------------------------------------------------------------
 
 
