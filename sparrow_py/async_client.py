@@ -192,8 +192,10 @@ class _Shared:
         process_bound.tell_of_forks(self)
 
     def forked(self) -> None:
-        """In a child of the process: this client is the parent's, and over here, without a word to anybody."""
-        self.state = _State.INHERITED
+        """In a child of the process: this client is the parent's, and over here, without a word to anybody. One that
+        has not been started may be started in either."""
+        if self.state is _State.STARTING or self.state is _State.OPEN:
+            self.state = _State.INHERITED
         if self.session is not None:
             self.session.forked()
         for job in list(self.jobs.values()):

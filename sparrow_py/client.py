@@ -129,7 +129,7 @@ class TaskFuture(StaysHere, Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
         try:
-            return super().result(timeout)
+            return Future.result(self, timeout)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:
@@ -138,7 +138,7 @@ class TaskFuture(StaysHere, Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
         try:
-            return super().exception(timeout)
+            return Future.exception(self, timeout)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:

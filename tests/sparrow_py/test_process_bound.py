@@ -236,6 +236,21 @@ async def test_an_async_client_in_a_child(aclient: AsyncClient, gate: Path) -> N
     assert aclient._shared.open_session().core.moves == 0
 
 
+async def test_an_async_client_that_the_parent_has_not_started_is_started_in_a_child(cluster: LocalCluster) -> None:
+    client = AsyncClient(cluster)
+
+    async def use() -> int:
+        async with client:
+            return int(await client.submit(tasks.square, 3))
+
+    def check() -> None:
+        asyncio._set_running_loop(None)  # The parent's, which a fork beside a coroutine leaves behind.
+        assert asyncio.run(use()) == 9
+
+    in_child(check)
+    assert await use() == 9
+
+
 # ---- embedded clusters -----------------------------------------------------------------------
 
 
