@@ -149,6 +149,8 @@ class SchedulerDaemon:
         await self._close(self._nodes.values())
         for client, message in last_words:
             (self._audited or self).to_client(client, message)
+        for link in self._clients.values():
+            self._send(link, m.AllHandedOver())
         await self._close(self._clients.values())
         if self._listener is not None:
             await self._listener.close()

@@ -433,6 +433,7 @@ class World:
                 self.at(self.now + 0.001, partial(say, last_words, until_s))
                 return
             scheduler.event(partial(scheduler.tell, last_words))
+            scheduler.event(lambda: scheduler.to_clients(m.AllHandedOver()))
             self.at(self.now + 0.001, end)  # Another turn: what was said is under way.
 
         def end() -> None:

@@ -361,6 +361,18 @@ class ClientCore:
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s)
 
+    def _left(self, scheduler: str, now_s: float) -> None:
+        """The scheduler has no job of this client any more. One that it did not answer for has not reached it: another
+        gets that as if it were new, and nothing of it counts as started."""
+        self.schedulers.pop(scheduler, None)
+        for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
+            if job.taken:
+                self._move(job, (), now_s)
+            else:
+                job.scheduler = None
+                job.streaming = False
+                self._assign_again(job, now_s)
+
     def _move(self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float) -> None:
         """The job's scheduler has it no more: take it to another."""
         job.scheduler = None
@@ -377,6 +389,9 @@ class ClientCore:
         """A message from a connected scheduler."""
         if type(message) is m.Draining:
             self._draining.add(scheduler)
+            return
+        if type(message) is m.AllHandedOver:
+            self._left(scheduler, now_s)
             return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:

@@ -374,6 +374,11 @@ class HandedOver(Message, tag=29):
     unstarted: tuple[tuple[int, int], ...]
 
 
+class AllHandedOver(Message, tag=53):
+    """The scheduler has let go of all jobs that it had of this client. A job that it has neither accepted nor refused
+    has not reached it."""
+
+
 # ---- scheduler to node monitor ---------------------------------------------------------------
 
 
@@ -606,6 +611,7 @@ SINCE: dict[type, int] = {
     Unused: 3,
     StartedHere: 3,
     DrainingKnown: 3,
+    AllHandedOver: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -618,7 +624,7 @@ FromClient = (
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | BlobLost | Draining | HandedOver | Goodbye
+    | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength

@@ -155,3 +155,19 @@ def test_schedulers_that_end_one_after_the_other_lose_nothing_and_start_nothing_
     starts = Counter((start.log.spec.job_id, start.task) for start in world.starts)
     assert set(starts.values()) == {1} and len(starts) == 80
     assert world.clients[0].core.moves >= 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_on_its_way_to_a_scheduler_that_ends_counts_as_never_started(seed: int) -> None:
+    """It did not reach the scheduler: the next has nothing to claim, and need not wait for anybody."""
+    world = World(seed, nodes=[4], schedulers=2, latency=(0.0005, 0.01), scheduler={"settling_s": 5.0})
+    logs = []
+    for number in range(2):
+        world.stop_scheduler(world.schedulers[0], drains_s=0.01, back_after_s=0.05)
+        for _ in range(40):
+            world.run_for(0.001)
+            logs.append(world.submit([0.001]))
+        world.run_for(0.2 * number)
+    world.run()
+    world.check_end()
+    assert {outcome.attempts for log in logs for outcome in log.outcomes} == {1}

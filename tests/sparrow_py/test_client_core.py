@@ -444,6 +444,34 @@ def test_what_had_not_started_at_one_scheduler_may_have_at_the_next_that_dies() 
     assert job.unstarted == ()
 
 
+def test_a_job_that_did_not_reach_a_scheduler_that_ends_is_new_to_the_next() -> None:
+    """It need not be claimed there, and none of its tasks counts as started."""
+    rig = Rig("s")
+    rig.receive(m.Draining())
+    job, _ = rig.submit(2)
+    rig.receive(m.AllHandedOver())
+    rig.outbox.sent.clear()
+    rig.core.scheduler_down("s", "the scheduler is shutting down", 0.0)
+    rig.core.scheduler_up("next", m.FRAME_BYTES_MAX, 0.0)
+    assert (job.scheduler, job.submission.epoch, rig.core.moves) == ("next", 0, 0)
+    assert rig.outbox.sent[0] == ("next", job.submission)
+
+
+def test_a_scheduler_that_has_handed_over_all_gets_no_more_jobs() -> None:
+    rig = Rig("s")
+    rig.receive(m.AllHandedOver())
+    job, _ = rig.submit(1)
+    assert job.scheduler is None and not rig.outbox.sent
+
+
+def test_what_a_scheduler_had_accepted_and_did_not_hand_over_may_have_been_started() -> None:
+    rig = Rig("s", "t")
+    rig.receive(m.Draining(), scheduler="t")
+    job, _ = rig.submit(1)
+    rig.receive(m.JobAccepted("j"), m.AllHandedOver())
+    assert (job.scheduler, job.submission.epoch) == ("t", 1)
+
+
 # ---- what the next scheduler is to know ------------------------------------------------------
 
 
