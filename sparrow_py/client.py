@@ -781,11 +781,11 @@ class Client(StaysHere):
         self._closed = True
         self._refusal = self._end_said = f"the client cannot be used here: {process_bound.INHERITED}"
         self._thread = threading.Thread()  # None runs here.
-        process_bound.let_go([process_bound.descriptor_of(self._loop)])
-        self._session.forked()
         error = SparrowError(self._end_said)
         for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
             job.forked(error)
+        process_bound.let_go([process_bound.descriptor_of(self._loop)])
+        self._session.forked()
 
 
 class CallsWithOptions(StaysHere):

@@ -47,8 +47,14 @@ def tell_of_forks(bound: BoundToProcess) -> None:
 
 
 def let_go(descriptors: Iterable[int]) -> None:
-    """In a child: have these descriptors, whoever still uses them, refer to nothing that the parent has."""
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    """In a child: have these descriptors, whoever still uses them, refer to nothing that the parent has.
+
+    If no further descriptor is to be had they stay: then only who waits for the parent's end hears of it late.
+    """
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return
     for descriptor in descriptors:
         if descriptor >= 0:  # Else it has been closed.
             os.dup2(nothing, descriptor, inheritable=False)

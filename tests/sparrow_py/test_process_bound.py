@@ -1,6 +1,7 @@
 """Clients and clusters that come to a child by a fork: they say so, end at once, and leave the parent's alone."""
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
@@ -180,6 +181,25 @@ def test_a_child_holds_none_of_the_parents_connections(client: Client) -> None:
             assert str(Path(f"/proc/self/fd/{descriptor}").readlink()) == os.devnull
 
     in_child(check)
+    goes_on(client)
+
+
+def test_a_child_without_a_free_descriptor_ends_well_all_the_same(
+    client: Client, gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def check() -> None:
+        client.close()
+        with pytest.raises(SparrowError, match=SAID):
+            held.result()
+
+    held = client.submit(tasks.hold, gate)
+    with monkeypatch.context() as patch:
+        patch.setattr("sparrow_py.process_bound.os.open", refuse)
+        in_child(check)
+    gate.touch()
     goes_on(client)
 
 
