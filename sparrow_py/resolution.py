@@ -18,7 +18,7 @@ ADDRESSES_MAX = 10_000
 async def resolve(sources: Sequence[str]) -> list[str]:
     """All addresses of these sources, in order, each once.
 
-    Raises `NoScheduler` if a file cannot be read or a name does not resolve, `InvalidRequest`
+    Raises `NoScheduler` if a file cannot be read or names none, or a name does not resolve, `InvalidRequest`
     for an address that is none.
     """
     found: dict[str, None] = {}
@@ -40,7 +40,10 @@ async def _resolve_one(source: str) -> list[str]:
         except (OSError, UnicodeDecodeError) as error:
             raise NoScheduler(f"schedulers' file {source[5:]} cannot be read: {error}") from None
         lines = (line.partition("#")[0].strip() for line in text.splitlines())
-        return [check_address(line) for line in lines if line]
+        addresses = [check_address(line) for line in lines if line]
+        if not addresses:  # Somebody may be writing it just now: to drop all links would be the worst answer.
+            raise NoScheduler(f"schedulers' file {source[5:]} names no scheduler")
+        return addresses
     if source.startswith("dns:"):
         name, _, port = source[4:].rpartition(":")
         try:

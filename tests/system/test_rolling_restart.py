@@ -49,7 +49,10 @@ class Cluster:
         return self._stack.enter_context(Daemon("node_monitor", *flags, log=self._directory / f"{name}.log", port=port))
 
     def _write(self) -> None:
-        self.file.write_text("".join(f"{scheduler.address}\n" for scheduler in self.schedulers))
+        """In one step: a file that is half written names fewer schedulers."""
+        new = self.file.with_suffix(".new")
+        new.write_text("".join(f"{scheduler.address}\n" for scheduler in self.schedulers))
+        new.rename(self.file)
 
     def restart_scheduler(self, number: int, *, moves: bool) -> None:
         """Restart it, where it was or at another address."""
