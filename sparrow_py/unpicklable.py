@@ -22,6 +22,8 @@ from sparrow_py.process_bound import StaysHere
 
 LOOKED_AT_MAX = 100_000
 """Values among which the one is looked for that cannot be pickled."""
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Classes of values that have nothing in them, and can be pickled."""
 STEPS_SHOWN_MAX = 12
 """Of the way to it."""
 _INSTEAD = (
@@ -114,10 +116,10 @@ def _way(value: object, sought: object) -> _Way:
     for index, (_, one, _) in enumerate(found):
         if one is sought:
             return _back(found, index)
-        if len(found) > LOOKED_AT_MAX:
-            break
         for step, inner in _inner(one):
-            if id(inner) not in seen:
+            if len(found) == LOOKED_AT_MAX:
+                break
+            if type(inner) not in _PLAIN and id(inner) not in seen:
                 seen.add(id(inner))
                 found.append((step, inner, index))
     return []
