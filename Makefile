@@ -29,7 +29,7 @@ demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=
 
 # Most tests wait rather than compute. The slowest are in directories that come first.
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some; JOBS=0 without further processes, for a debugger)
-	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --no-loadscope-reorder $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md

@@ -48,7 +48,7 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
             return json_error(411, "Content-Length is missing: say how many bytes the blob has")
         if "Content-Encoding" in request.headers:
             given = shown(request.headers["Content-Encoding"])
-            return json_error(415, f"Content-Encoding: {given} is not valid; allowed: none, a blob comes as it is")
+            return json_error(415, f"Content-Encoding: {given} is not valid; allowed: no header")
         if store.has(hash):
             return _stored(store, hash, 200)
         if size > store.table.bytes_max:

@@ -435,7 +435,7 @@ class _Launched:
             connection.pause()
             return False
         if not _leads(self.process.pid, connection.peer_pid):
-            raise LinkError(f"process {connection.peer_pid} is none of executor {self.executor}")
+            raise LinkError(f"process {connection.peer_pid} does not belong to executor {self.executor}")
         return True
 
     def let_in(self) -> None:

@@ -78,14 +78,14 @@ class NodeMonitorOptions(DaemonOptions):
     )
     sql_data: tuple[str, ...] = option(
         (),
-        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. None: "
-        "any, for whoever loads them, or none where tokens or TLS are asked for.",
+        "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. "
+        "Without it any may be loaded, and belong to the user who loads them; but not where tokens or TLS are set.",
         many=True,
     )
     executor_env: tuple[str, ...] = option(
         (),
         "Variables of this process's environment that executors get besides the usual few, by name, with * for any "
-        "characters. None: all of them; but with run_as, tokens or TLS only the usual few.",
+        "characters. Without it they get all variables, but with run_as, tokens or TLS only the usual few.",
         many=True,
     )
     run_as: str = option(

@@ -110,7 +110,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
     ] = "cancel"
     report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
 
-    app: Annotated[str, _schema("Whose executors run the tasks; none beside stages.", maxLength=NAME_BYTES_MAX)] = ""
+    app: Annotated[str, _schema("Whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)] = ""
 
 
 OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in ("name", "tasks"))
@@ -186,7 +186,7 @@ def _check_no_stage_fields(request: JobRequest) -> None:
         default = next(field.default for field in msgspec.structs.fields(JobRequest) if field.name == name)
         if value != default:
             given = bytes(value) if isinstance(value, Raw) else value
-            raise InvalidRequest(name, given, "none beside stages, which have their own")
+            raise InvalidRequest(name, given, "no such field beside stages, which have their own")
 
 
 def _stage_spec(where: str, request: StageRequest) -> StageSpec:
@@ -214,7 +214,7 @@ def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> byt
     if value is UNSET:
         return b"" if encoded is UNSET else encoded
     if encoded is not UNSET:
-        raise InvalidRequest(field + "_base64", encoded, f"none beside {field.rpartition('.')[2]}")
+        raise InvalidRequest(field + "_base64", encoded, f"no such field beside {field.rpartition('.')[2]}")
     return bytes(value)
 
 

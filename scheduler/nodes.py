@@ -153,7 +153,8 @@ class Nodes:
         nodes = self._nodes.values()
         offered = sorted({name for node in nodes for name in node.info.apps})
         if kind.app not in offered:
-            return "app", f"no node monitor runs the app {kind.app!r}; apps offered: {', '.join(offered) or 'none'}"
+            have = f"apps offered: {', '.join(offered)}" if offered else "they offer no app"
+            return "app", f"no node monitor runs the app {kind.app!r}; {have}"
         runtimes = sorted({node.info.apps[kind.app] for node in nodes if kind.app in node.info.apps})
         if kind.runtime and kind.runtime not in runtimes:
             return "runtime", (

@@ -72,15 +72,15 @@ class SchedulerOptions(DaemonOptions):
     )
     client_grace_s: float = option(
         10.0,
-        "A client that vanished without a word has so long to come back or move its jobs before they are cancelled.",
+        "A client that vanished has so long to come back or to move its jobs; then what has not started is cancelled.",
     )
     claim_timeout_s: float = option(
         1.0, "Node monitors have so long to say what they have of a job that comes from another scheduler."
     )
     settling_s: float = option(
         2.0,
-        "So long after its start, and after the first node monitor is back where all were gone, a scheduler waits for "
-        "the others to dial before it believes a claim complete.",
+        "For so long after its start, or after all node monitors were gone and the first is back, a scheduler waits "
+        "for the others before it starts tasks of a job from another scheduler that no node monitor has named.",
     )
     http_body_bytes_max: int = option(16 << 20, "Largest body of a job that comes over HTTP.")
     http_results_bytes_max: int = option(

@@ -411,7 +411,7 @@ class ClientCore:
             job.told_to_cancel.discard(message.task)
             job.sink.not_cancelled(message.task)
         elif kind is m.JobEnded:
-            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without a word on this task")
+            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without saying how this task ended")
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
         elif kind is m.Counted:
@@ -499,7 +499,7 @@ class ClientCore:
         """Send the job to a scheduler chosen at random, or wait for one."""
         if not self.schedulers:
             if now_s >= job.deadline_s:
-                reason = self._last_error or "none is connected"
+                reason = self._last_error or "no scheduler is connected"
                 within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
                 self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {reason}"))
                 return

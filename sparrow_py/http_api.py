@@ -97,7 +97,7 @@ async def read_json_body(request: web.Request, bytes_max: int, limit: str) -> by
         raise ApiError(415, f"Content-Type: {given} is not valid; allowed: {JSON_TYPE}", field="Content-Type")
     if "Content-Encoding" in request.headers:
         given = shown(request.headers["Content-Encoding"])
-        raise ApiError(415, f"Content-Encoding: {given} is not valid; allowed: none", field="Content-Encoding")
+        raise ApiError(415, f"Content-Encoding: {given} is not valid; allowed: no header", field="Content-Encoding")
     if (request.content_length or 0) > bytes_max:
         raise _too_large(f"{request.content_length} bytes", bytes_max, limit)
     body = bytearray()

@@ -85,7 +85,7 @@ class StageSpec:
 
     Parameters
     ----------
-    tasks: payloads (`bytes`) or `TaskSpec`s. None at all is a stage that finishes at once.
+    tasks: payloads (`bytes`) or `TaskSpec`s. A stage without tasks finishes at once.
     name: for people, and for other stages' `after`; unique in its job.
     after: names of the stages whose results or effects this one needs.
     app: whose executors run the tasks.
@@ -195,7 +195,7 @@ class JobSpec(StageSpec):
             check_dag([self])
             return
         if self.tasks:
-            raise InvalidRequest("tasks", f"{len(self.tasks)} tasks", "none beside stages, which have their own")
+            raise InvalidRequest("tasks", f"{len(self.tasks)} tasks", "no tasks beside stages, which have their own")
         for index, stage in enumerate(self.stages):
             if not isinstance(stage, StageSpec):
                 raise InvalidRequest(f"stages[{index}]", stage, "a StageSpec")
@@ -358,7 +358,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
             for name in task.inputs:
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
                 if source not in stage.after:
-                    raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'none'}")
+                    raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'empty'}")
                 if isinstance(name, tuple):
                     check_whole(field, position, 0, sizes[source] - 1)
 

@@ -158,8 +158,8 @@ class DaemonOptions:
     tls_ca: str | None = option(None, "PEM file with the authorities that peers' certificates must come from.")
     allowed_host: tuple[str, ...] = option(
         (),
-        "A name that requests may come by where no token is asked for, besides localhost and any address: others might "
-        "be a web page's that leads its name here.",
+        "A name, besides localhost and any address, that requests may be addressed to where no token is asked for. "
+        "Others are refused: a web page could have its own name lead here.",
         many=True,
     )
     drain_timeout_s: float = option(
@@ -176,7 +176,7 @@ class DaemonOptions:
         None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
     )
     exit_on_stdin_eof: bool = option(
-        False, "End at once when standard input closes: for daemons that must not outlive who started them."
+        False, "End at once when standard input closes: for daemons that must end with the process that started them."
     )
 
     def __post_init__(self) -> None:

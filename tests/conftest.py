@@ -3,8 +3,10 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from sparrow_py import Client, LocalCluster
 
@@ -26,12 +28,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, default=None, help="the seed of the first round, as a failure names it")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes (pytest-xdist, `--dist loadgroup`) the tests of a file stay together, since they share
-    what its fixtures have made; and those of sql, whose data take long to make."""
-    for item in items:
-        parts = item.path.relative_to(config.rootpath).parts
-        item.add_marker(pytest.mark.xdist_group("/".join(parts[:3] if "sql" in parts else parts)))
+class ByFile(LoadScopeScheduling):
+    """With several processes the tests of a file go to one of them, since they share what its fixtures have made; and
+    so do those of sql, whose data take long to make. (`--dist loadgroup` cannot tell that to pytest 9.2.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        parts = nodeid.partition("::")[0].split("/")
+        return "/".join(parts[:3] if "sql" in parts else parts)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """pytest-xdist asks who distributes the tests."""
+    return ByFile(config, log)
 
 
 SLOTS = 4

@@ -1,4 +1,4 @@
-"""The documents say what the code says: options, metrics, limits, imports and links."""
+"""The documents say what the code says: options, metrics, limits, imports and links. The rest is in tests/documents."""
 
 import ast
 import dataclasses
@@ -23,23 +23,10 @@ from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from sparrow_py import messages as m
 from sparrow_py.options import DaemonOptions
+from tests.support.documents import DOCUMENTS, ROOT, blocks, rows, section
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+README_LINES_MAX = 200
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
-
-
-def rows(text: str) -> dict[str, str]:
-    """Of each table row that begins with a `name`: the name and the next cell, without back quotes."""
-    return {name: cell.strip(" `") for name, cell in re.findall(r"^\| `([\w.]+)` \| (.*?) \|", text, re.M)}
-
-
-def section(path: str, heading: str) -> str:
-    """What stands under a heading of the second level."""
-    text = (ROOT / path).read_text("utf-8")
-    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    assert found, f"{path} has no section {heading!r}"
-    return found[1]
 
 
 def written(default: object) -> str:
@@ -115,14 +102,10 @@ def number(text: str) -> float:
     return float(base) ** int(power or 1) * (UNITS[unit] if unit else 1)
 
 
-def python_blocks(path: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
-
-
 def test_python_blocks_compile_and_import_what_there_is() -> None:
-    blocks = [(path.name, block) for path in DOCUMENTS for block in python_blocks(path)]
-    assert len(blocks) > 5
-    for name, block in blocks:
+    named = [(path.name, block) for path in DOCUMENTS for block in blocks(path, "python")]
+    assert len(named) > 5
+    for name, block in named:
         tree = ast.parse(block, name)
         compile(tree, name, "exec")
         for node in ast.walk(tree):
@@ -138,6 +121,10 @@ def test_readme_names_what_the_library_exports() -> None:
     for name in ("Client", "AsyncClient", "SparrowExecutor", "LocalCluster", "CallOptions", "JobSpec"):
         assert name in sparrow_py.__all__
         assert name in readme
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= README_LINES_MAX
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -1,1 +1,1 @@
-"""Chaos: rounds of random jobs against random kills and stops of real daemons, judged by what the README promises."""
+"""Chaos: rounds of random jobs against random kills and stops of real daemons, judged by what is guaranteed."""

@@ -3,9 +3,9 @@
 Each round is a cluster of real processes of its own: 1 to 3 schedulers, 2 to 5 node monitors, 1 to 3 users with 2 to 5
 jobs of all kinds, and up to 14 faults at random moments: daemons, executors and users' programs are killed, stopped and
 drained, and wall clocks jump. Three rounds of ten are quiet: one without faults, one for shares, one for newcomers.
-Then it is judged by what the README promises (oracle.py, shares.py). It ends with 1 if anything is violated; the
-round's directory is kept then, and the command that plays it again is told. The same seed and number give the same
-plan; what the machine makes of it differs from time to time.
+Then it is judged by the guarantees of docs/reliability.md (oracle.py, shares.py). It ends with 1 if anything is
+violated; the round's directory is kept then, and the command that plays it again is told. The same seed and number give
+the same plan; what the machine makes of it differs from time to time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What must hold of a round, as the README's guarantees say, whatever was done to it.
+"""What must hold of a round, as the guarantees say, whatever was done to it.
 
 Each check is a function from the evidence to what violates it. They know nothing of how the product works, but of how
-its words are meant (README, "What these words mean today"); each says which words it holds.
+its words are meant (docs/reliability.md, "What these words mean"); each says which words it holds.
 """
 
 from __future__ import annotations

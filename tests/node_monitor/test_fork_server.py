@@ -205,7 +205,7 @@ async def test_an_impostor_that_knows_the_id_is_cut_off_and_the_executor_is_hear
     await eventually(lambda: len(launched._waiting) == 2)
     let_on.set()
     assert await heard == b""
-    assert "is none of executor forked-1" in caplog.text
+    assert "does not belong to executor forked-1" in caplog.text
     assert (await rig.events.next())[:2] == ("up", "forked-1")
     assert await rig.answer("forked-1", "seen") == "seen"
     impostor.close()
