@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         InvalidOption,
         InvalidRequest,
         LinkError,
-        NestedClientWarning,
         NoScheduler,
         Refused,
         RemoteTraceback,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.speculation import Speculation
+    from sparrow_py.task_context import NestedClientWarning
 
 _HOMES = {
     "auth": ("TLS",),
@@ -44,12 +44,13 @@ _HOMES = {
     "client": ("Client", "Job"),
     "cluster": ("LocalCluster", "SchedulerHere"),
     "errors": (
-        "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NestedClientWarning", "NoScheduler", "Refused",
-        "RemoteTraceback", "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
+        "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
+        "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
     ),
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "speculation": ("Speculation",),
+    "task_context": ("NestedClientWarning",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

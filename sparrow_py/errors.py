@@ -1,4 +1,4 @@
-"""Every error and warning of sparrow-py, as one tree (and `InvariantViolated`, which is a bug of ours).
+"""Every error of sparrow-py, as one tree (and `InvariantViolated`, which is a bug of ours).
 
     SparrowError
     ├── InvalidRequest        the caller's fault: a field, the value it had, what is allowed
@@ -14,9 +14,6 @@
         ├── TaskLost          its node, executor or scheduler went away too often, or no place was found
         ├── TaskCancelled     it was cancelled
         └── ResultLost        it finished, but its large result is gone: its node went away or its lease ran out
-
-    UserWarning
-    └── NestedClientWarning   a client was made inside a task
 
 A task's own exception (a Python function's) is raised as itself, with its attributes, notes, cause and context. The
 worker's traceback (`RemoteTraceback`) is its cause, or, if it was raised `from` another, the cause of the first of its
@@ -130,10 +127,6 @@ class TaskCancelled(TaskError, CancelledError):
 
 class ResultLost(TaskError):
     """A task finished, but its large result is gone: its node went away or its lease ran out."""
-
-
-class NestedClientWarning(UserWarning):
-    """A client was made inside a task: a task that waits there for others may wait for ever."""
 
 
 class RemoteTraceback(Exception):

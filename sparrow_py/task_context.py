@@ -6,8 +6,6 @@ import sys
 import warnings
 from contextvars import ContextVar
 
-from sparrow_py.errors import NestedClientWarning
-
 _PACKAGE = __name__.partition(".")[0]
 _REASON = (
     "a client is made inside a task. A task that waits for tasks of its own cluster holds its slot meanwhile: once all "
@@ -19,6 +17,10 @@ _CLUSTER_TOO = " Here each such task would also start a cluster of its own, with
 _in_process = False
 """Whether this process runs nothing but tasks."""
 _in_thread: ContextVar[bool] = ContextVar("sparrow_in_task", default=False)
+
+
+class NestedClientWarning(UserWarning):
+    """A client was made inside a task: a task that waits there for others may wait for ever."""
 
 
 def enter_process() -> None:
