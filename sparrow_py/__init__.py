@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.speculation import Speculation
+    from sparrow_py.task_context import NestedClientWarning
 
 _HOMES = {
     "auth": ("TLS",),
@@ -51,6 +52,7 @@ _HOMES = {
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "speculation": ("Speculation",),
+    "task_context": ("NestedClientWarning",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -70,6 +72,7 @@ __all__ = [
     "JobSpec",
     "LinkError",
     "LocalCluster",
+    "NestedClientWarning",
     "NoScheduler",
     "NodeStatus",
     "Refused",

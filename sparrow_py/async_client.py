@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py import calls
+from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
@@ -30,8 +30,10 @@ from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.credentials import Access
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.process_bound import StaysHere
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.task_context import warn_of_nesting
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
@@ -41,7 +43,7 @@ Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | Sch
 """What `cluster_of` returns."""
 
 
-class AsyncJob:
+class AsyncJob(StaysHere):
     """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
 
     def __init__(self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec) -> None:
@@ -181,6 +183,7 @@ class _State(Enum):
     STARTING = "the client has not been started yet: await its start()"
     OPEN = "the client has been started"
     CLOSED = "the client is closed"
+    INHERITED = f"the client cannot be used here: {process_bound.INHERITED}"
 
 
 class _Shared:
@@ -192,6 +195,18 @@ class _Shared:
         """Those that have not ended, by their ids."""
         self.session: Session | None = None
         self.own_cluster: LocalCluster | None = None
+        process_bound.tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In a child of the process: this client is the parent's, and over here, without a word to anybody. One that
+        has not been started may be started in either."""
+        if self.state is _State.STARTING or self.state is _State.OPEN:
+            self.state = _State.INHERITED
+        if self.session is not None:
+            self.session.forked()
+        for job in list(self.jobs.values()):
+            with contextlib.suppress(RuntimeError):  # Its loop was closed before.
+                job.on_refused(SparrowError(self.state.value))
 
     def open_session(self) -> Session:
         """The session; `RuntimeError` if the client is not open."""
@@ -214,7 +229,7 @@ class _Shared:
                 await asyncio.shield(asyncio.to_thread(cluster.stop))  # It goes on though its caller is cancelled.
 
 
-class AsyncClient:
+class AsyncClient(StaysHere):
     """As `client.Client`, for asyncio. Use it in an `async with` block, or `start` and `close` it."""
 
     def __init__(
@@ -230,6 +245,7 @@ class AsyncClient:
         options: CallOptions | None = None,
         forward_output: bool = True,
     ) -> None:
+        warn_of_nesting(starts_cluster=schedulers is None)
         self._schedulers = schedulers
         self._forward_output = forward_output
         self._shown = token, tls
@@ -287,6 +303,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the client and its views: what has not started is cancelled, futures not done end with an error."""
+        if self._shared.state is _State.INHERITED:
+            return  # It is the parent's to end.
         starting = self._shared.state is _State.STARTING
         self._shared.state = _State.CLOSED
         if not starting:  # Else `start` ends what it has begun.
@@ -397,8 +415,8 @@ class AsyncClient:
 
     def with_options(self, **changes: Any) -> AsyncClient:
         """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
-        view = copy.copy(self)
-        view.options = replace(self.options, **changes)
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), options=replace(self.options, **changes))
         return view
 
     def cancel(

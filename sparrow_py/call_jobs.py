@@ -82,8 +82,9 @@ class CallOptions:
             return sizes[name]
 
         tasks: list[bytes | TaskSpec] = []
-        for arguments in stage.arguments:
-            payload, inputs = calls.encode_call(arguments, {}, task_count)
+        for index, arguments in enumerate(stage.arguments):
+            named = f"stage {stage.name!r}: arguments[{index}]"
+            payload, inputs = calls.encode_call(arguments, {}, task_count, named=named)
             after.update(dict.fromkeys(entry if isinstance(entry, str) else entry[0] for entry in inputs))
             tasks.append(TaskSpec(payload, inputs=inputs) if inputs else payload)
         for task, preferred in stage.preferred.items():

@@ -22,11 +22,13 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py.errors import RemoteTraceback, TaskFailed, TaskLost, shown
+from sparrow_py.errors import SparrowError, TaskFailed, TaskLost, shown
+from sparrow_py.exception_pickling import with_traceback
 from sparrow_py.executor_files import using
 from sparrow_py.executor_protocol import Data
 from sparrow_py.job import InputName, TaskStatus
 from sparrow_py.messages import Outcome
+from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
 RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -53,7 +55,7 @@ def encode_function(
 ) -> bytes:
     """The common bytes for calls of `function`, in a job or stage that was given a `name`; raises what pickling raises
     if it cannot be pickled."""
-    pickled = pickle.dumps(function, 5) if _importable(function) else cloudpickle.dumps(function, protocol=5)
+    pickled = pickle.dumps(function, 5) if _importable(function) else _by_value(function)
     return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked, name))
 
 
@@ -71,21 +73,58 @@ def _importable(function: Callable[..., Any]) -> bool:
     return getattr(sys.modules.get(module), name, None) is function
 
 
-def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The payload of one call; raises what pickling raises if an argument cannot be pickled."""
+def _by_value(function: Callable[..., Any]) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(function, protocol=5))
+    except Exception as error:
+        raise_explained(error, [(f"the function {_name_of(function)}", function)])
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: str = "args") -> bytes:
+    """The payload of one call; raises what pickling raises if an argument cannot be pickled, with a note of where that
+    is. `named`: what the call's positional arguments are for whoever made it.
+
+    `TypeError` for what works in this process alone, as clients and futures.
+    """
     if not kwargs:
         if not args:
             return _NO_CALL
         if all(type(argument) in _PLAIN for argument in args):
             return pickle.dumps((args, kwargs), protocol=5)
-    return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+    try:
+        return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+    except Exception as error:
+        raise_explained(error, _parts(named, args, kwargs))
+
+
+def _parts(named: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments of a call with what they are called."""
+    yield from ((f"{named}[{index}]", argument) for index, argument in enumerate(args))
+    yield from ((f"kwargs[{name!r}]", argument) for name, argument in kwargs.items())
 
 
 def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterator[bytes]:
-    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each."""
+    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each; raises as
+    `encode_arguments`."""
     arguments = zip(*iterables, strict=False)
-    while chunk := list(itertools.islice(arguments, chunksize)):
-        yield bytes(cloudpickle.dumps(chunk, protocol=5))
+    for first in itertools.count(step=chunksize):
+        chunk = list(itertools.islice(arguments, chunksize))
+        if not chunk:
+            return
+        try:
+            payload = bytes(cloudpickle.dumps(chunk, protocol=5))
+        except Exception as error:
+            raise_explained(error, _parts_of_chunk(chunk, first))
+        yield payload
+
+
+def _parts_of_chunk(chunk: list[tuple[Any, ...]], first: int) -> Iterator[tuple[str, Any]]:
+    for number, args in enumerate(chunk, first):
+        yield from ((f"item {number} of iterables[{index}]", argument) for index, argument in enumerate(args))
 
 
 # ---- arguments that are results of other tasks -----------------------------------------------
@@ -142,17 +181,22 @@ class _CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes n
 
 
 def encode_call(
-    args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int]
+    args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int], *, named: str = "args"
 ) -> tuple[bytes, list[InputName]]:
     """The payload of a call whose arguments may have `ResultOf`s in them, at any depth, and the task's inputs.
 
-    `task_count` gives the number of a stage's tasks. Raises what it raises, and what pickling raises.
+    `task_count` gives the number of a stage's tasks. Raises what it raises, and as `encode_arguments`.
     """
     if not kwargs and all(type(argument) in _PLAIN for argument in args):
         return encode_arguments(args, kwargs), []
     file = io.BytesIO()
     pickler = _CallPickler(file, task_count)
-    pickler.dump((args, kwargs))
+    try:
+        pickler.dump((args, kwargs))
+    except SparrowError:
+        raise
+    except Exception as error:
+        raise_explained(error, _parts(named, args, kwargs), replaced=ResultOf)
     return file.getvalue(), pickler.inputs
 
 
@@ -222,8 +266,7 @@ def failure(outcome: Outcome, app: str) -> BaseException:
         exception, text = pickle.loads(result)
         if not issubclass(type(exception), BaseException):
             return own
-        exception = carried(exception, "the task raised")
-        BaseException.__setattr__(exception, "__cause__", RemoteTraceback(text))  # A frozen class's own refuses.
+        exception = with_traceback(carried(exception, "the task raised"), text)
     except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
         own.add_note(f"its exception could not be unpickled here: {_told(error)}")
         return own

@@ -7,6 +7,7 @@ submits costs little more than a `map`, and its tasks are sampled as one batch (
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import operator
@@ -15,12 +16,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError, as_completed, wait
-from concurrent.futures._base import CANCELLED, PENDING  # As all who write futures of their own need them.
+from concurrent.futures._base import CANCELLED, PENDING, RUNNING  # As all who write futures of their own need them.
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py import calls
+from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
@@ -41,9 +42,11 @@ from sparrow_py.job import (
     check_whole,
     new_job_id,
 )
+from sparrow_py.process_bound import StaysHere
 from sparrow_py.running import WhetherRunning
 from sparrow_py.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.task_context import warn_of_nesting
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -85,7 +88,7 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
     """
     if outcome.status is not FINISHED:
         if outcome.status is TaskStatus.CANCELLED:
-            return None, TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
+            return None, task_cancelled(outcome)
         return None, calls.failure(outcome, app)
     if isinstance(outcome.result, BlobRef):
         return outcome.result, None
@@ -97,7 +100,12 @@ def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | No
         return None, calls.not_unpickled(outcome, error)
 
 
-class TaskFuture(Future[Any]):
+def task_cancelled(outcome: m.Outcome) -> TaskCancelled:
+    """Of a task that ended so."""
+    return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
+
+
+class TaskFuture(StaysHere, Future[Any]):
     """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
 
     def __init__(self, job: Job, task: int) -> None:
@@ -143,9 +151,40 @@ class TaskFuture(Future[Any]):
         """Whether it is not done, and not known to run."""
         return self._state == PENDING
 
+    def result(self, timeout: float | None = None) -> Any:
+        """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
+        try:
+            return Future.result(self, timeout)
+        except CancelledError as error:
+            raise self._told_cancelled(error) from None
+        finally:
+            del self  # As the library's: else an exception would refer to itself, by way of its traceback.
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
+        try:
+            return Future.exception(self, timeout)
+        except CancelledError as error:
+            raise self._told_cancelled(error) from None
+        finally:
+            del self
+
+    def _told_cancelled(self, error: CancelledError) -> CancelledError:
+        """The error, or what is told in its place, if it is not the task's own."""
+        return task_cancelled(self.outcome) if self.cancelled() and self.outcome is not None else error
+
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
         super().add_done_callback(partial(_call_back, fn))
+
+    def forked(self, error: SparrowError) -> None:
+        """In a child of the process: nothing will come of it here, and the parent's callbacks are not for the child."""
+        self._condition, self._cancel_answer = threading.Condition(), None
+        self._done_callbacks: list[Callable[[Future[Any]], object]] = []
+        if not self.done():
+            for waiter in self._waiters:
+                vars(waiter).update(event=threading.Event(), lock=threading.Lock())
+            self.set_exception(error)
 
     # ---- its end, on the client's loop --------------------------------------------------------
 
@@ -170,13 +209,21 @@ class TaskFuture(Future[Any]):
         try:
             if error is None:
                 self.set_result(value)
-            elif not (cancelled and super().cancel()):  # Not one that is known to run, which no Future lets cancel.
+            elif cancelled:
+                self._end_cancelled()
+            else:
                 self.set_exception(error)
         except InvalidStateError:
             pass  # Its user has set it, and it stays so.
         if self._state == CANCELLED:  # By its user, perhaps.
             self._wake_waiters()
         self.answered()
+
+    def _end_cancelled(self) -> None:
+        with self._condition:
+            if self._state == RUNNING:  # In which no Future lets itself be cancelled; but the task was stopped.
+                self._state = PENDING
+        super().cancel()
 
     def _wake_waiters(self) -> None:
         """Have `wait` and `as_completed` see that the future is cancelled."""
@@ -203,7 +250,7 @@ def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None
         callbacks_log.exception("exception calling callback for %r", future)
 
 
-class Job:
+class Job(StaysHere):
     """A job in flight: its tasks' futures, as a sequence, as they complete, or as a whole."""
 
     def __init__(self, client: Client, spec: JobSpec, tasks: int, speculate: Speculation | None = None) -> None:
@@ -219,8 +266,9 @@ class Job:
         self._whether_running: WhetherRunning | None = None
 
     def __iter__(self) -> Iterator[TaskFuture]:
-        """The futures, as they complete."""
-        return as_completed(self.futures)  # type: ignore[return-value]
+        """The futures, as they complete. Ctrl-C while it waits for the next stops the job."""
+        with stopping_on_interrupt(self.futures):
+            yield from as_completed(self.futures)  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self.futures)
@@ -258,10 +306,11 @@ class Job:
             raise self._error
 
     def results(self, timeout_s: float | None = None) -> list[Any]:
-        """All results in submission order; raises the first failure."""
-        if not self.wait(timeout_s):
-            raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
-        return [future.result() for future in self.futures]
+        """All results in submission order; raises the first failure. Ctrl-C while it waits stops the job."""
+        with stopping_on_interrupt(self.futures):
+            if not self.wait(timeout_s):
+                raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
+            return [future.result() for future in self.futures]
 
     def report(self, timeout_s: float | None = None) -> JobReport:
         """What became of every task, once all are done; raises if the job was not accepted."""
@@ -318,7 +367,20 @@ class Job:
             for future in asked:
                 if not future.done() and future._cancel_answer is not None:
                     future._cancel_answer.wait(max(0.0, until_s - time.monotonic()))
-        return sum(future.cancelled() or _was_cancelled(future) for future in asked)
+        return sum(future.cancelled() for future in asked)
+
+    def forked(self, error: SparrowError) -> None:
+        """In a child of the process: what becomes of the job the parent is told."""
+        self._decided = threading.Event()
+        self._error = error
+        self._decided.set()
+        for future in self.futures:
+            future.forked(error)
+
+    def stop_soon(self, tasks: list[int]) -> None:
+        """Cancel these tasks, even if they run, without waiting until they are; nothing if the client is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks, running=True))
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
@@ -370,7 +432,7 @@ class _Sink:
         self._job.on_ended()
 
 
-class Client:
+class Client(StaysHere):
     """Submits jobs to schedulers. Thread-safe; close it, or use it in a `with` block.
 
     Parameters
@@ -403,6 +465,7 @@ class Client:
         options: CallOptions | None = None,
         forward_output: bool = True,
     ) -> None:
+        warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
         self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
         self.options = options or CallOptions()
         self._jobs: dict[str, Job] = {}
@@ -410,6 +473,8 @@ class Client:
         self._refusal = ""
         """Why no more calls are taken; empty as long as they are."""
         self._closed = False
+        self._end_said = CLOSED
+        """What whoever uses a closed client is told."""
         self._batches: list[_Batch] = []
         self._waking = False
         try:
@@ -424,6 +489,7 @@ class Client:
             self._loop = new_event_loop()
             self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
             self._thread.start()
+            process_bound.tell_of_forks(self)
             try:
                 self._run(self._session.start)
             except BaseException:
@@ -454,7 +520,7 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-            self._refusal = self._refusal or CLOSED
+            self._refusal = self._refusal or self._end_said
             ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         ending.result()
         self._stop_loop()
@@ -546,7 +612,8 @@ class Client:
             self._check_open()
             self._loop.call_soon_threadsafe(self._start, job)
         if progress:
-            show_progress(job.futures, spec.name or spec.app)
+            with stopping_on_interrupt(job.futures):
+                show_progress(job.futures, spec.name or spec.app)
         return job
 
     def submit_calls(
@@ -587,7 +654,9 @@ class Client:
         """The results of `function` over the iterables, in order.
 
         At most about `window` calls are in flight, so the iterables may be endless. `chunksize`
-        calls make one task. Work starts now, not with the first `next`.
+        calls make one task. Work starts now, not with the first `next`. Ctrl-C while it waits for a result stops
+        what is in flight; what is in flight when the results are given up, or time runs out, is cancelled as far as
+        it has not started.
         """
         check_whole("chunksize", chunksize, 1, 1 << 20)
         check_whole("window", window, 1, 1 << 24)
@@ -610,7 +679,8 @@ class Client:
 
         deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         tasks = -(-min(map(operator.length_hint, iterables), default=0) // chunksize)
-        refill()
+        with stopping_on_interrupt(pending):
+            refill()
         start_bar = (lambda: progress_bar(name, tasks or None)) if progress else None
         return self._map_results(pending, refill, in_flight_max, deadline_s, start_bar)
 
@@ -635,6 +705,10 @@ class Client:
                     refill()
                 if bar is not None:
                     bar(1)
+        except KeyboardInterrupt as error:
+            if stop_if_interrupted(pending, error):
+                pending.clear()  # Who presses Ctrl-C does not wait until they have stopped.
+            raise
         finally:
             if bar is not None:
                 bar(None)
@@ -647,8 +721,10 @@ class Client:
     # ---- waiting and cancelling --------------------------------------------------------------
 
     def gather(self, futures: Iterable[Future[T]]) -> list[T]:
-        """All results in the order given; raises the first failure."""
-        return [future.result() for future in futures]
+        """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""
+        futures = list(futures)
+        with stopping_on_interrupt(futures):
+            return [future.result() for future in futures]
 
     def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need, as payload or common bytes: a reference to it.
@@ -738,7 +814,7 @@ class Client:
         """Do it on the loop; `RuntimeError` if the client is closed."""
         with self._lock:
             if self._closed:
-                raise RuntimeError(CLOSED)
+                raise RuntimeError(self._end_said)
             self._loop.call_soon_threadsafe(action)
 
     def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -746,7 +822,7 @@ class Client:
         self._check_not_on_loop()
         with self._lock:
             if self._closed:
-                raise RuntimeError(CLOSED)
+                raise RuntimeError(self._end_said)
             running = asyncio.run_coroutine_threadsafe(start(), self._loop)
         try:
             return running.result()
@@ -776,8 +852,22 @@ class Client:
         self._thread.join()
         self._loop.close()
 
+    def forked(self) -> None:
+        """In a child of the process: this client is the parent's, and closed here, without a word to anybody."""
+        self._lock = threading.Lock()
+        if self._closed:
+            return
+        self._closed = True
+        self._refusal = self._end_said = f"the client cannot be used here: {process_bound.INHERITED}"
+        self._thread = threading.Thread()  # None runs here.
+        error = SparrowError(self._end_said)
+        for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
+            job.forked(error)
+        process_bound.let_go([process_bound.descriptor_of(self._loop)])
+        self._session.forked()
 
-class CallsWithOptions:
+
+class CallsWithOptions(StaysHere):
     """A client seen with other options; it shares the client's links and ends with it."""
 
     def __init__(self, client: Client, options: CallOptions) -> None:
@@ -823,6 +913,30 @@ class _Batch:
         return future
 
 
+@contextlib.contextmanager
+def stopping_on_interrupt(futures: Iterable[Future[Any]]) -> Iterator[None]:
+    """Who is interrupted here (Ctrl-C) wants none of these any more: their tasks are cancelled, even if they run."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        stop_if_interrupted(futures, error)
+        raise
+
+
+def stop_if_interrupted(futures: Iterable[Future[Any]], error: KeyboardInterrupt) -> bool:
+    """Stop the tasks of these, without waiting until they are, unless the error is of a task. Whether it is not."""
+    ours = [future for future in futures if isinstance(future, TaskFuture)]
+    if any(future._exception is error for future in ours):
+        return False
+    by_job: dict[Job, list[int]] = {}
+    for future in ours:
+        if not future.done():
+            by_job.setdefault(future.job, []).append(future.task)
+    for job, tasks in by_job.items():
+        job.stop_soon(tasks)
+    return True
+
+
 def stage_of(spec: JobSpec, task: int) -> StageSpec:
     """The stage of a job's task."""
     first = 0
@@ -834,18 +948,13 @@ def stage_of(spec: JobSpec, task: int) -> StageSpec:
     return stages[-1]
 
 
-def _was_cancelled(future: TaskFuture) -> bool:
-    """Whether the task ended cancelled, though its future was known to run, and so has an exception instead."""
-    return future.outcome is not None and future.outcome.status is TaskStatus.CANCELLED
-
-
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of the fastest kind that this platform has."""
     try:
-        import uvloop
-    except ImportError:
+        from sparrow_py.uv_loop import Loop
+    except ImportError:  # No uvloop on this platform.
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    return Loop()
 
 
 def cluster_of(

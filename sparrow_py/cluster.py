@@ -26,7 +26,9 @@ from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
 from sparrow_py.own_packages import require_here
+from sparrow_py.process_bound import descriptor_of, let_go, tell_of_forks
 from sparrow_py.secret_files import read_tokens
+from sparrow_py.task_context import enter_thread
 from sparrow_py.tasks_in_flight import TasksInFlight
 
 if TYPE_CHECKING:
@@ -121,6 +123,11 @@ class DaemonProcess:
             self.process.wait()
         self._close_pipes()
 
+    def forked(self) -> None:
+        """In a child of the process: the daemon is the parent's, and ends with the parent's end of its input."""
+        pipes = (self.process.stdin, self.process.stdout)
+        let_go([pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed])
+
     def _close_pipes(self) -> None:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
@@ -193,6 +200,9 @@ class LocalCluster:
             *node_options,
         ]
         self._node_count = 0
+        self._inherited = False
+        """Whether this is a forked child's copy."""
+        tell_of_forks(self)
         self._forwarder = _new_forwarder() if forward_output and not in_process else None  # Has sockets: last.
         try:
             if in_process:
@@ -311,8 +321,18 @@ class LocalCluster:
         except TimeoutError as error:
             raise ClusterError(f"the node monitors did not reach the schedulers: {error}") from None
 
+    def forked(self) -> None:
+        """In a child of the process: the cluster is the parent's."""
+        self._inherited = True
+        for process in (*self.node_processes, *self.scheduler_processes):
+            process.forked()
+        if self._in_process is not None:
+            self._in_process.forked()
+
     def stop(self) -> None:
-        """End all daemons at once."""
+        """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
+        if self._inherited:
+            return
         self._stopped = True
         if self._forwarder is not None:
             self._forwarder.ignore_logs()
@@ -473,6 +493,10 @@ class _InProcess:
         except ClickException as error:
             raise ClusterError(f"a daemon did not start: {error.format_message()}") from None
 
+    def forked(self) -> None:
+        """In a child of the process: let go of the loop, which nobody runs there."""
+        let_go([descriptor_of(self._loop)])
+
     def stop(self) -> None:
         """Stop the daemons, node monitors first; the worker threads end as their sockets close."""
         if self._loop.is_closed():
@@ -493,5 +517,6 @@ def _serve_calls(socket_path: str) -> None:
     with contextlib.suppress(OSError):  # The cluster may be stopped while this thread starts.
         connection = ExecutorConnection(socket_path)
         connection.hello(APP, runtime=RUNTIME)
+        enter_thread()
         PythonExecutor(connection).serve()
         connection.close()

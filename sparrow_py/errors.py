@@ -15,8 +15,9 @@
         ├── TaskCancelled     it was cancelled
         └── ResultLost        it finished, but its large result is gone: its node went away or its lease ran out
 
-A task's own exception (a Python function's) is raised as itself, with a
-`RemoteTraceback` as its cause.
+A task's own exception (a Python function's) is raised as itself, with its attributes, notes, cause and context. The
+worker's traceback (`RemoteTraceback`) is its cause, or, if it was raised `from` another, the cause of the first of its
+causes. Attributes that cannot be pickled are left behind; an exception that cannot be is a `RuntimeError` that says so.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from sparrow_py.call_jobs import CallOptions
 from sparrow_py.calls import APP
 from sparrow_py.client import Client
 from sparrow_py.errors import NoScheduler, SparrowError
+from sparrow_py.process_bound import StaysHere
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -35,7 +36,7 @@ EXIT_LOOK_S = 0.5
 """How often it looks whether one can."""
 
 
-class SparrowExecutor(Executor):
+class SparrowExecutor(StaysHere, Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
     With no address, neither here nor in SPARROW_SCHEDULER, it starts an embedded cluster of this machine's cores, and

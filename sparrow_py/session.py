@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import getpass
 import random
+import socket
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
@@ -32,6 +34,7 @@ from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost,
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
+from sparrow_py.process_bound import let_go
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.standstill import PATIENCE, Standstill
 from sparrow_py.tasks_in_flight import TasksInFlight
@@ -97,6 +100,8 @@ class Session:
         self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        """Of its links and its requests."""
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
         self._links: Mapping[str, Link | LocalLink] = {}
@@ -111,7 +116,8 @@ class Session:
         """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
         self._connected = asyncio.Event()
         self._standstill.start()
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
+        self._session = aiohttp.ClientSession(connector=connector)
         self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
         if self._here is not None:
             here, self._here = self._here, None  # Ours to stop only if it is ours.
@@ -151,6 +157,17 @@ class Session:
         except BaseException:
             await self.stop()
             raise
+
+    def _make_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+    def forked(self) -> None:
+        """In a child of the process: let go of the parent's connections and jobs."""
+        self.core.abandon()
+        let_go([made.fileno() for made in self._sockets])
 
     def _addresses(self) -> list[str]:
         """Of the schedulers that can be reached now."""

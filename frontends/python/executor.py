@@ -28,11 +28,13 @@ from frontends.python.streams import TaskStreams
 from sparrow_py import executor_protocol as x
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.errors import shown
+from sparrow_py.exception_pickling import encode_exception, text_of
 from sparrow_py.executor_connection import ExecutorConnection
 from sparrow_py.executor_files import using
 from sparrow_py.job import TaskStatus
 from sparrow_py.output_channel import OutputChannel, WorkerOutput
 from sparrow_py.process_control import line_buffer_c_output
+from sparrow_py.task_context import enter_process
 from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
@@ -213,7 +215,7 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
     try:
         result = encode_value(value)
     except Exception as error:
-        described, why = f"{_text(shown, value)} of type {type(value).__qualname__}", _text(str, error)
+        described, why = f"{text_of(shown, value)} of type {type(value).__qualname__}", text_of(str, error)
         return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
     except BaseException as error:  # As in the call itself.
         return _failed(error)
@@ -224,14 +226,6 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
 
 def _decode_common(content: Any) -> PythonCommon:
     return msgspec.msgpack.decode(content, type=PythonCommon)
-
-
-def _text(show: Callable[[Any], str], value: object) -> str:
-    """`show(value)`, which runs the user's code and may fail."""
-    try:
-        return show(value)
-    except BaseException:
-        return f"<{type(value).__qualname__}, which cannot be shown>"
 
 
 def _sendable(text: str, chars_max: int) -> str:
@@ -257,15 +251,9 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     while frames is not None and _is_ours(frames.tb_frame):
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
-    summary = _sendable(f"{type(error).__name__}: {_text(str, error)}", ERROR_CHARS_MAX)
+    summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)
     BaseException.__setattr__(error, "__traceback__", None)  # Whatever the class makes of attributes.
-    try:
-        result = encode_value((error, text))
-        pickle.loads(result)  # Some exceptions pickle and do not unpickle.
-    except BaseException:  # Both run the user's code.
-        stand_in = RuntimeError(f"{summary} (the exception itself cannot be pickled)")
-        result = pickle.dumps((stand_in, text))
-    return TaskStatus.FAILED, result, summary
+    return TaskStatus.FAILED, encode_exception(error, text), summary
 
 
 def main() -> None:
@@ -278,6 +266,7 @@ def main() -> None:
     streams = TaskStreams.of_worker()
     line_buffer_c_output()
     executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, OutputChannel.from_environment())
+    enter_process()
     gc.freeze()
     executor.serve()
 

@@ -182,14 +182,17 @@ def test_cancel_takes_only_futures_of_a_client(client: Client) -> None:
 
 
 def test_cancelled_tasks_that_were_prefetched(client: Client, occupied: list[Any], gate: Path) -> None:
-    """The client knows them as placed, so that they end with TaskCancelled."""
+    """The client knows one as placed, and its future as running; it is cancelled all the same."""
     options = CallOptions(prefetch=8, report_placed=True)
     job = client.submit_calls(tasks.square, [(x,) for x in range(40)], options=options)
     wait_until(lambda: any(future.running() for future in job.futures), "a task to be prefetched")
     placed = next(future for future in job.futures if future.running())
     job.cancel()
     assert job.wait(TIMEOUT_S)
-    assert isinstance(placed.exception(), TaskCancelled)
+    assert placed.cancelled()
+    for ask in (placed.result, placed.exception):
+        with pytest.raises(TaskCancelled, match=f"task {placed.task} was cancelled: "):
+            ask()
     assert job.report().count(TaskStatus.CANCELLED) == 40
 
 

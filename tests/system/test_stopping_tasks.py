@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,24 @@ def test_draining_a_node_under_load_loses_and_repeats_nothing(tmp_path: Path, by
             assert leaving.process.wait(TIMEOUT_S) == 0
         else:
             assert nodes_of(cluster.addresses[0])["node-0"]["state"] == "draining"
+
+
+@pytest.mark.parametrize("report_placed", [False, True])
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_task_that_was_stopped_is_cancelled_whatever_was_known_of_it(
+    client: Client, gate: Path, report_placed: bool, asked_before: bool
+) -> None:
+    """Known to run, from the scheduler or as an answer, or not."""
+    future = client.with_options(report_placed=report_placed).submit(tasks.hold, gate, "held")
+    wait_until(lambda: tasks.started(gate, "held"))
+    if asked_before:
+        client.cancel(future)
+    called: list[bool] = []
+    future.add_done_callback(lambda future: called.append(future.cancelled()))
+    client.cancel(future, running=True)
+    assert not wait([future], TIMEOUT_S).not_done
+    assert future.cancelled()
+    assert not future.running()
+    with pytest.raises(TaskCancelled, match="while it ran"):
+        future.result()
+    wait_until(lambda: called == [True])
