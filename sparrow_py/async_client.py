@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
+from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
 from sparrow_py.calls import function_name
@@ -245,7 +246,7 @@ class AsyncClient(StaysHere):
         options: CallOptions | None = None,
         forward_output: bool = True,
     ) -> None:
-        warn_of_nesting(starts_cluster=schedulers is None)
+        warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
         self._schedulers = schedulers
         self._forward_output = forward_output
         self._shown = token, tls

@@ -141,5 +141,5 @@ def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
     for index, args in enumerate(arguments):
         if not isinstance(args, tuple | list):
             raise InvalidRequest(f"arguments[{index}]", args, "a tuple of arguments, of one as in (1,)")
-        payloads.append(calls.encode_arguments(tuple(args), {}))
+        payloads.append(calls.encode_arguments(tuple(args), {}, named=f"arguments[{index}]"))
     return payloads

@@ -326,6 +326,8 @@ class LocalCluster:
         self._inherited = True
         for process in (*self.node_processes, *self.scheduler_processes):
             process.forked()
+        if self._forwarder is not None:
+            self._forwarder.forked()
         if self._in_process is not None:
             self._in_process.forked()
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from sparrow_py.output_channel import READY, STREAMS, WORKER_DESCRIPTORS, Page
 from sparrow_py.output_lines import LineAssembler, Screen
+from sparrow_py.process_bound import let_go
 from sparrow_py.tasks_in_flight import TasksInFlight
 
 READ_BYTES = 1 << 16
@@ -65,6 +66,10 @@ class OutputForwarder:
     def ignore_logs(self) -> None:
         """Show what daemons have logged so far, and no more: they are being ended, and complain of each other's end."""
         self._reader.ignore_logs()
+
+    def forked(self) -> None:
+        """In a child of the program: the pipes are the parent's, and writers are to hear of the parent's end."""
+        let_go([self.channel.fileno(), *self._reader.descriptors()])
 
     def stop(self) -> None:
         """Show what has been written so far, and end."""
@@ -156,6 +161,16 @@ class _Reader:
         atexit.unregister(self.stop)
         if self._order(_STOP):
             self._thread.join(FLUSH_TIMEOUT_S)
+
+    def descriptors(self) -> list[int]:
+        """All that it has open."""
+        own = [file.fileno() for file in (self._channel, self._orders, self._gives_orders, self._selector)]
+        workers = {stream.worker for stream in self._streams if stream.worker is not None}
+        return [
+            *own,
+            *(stream.descriptor for stream in self._streams),
+            *(worker.control.fileno() for worker in workers),
+        ]
 
     def ignore_logs(self) -> None:
         """Show what lies in the pipes of logs, and nothing that follows."""
