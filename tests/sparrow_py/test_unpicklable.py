@@ -52,6 +52,7 @@ LOCK = threading.Lock()
         ((lambda: LOCK,), {}, "args[0], its global variable 'LOCK'"),
         ((lambda lock=LOCK: lock,), {}, f"args[0], its default {LOCK!r}"),
     ],
+    ids=["second", "keyword", "nested", "object", "slots", "key", "set", "partial", "global", "default"],
 )
 def test_the_place_in_the_arguments_is_said(args: tuple[Any, ...], kwargs: dict[str, Any], where: str) -> None:
     with_globals_by_value = args and getattr(args[0], "__globals__", None) is globals()
