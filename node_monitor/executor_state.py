@@ -6,14 +6,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node_monitor.offers import Offer
 from node_monitor.suspicion import Suspicion
 
 if TYPE_CHECKING:
     from node_monitor.tasks_here import Held
-
-
-BROKEN_FAILURES = 3
-"""After so many starts in vain, reservations for the app are refused until one succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +51,11 @@ class ExecutorState:
     """
 
     __slots__ = (
-        "app", "attributes", "busy_places", "commons", "did_tasks", "ended_here", "free_since_s", "fresh", "id",
-        "leaving", "places", "revoked", "running", "user",
+        "app", "attributes", "busy_places", "came_at_s", "commons", "did_tasks", "ended_here", "failures_before",
+        "free_since_s", "fresh", "id", "leaving", "places", "revoked", "running", "user",
     )  # fmt: skip
 
-    def __init__(self, executor_id: str, app: AppState, places: int) -> None:
+    def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float) -> None:
         self.id = executor_id
         self.app = app
         self.places = places
@@ -69,6 +66,9 @@ class ExecutorState:
         self.busy_places = 0
         self.free_since_s = 0.0
         """When a task of it ended last."""
+        self.came_at_s = came_at_s
+        self.failures_before = app.offer.failures
+        """Of its app, when it came."""
         self.did_tasks = False
         self.leaving = False
         self.ended_here = False
@@ -100,7 +100,7 @@ class AppState:
     """An app and its executors."""
 
     __slots__ = (
-        "executors", "failures", "free", "fresh", "kept", "kept_count", "plan", "short", "starting", "suspicion",
+        "executors", "free", "fresh", "kept", "kept_count", "offer", "plan", "short", "starting", "suspicion",
         "waiting", "wanted",
     )  # fmt: skip
 
@@ -122,26 +122,20 @@ class AppState:
         """Processes started that have not said hello."""
         self.waiting = 0
         """Restarts that wait for their time."""
-        self.failures = 0
-        """Processes in a row that ended without having done a task."""
+        self.offer = Offer(awaited=plan.awaited)
         self.suspicion = Suspicion()
-
-    @property
-    def broken(self) -> bool:
-        """Whether its executors do not start: what is reserved here would wait in vain."""
-        return self.failures >= BROKEN_FAILURES and not self.executors
 
     def missing(self, slots: int) -> int:
         """How many processes to start, beside those that are being started.
 
         Where users share executors that is one process. Else there are to be fresh ones, so that nobody waits for a
         start: as many as slots if they cost next to nothing. If not, there are as many executors as slots, whose ever
-        they are, and more only for users who lack one.
+        they are, and more only for users who lack one. Of an app that is withdrawn one process is tried at a time.
         """
         plan = self.plan
         if not plan.supervised:
             return 0
-        if plan.one_process:
+        if plan.one_process or self.offer.withdrawn:
             wanted = 1 - len(self.executors)
         elif plan.forks:
             wanted = slots - self.fresh

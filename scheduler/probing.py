@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PROBE_BACKOFF_S = 0.05
 """First wait of a stage that every node refused; doubles up to the maximum."""
 PROBE_BACKOFF_MAX_S = 2.0
+WITHDRAWN_WAIT_S = 30.0
+"""Tasks that no connected node may run wait no longer than this, unless their job says how long, if nodes should run
+them and their executors do not start: that has been tried for some time, and is seldom mended by waiting."""
 SHARED_PER_TASK_MAX = 8
 """Probe sharing stops once the heir has this many reservations per unplaced task."""
 
@@ -137,7 +140,7 @@ class Probing:
         if hopeful and stage.probe_at_s is None:
             self._back_off(stage, now_s)
         locality.hopeless = {task: before.get(task, now_s) for task in hopeless}
-        limit_s = self._core.wait_for_nodes_s(stage.job)
+        limit_s = self._wait_for_nodes_s(stage)
         if limit_s is not None and any(task not in before for task in hopeless):
             self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came_for(one, limit_s, at_s))
 
@@ -182,9 +185,16 @@ class Probing:
                 self._back_off(stage, now_s)
         elif stage.no_node_since_s is None:
             stage.no_node_since_s = now_s
-            limit_s = self._core.wait_for_nodes_s(stage.job)
+            limit_s = self._wait_for_nodes_s(stage)
             if limit_s is not None:
                 self._core.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
+
+    def _wait_for_nodes_s(self, stage: StageState) -> float | None:
+        """How long the stage's tasks that no connected node may run wait for one; None: for ever."""
+        limit_s = self._core.wait_for_nodes_s(stage.job)
+        if limit_s is None or stage.job.wait_for_nodes_s is not None or not self._nodes.why_withdrawn(stage.kind):
+            return limit_s
+        return min(limit_s, WITHDRAWN_WAIT_S)
 
     def _no_node_came(self, stage: StageState, limit_s: float, now_s: float) -> None:
         since_s = stage.no_node_since_s
@@ -198,6 +208,9 @@ class Probing:
 
     def _lost(self, stage: StageState, tasks: list[int], limit_s: float, now_s: float) -> None:
         reason = f"no node that may run it was connected for {limit_s:g} s"
+        withdrawn = self._nodes.why_withdrawn(stage.kind)
+        if withdrawn:
+            reason = f"{reason}: {withdrawn}"
         self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
 
     def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:
