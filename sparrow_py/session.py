@@ -68,6 +68,8 @@ class Session:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
+        self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
+        """That may say that none of its schedulers, or of its node monitors, will come back."""
         addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
         self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
         self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
@@ -96,10 +98,15 @@ class Session:
         self._session: aiohttp.ClientSession | None = None
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
+        self._leave_cluster: Callable[[], None] = lambda: None
         self._links: Mapping[str, Link | LocalLink] = {}
 
     async def start(self) -> None:
-        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
+        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`, `ClusterError` if the embedded
+        cluster that was given is broken."""
+        if self._cluster is not None:
+            loop = asyncio.get_running_loop()
+            self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
         self._connected = asyncio.Event()
         self._standstill.start()
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -156,6 +163,7 @@ class Session:
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
+        self._leave_cluster()
         self._in_flight.ended(self)
         self._timer.cancel()
         self._standstill.stop()
@@ -236,6 +244,14 @@ class Session:
         if speculated is not None:
             speculated.cancel_tasks(tasks)
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
+
+    def fail(self, error: SparrowError) -> None:
+        """Nothing can run any more, for this reason: the sinks of all jobs are told so, of those to come, too."""
+        preparing, self._preparing = self._preparing, {}
+        for one in preparing.values():
+            one.refuse(error)
+        self.core.fail(error)
+        self._timer.update()
 
     def now_s(self) -> float:
         """The session's clock."""
@@ -437,6 +453,12 @@ class Session:
         self.core.tick(self._clock())
 
 
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[SparrowError], None], error: SparrowError) -> None:
+    """Of any thread; if the loop has been closed nobody is left to hear of it."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, error)
+
+
 def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
     yield stage.common
     for task in stage.tasks:
@@ -468,6 +490,12 @@ class _Preparing:
         self.task_count = sum(len(stage.tasks) for stage in spec.as_stages())
         self.cancelling: dict[int, bool] = {}
         """Tasks that were cancelled meanwhile, and whether even if they run."""
+
+    def refuse(self, error: SparrowError) -> None:
+        """No scheduler will have the job."""
+        if self.task is not None:
+            self.task.cancel()
+        self.sink.refused(error)
 
     def withdraw(self) -> None:
         """The job is cancelled before a scheduler has it."""
