@@ -27,6 +27,7 @@ from node_monitor.ahead import AskingAhead
 from node_monitor.attributes import check_attributes, with_attributes
 from node_monitor.executor_state import AppPlan, AppState, ExecutorState, OfferedApp
 from node_monitor.memory import Memory
+from node_monitor.offers import STOOD_S
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, TURN_S, Charge, Key, QueuedTicket, make_queue
 from node_monitor.ready_tasks import ReadyTasks
@@ -58,6 +59,8 @@ KILL_GRACE_S = 5.0
 """An executor of several places that has not ended a run so long after it was told to is ended itself."""
 ROUNDING = 1e-9
 """What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
+REASON_BEGINNING = 200
+"""Characters of the beginning of a reason that is too long."""
 CANCELLED_RUNNING = "it was cancelled while it ran"
 SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
@@ -80,6 +83,9 @@ class Outbox(Protocol):
 
     def fetch(self, ref: BlobRef, user: str) -> None:
         """Get large data that a job of the user needs from another node; `fetched` follows."""
+
+    def offer_changed(self, app: str, reason: str) -> None:
+        """The app is withdrawn for this reason, or offered again if that is empty: somebody may want to know."""
 
 
 class Blobs(Protocol):
@@ -106,7 +112,7 @@ class Counters:
 
     __slots__ = (
         "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops",
-        "refused_reservations", "reservations", "started", "suspicions",
+        "refused_reservations", "reservations", "start_failures", "started", "suspicions", "withdrawals",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -119,8 +125,10 @@ class Counters:
         self.noops = 0
         self.refused_reservations = 0
         self.reservations = 0
+        self.start_failures = 0
         self.started = 0
         self.suspicions = 0
+        self.withdrawals = 0
 
 
 class NodeMonitorCore:
@@ -129,10 +137,10 @@ class NodeMonitorCore:
     __slots__ = (  # More attributes than CPython keeps at hand without: past thirty each costs a look-up in a dict.
         "_ahead", "_answering", "_ask_order", "_asks", "_blobs", "_ended_for", "_executors", "_fetch", "_fetching",
         "_has_accounts", "_held", "_history", "_idle_told", "_idle_turn", "_jobs", "_keep_history", "_kept_max",
-        "_kill_executor", "_launched", "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run", "_offers",
-        "_ready", "_report_idle", "_resources", "_start_executor", "_timers", "_to_executor", "_to_scheduler", "_tried",
-        "_unaware", "_uneven", "_user_max", "apps", "counters", "free", "free_slots", "info", "leaving", "node",
-        "offered", "options", "queue", "schedulers", "slots", "state",
+        "_kill_executor", "_launched", "_looks_ahead", "_memory", "_next_ask", "_next_number", "_next_run",
+        "_offer_changed", "_ready", "_report_idle", "_resources", "_start_executor", "_timers", "_to_executor",
+        "_to_scheduler", "_tried", "_unaware", "_uneven", "_user_max", "apps", "counters", "free", "free_slots", "info",
+        "leaving", "node", "offered", "options", "queue", "schedulers", "slots", "state",
     )  # fmt: skip
 
     def __init__(
@@ -170,19 +178,16 @@ class NodeMonitorCore:
         """Those of them that may still launch tasks here: how often they have yet to answer that the node drains."""
         self._launched: dict[str, int] = {}
         """Scheduler to the number of the attempt that it launched here last: they count up."""
-        offered = {plan.app: plan.runtime for plan in plans if not plan.awaited}
-        told = node or m.NodeInfo(slots, dict(self.free), options.attributes, {})
-        self.node = msgspec.structs.replace(told, apps=offered)
+        self.node = self._offering(node or m.NodeInfo(slots, dict(self.free), options.attributes, {}))
         """What schedulers are told of the node when they are greeted."""
-        self._offers = self.node
-        """The same with the apps for which executors have come by themselves."""
         self.info = self.node
-        """The same with what its executors say of it."""
+        """The same with what it offers now, and with what its executors say of it."""
         self._to_scheduler = outbox.to_scheduler
         self._to_executor = outbox.to_executor
         self._start_executor = outbox.start_executor
         self._kill_executor = outbox.kill_executor
         self._fetch = outbox.fetch
+        self._offer_changed = outbox.offer_changed
         self._blobs = blobs
         self._kept_max = options.idle_workers_max or IDLE_WORKERS_PER_SLOT * slots
         self._uneven = False
@@ -224,6 +229,12 @@ class NodeMonitorCore:
         """Whether it takes nothing new."""
         return self.state == m.DRAINING
 
+    @property
+    def useless_for(self) -> list[str]:
+        """The apps whose executors it was to start, if none of them can run here; empty as long as one can."""
+        wanted = [app for app in self.apps.values() if app.wanted and app.plan.supervised]
+        return [app.plan.app for app in wanted] if all(app.offer.withdrawn for app in wanted) else []
+
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
@@ -235,7 +246,7 @@ class NodeMonitorCore:
             self._answering.add(scheduler)
         if self.state != m.READY:
             self._say_state(scheduler)
-        if self.info is not self.node:
+        if self.info != self.node:
             self._to_scheduler(scheduler, m.NodeChanged(self.info))
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
@@ -282,17 +293,19 @@ class NodeMonitorCore:
     def executor_up(self, executor_id: str, app_name: str, places: int, now_s: float) -> None:
         """An executor said hello."""
         app = self.apps[app_name]
-        executor = ExecutorState(executor_id, app, places)
+        executor = ExecutorState(executor_id, app, places, now_s)
         self._executors[executor_id] = executor
         app.came(executor)
         self._ahead.executors_came(app_name)
         self._note(now_s, "executor %s up, app %s, %d places", executor_id, app_name, places)
         if app.offered.has_accounts:  # Who wanted it may have gone.
             self._uneven = True
-        if app.plan.app not in self._offers.apps:
-            apps = {**self._offers.apps, app.plan.app: app.plan.runtime}
-            self._offers = msgspec.structs.replace(self._offers, apps=apps)
+        was_withdrawn = app.offer.withdrawn
+        if app.offer.came(app.starting):
             self._tell_of_node(now_s)
+        if was_withdrawn:
+            self._offer_changed(app_name, "")
+            self._restart_soon(app)  # One was tried at a time.
 
     def user_of(self, executor_id: str, run: int) -> str | None:
         """Whose task the run is; None if the executor does not have it."""
@@ -316,9 +329,16 @@ class NodeMonitorCore:
             executor.attributes = before
             raise
 
+    def _offering(self, node: m.NodeInfo) -> m.NodeInfo:
+        """The node with what it offers now, and why not the rest."""
+        apps = {name: app.runtime for name, app in self.offered.items() if app.told}
+        withdrawn = {name: app.withdrawn for name, app in self.offered.items() if app.withdrawn}
+        return msgspec.structs.replace(node, apps=apps, withdrawn=withdrawn)
+
     def _tell_of_node(self, now_s: float) -> None:
         """Have schedulers know what the node is by its executors now."""
-        info = with_attributes(self._offers, (executor.attributes for executor in self._executors.values()))
+        attributes = (executor.attributes for executor in self._executors.values())
+        info = with_attributes(self._offering(self.node), attributes)
         if info == self.info:
             return
         self.info = info
@@ -333,6 +353,10 @@ class NodeMonitorCore:
         app.starting -= 1
         if app.kept and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
             self._end_executor(app.unused_longest(), now_s)
+        self.counters.start_failures += 1
+        reason = _cut(reason)
+        if app.offer.start_failed(reason, app.starting, alone=not app.executors):
+            self._withdraw_app(app, now_s)
         self._restart_later(app, now_s)
 
     def executor_leaving(self, executor_id: str, now_s: float) -> None:
@@ -380,8 +404,12 @@ class NodeMonitorCore:
             return
         if executor.did_tasks or executor.running or executor.ended_here:
             self._restart_soon(app)  # What ended it may well have been a task.
-        else:
-            self._restart_later(app, now_s)
+            return
+        if now_s - executor.came_at_s >= STOOD_S:
+            app.offer.worked()
+        if app.offer.died_unused(_cut(reason), executor.failures_before, alone=not app.executors):
+            self._withdraw_app(app, now_s)
+        self._restart_later(app, now_s)
 
     def _died_with_executor(self, held: Held, reason: str, failure: str, now_s: float) -> None:
         if held.missing:
@@ -436,7 +464,8 @@ class NodeMonitorCore:
         executor.end(message.run, now_s)
         executor.did_tasks = True
         app = executor.app
-        app.failures = 0
+        if app.offer.failures:
+            app.offer.worked()
         if app.suspicion.jobs:
             app.suspicion.cleared()
         job = held.job
@@ -613,7 +642,7 @@ class NodeMonitorCore:
             reason = f"user {message.user!r} has no account at this node (run_as)"
             self._refuse(scheduler, message.ticket, count, reason, lasting=True)
             return
-        if app.failures and app.broken:
+        if app.offer.withdrawn:
             self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} do not start here")
             return
         if app.suspicion and app.suspicion.refuses(message.user, now_s):
@@ -1413,6 +1442,8 @@ class NodeMonitorCore:
     def _want_executors(self, app: AppState, lacking: int = 0) -> None:
         """Start as many processes as the app lacks; `lacking`: so many tasks could start now if they had one."""
         app.wanted = True
+        if app.plan.supervised and not app.executors:
+            app.offer.starts()
         places = self.slots if app.plan.one_process else 1
         for _ in range(app.missing(self.slots, lacking)):
             app.starting += 1
@@ -1444,13 +1475,19 @@ class NodeMonitorCore:
 
     def _restart_later(self, app: AppState, now_s: float) -> None:
         """An executor died without having done anything: it may well do so again."""
-        app.failures += 1
         app.waiting += 1
-        if app.broken:
-            for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.name]:
-                self._turn_away(ticket, f"{app.plan.app!r} does not start here")
-        delay_s = min(RESTART_DELAY_S * 2 ** min(app.failures - 1, 20), RESTART_DELAY_MAX_S)
+        if app.offer.withdrawn:
+            self._tell_of_node(now_s)  # The reason may be another.
+        delay_s = min(RESTART_DELAY_S * 2 ** min(max(app.offer.failures - 1, 0), 20), RESTART_DELAY_MAX_S)
         self._at(now_s + delay_s, lambda _: self._restart(app))
+
+    def _withdraw_app(self, app: AppState, now_s: float) -> None:
+        """Its executors do not start: schedulers hear so, and then that what they have reserved here is refused."""
+        self.counters.withdrawals += 1
+        self._tell_of_node(now_s)
+        for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.name]:
+            self._turn_away(ticket, f"{app.plan.app!r} does not start here")
+        self._offer_changed(app.name, app.offer.reason)
 
     def _suspect(self, app: AppState, job: JobHere, now_s: float) -> None:
         """A task of this job died with its executor: perhaps the node is to be avoided for a while."""
@@ -1575,6 +1612,13 @@ _FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] 
     m.AskLength: NodeMonitorCore._ask_length,
     m.DrainingKnown: NodeMonitorCore._draining_known,
 }
+
+
+def _cut(reason: str) -> str:
+    """The reason as schedulers are told it: what is too long loses its middle."""
+    if len(reason) <= m.WITHDRAWN_CHARS_MAX:
+        return reason
+    return f"{reason[:REASON_BEGINNING]}…{reason[REASON_BEGINNING + 1 - m.WITHDRAWN_CHARS_MAX :]}"
 
 
 def _epoch(attempt: int) -> int:

@@ -38,9 +38,12 @@ from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.job import BlobRef
 from sparrow_py.orphans import Orphans
 from sparrow_py.output_channel import OutputChannel
+from sparrow_py.sparing_log import SparingLog
 from sparrow_py.standstill import PATIENCE, Standstill
 
 log = logging.getLogger("sparrow.node_monitor")
+offers_log = SparingLog(log)
+"""Of all node monitors here: one library that is broken may concern all of them."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -145,6 +148,13 @@ class NodeMonitor:
     def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
         self._store.fetch(ref, self._fetched, user)
+
+    def offer_changed(self, app: str, reason: str) -> None:
+        """Effect of the core."""
+        if reason:
+            offers_log.warning("%s offers app %s no more, as its executors do not start: %s", self.id, app, reason)
+        else:
+            offers_log.warning("%s offers app %s again: an executor has started", self.id, app)
 
     def _fetched(self, hash_: str, reason: str) -> None:
         self._look()
@@ -375,7 +385,10 @@ class NodeMonitorDaemon:
         """Why no task can run here; empty if one can."""
         if any(node.core.draining for node in self.nodes):
             return "draining"
-        return "" if all(node.connected for node in self.nodes) else "not linked to a scheduler"
+        if not all(node.connected for node in self.nodes):
+            return "not linked to a scheduler"
+        apps = sorted({app for node in self.nodes for app in node.core.useless_for})
+        return f"executors do not start, see /v1/nodes: {', '.join(apps)}" if apps else ""
 
     async def drain(self) -> None:
         """Drain all node monitors, and leave no result behind that a client may be about to fetch."""

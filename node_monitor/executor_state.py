@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node_monitor.accounts import OWN, UserAccounts
+from node_monitor.offers import Offer
 from node_monitor.suspicion import Suspicion
 
 if TYPE_CHECKING:
     from node_monitor.tasks_here import Held
-
-
-BROKEN_FAILURES = 3
-"""After so many starts in vain, reservations for the app are refused until one succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,11 @@ class ExecutorState:
     """
 
     __slots__ = (
-        "app", "attributes", "busy_places", "commons", "did_tasks", "ended_here", "free_since_s", "fresh", "id",
-        "leaving", "places", "revoked", "running", "user",
+        "app", "attributes", "busy_places", "came_at_s", "commons", "did_tasks", "ended_here", "failures_before",
+        "free_since_s", "fresh", "id", "leaving", "places", "revoked", "running", "user",
     )  # fmt: skip
 
-    def __init__(self, executor_id: str, app: AppState, places: int) -> None:
+    def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float) -> None:
         self.id = executor_id
         self.app = app
         self.places = places
@@ -84,6 +81,9 @@ class ExecutorState:
         self.busy_places = 0
         self.free_since_s = 0.0
         """When a task of it ended last."""
+        self.came_at_s = came_at_s
+        self.failures_before = app.offer.failures
+        """Of its app, when it came."""
         self.did_tasks = False
         self.leaving = False
         self.ended_here = False
@@ -139,6 +139,22 @@ class OfferedApp:
         return None if account is None else self.by_account[account]
 
     @property
+    def runtime(self) -> str:
+        """What its executors run."""
+        return next(iter(self.by_account.values())).plan.runtime
+
+    @property
+    def told(self) -> bool:
+        """Whether schedulers are told that it runs here: it does for some account."""
+        return any(state.offer.told for state in self.by_account.values())
+
+    @property
+    def withdrawn(self) -> str:
+        """Why it is withdrawn; empty if it is not, for some account."""
+        reasons = [state.offer.reason for state in self.by_account.values() if state.offer.withdrawn]
+        return reasons[0] if reasons and not self.told else ""
+
+    @property
     def has_accounts(self) -> bool:
         """Whether its executors run as several accounts: each has fewer ahead of need."""
         return len(self.by_account) > 1
@@ -167,7 +183,7 @@ class AppState:
     """An app's executors of one account."""
 
     __slots__ = (
-        "executors", "failures", "free", "fresh", "kept", "name", "offered", "plan", "short", "starting", "suspicion",
+        "executors", "free", "fresh", "kept", "name", "offer", "offered", "plan", "short", "starting", "suspicion",
         "waiting", "wanted",
     )  # fmt: skip
 
@@ -190,14 +206,8 @@ class AppState:
         """Processes started that have not said hello."""
         self.waiting = 0
         """Restarts that wait for their time."""
-        self.failures = 0
-        """Processes in a row that ended without having done a task."""
+        self.offer = Offer(awaited=plan.awaited)
         self.suspicion = Suspicion()
-
-    @property
-    def broken(self) -> bool:
-        """Whether its executors do not start: what is reserved here would wait in vain."""
-        return self.failures >= BROKEN_FAILURES and not self.executors
 
     def missing(self, slots: int, lacking: int = 0) -> int:
         """How many processes to start, beside those that are being started.
@@ -205,12 +215,13 @@ class AppState:
         Where users share executors that is one process. Else there are to be fresh ones, so that nobody waits for a
         start: as many as slots if they cost next to nothing. If not, there are as many executors as slots, whose ever
         they are, and more only for users who lack one. Of as many as slots each account has its share, and more only
-        as it lacks them. lacking: how many tasks could start now if they had one.
+        as it lacks them. lacking: how many tasks could start now if they had one. Of an app that is withdrawn one
+        process is tried at a time.
         """
         plan = self.plan
         if not plan.supervised:
             return 0
-        if plan.one_process:
+        if plan.one_process or self.offer.withdrawn:
             wanted = 1 - len(self.executors)
         elif plan.forks:
             wanted = max(self.offered.share(slots), lacking) - self.fresh

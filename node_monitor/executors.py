@@ -21,7 +21,7 @@ from node_monitor.builtin import BUILTIN_APPS
 from node_monitor.confinement import Account, Confinement
 from node_monitor.environment import passed_on
 from node_monitor.mute_connections import MuteConnections
-from node_monitor.processes import ExecutorProcess, Processes, exit_reason
+from node_monitor.processes import ExecutorProcess, Processes
 from node_monitor.result_files import LEFT_AGE_MAX_S, ResultDirectory
 from node_monitor.socket_directory import SocketDirectory
 from sparrow_py import executor_protocol as x
@@ -30,6 +30,7 @@ from sparrow_py.errors import LinkError, shown
 from sparrow_py.job import TaskStatus
 from sparrow_py.orphans import Orphans
 from sparrow_py.output_channel import OutputChannel
+from sparrow_py.process_ends import exit_reason
 from sparrow_py.seldom import Seldom
 
 log = logging.getLogger("sparrow.node_monitor.executors")
@@ -215,7 +216,7 @@ class ExecutorPool:
             own = executor_environment(socket_path, launched.hello_id, places, files.path)
             launched.process = await self._processes.start(app, executor, base, own)
         except OSError as error:
-            log.warning("executor of app %s cannot be started: %s", app.plan.name, error)
+            log.info("executor of app %s cannot be started: %s", app.plan.name, error)
             self._forget(launched)
             self._events.executor_failed(app.plan.name, f"cannot be started: {error}")
             return
@@ -236,10 +237,12 @@ class ExecutorPool:
         executor, process = launched.executor, launched.process
         assert process is not None
         reason = exit_reason(code)
-        connection = self._connections.get(executor)
+        connection, said = self._connections.get(executor), ""
         if connection is not None:
             self._events.executor_leaving(executor)
             await connection.last_words()
+        else:
+            said = await process.last_lines()
         process.kill()  # What it may have left in its process group.
         self._processes.ended(process)  # And elsewhere.
         if self._stopping:
@@ -248,7 +251,8 @@ class ExecutorPool:
         log.info("executor %s ended: %s", executor, reason)
         self._forget(launched)
         if connection is None:
-            self._events.executor_failed(launched.app.plan.name, reason)
+            late = f"it did not say hello within {HELLO_TIMEOUT_S:g} s" if launched.late else reason
+            self._events.executor_failed(launched.app.plan.name, late + said)
         else:
             connection.close()
             self._gone(executor, f"executor {executor} {reason}", self._over_limit(launched.app, code))
@@ -278,6 +282,7 @@ class ExecutorPool:
     def _no_hello(self, launched: _Launched) -> None:
         if launched.hello_id in self._due:
             log.warning("executor %s did not say hello within %g s", launched.executor, HELLO_TIMEOUT_S)
+            launched.late = True
             launched.kill()
 
     def kill(self, executor: str) -> None:
@@ -437,6 +442,8 @@ class _Launched:
         """What it says in its hello; nobody else can guess it."""
         self.process: ExecutorProcess | None = None
         """As soon as it is known."""
+        self.late = False
+        """Whether it is ended as its hello did not come."""
         self._waiting: list[tuple[_Connection, Callable[[], None]]] = []
         """Who has said hello in its name before its process was known, and how to hear them again."""
 

@@ -20,6 +20,8 @@ COUNTERS = {
     "ended": "Tasks that executors finished or failed.",
     "handed_back": "Tasks handed back unstarted.",
     "executor_deaths": "Executors that died, but for idle ones that were ended to make room.",
+    "start_failures": "Starts of executors that were in vain: they ended before they said hello.",
+    "withdrawals": "Times that an app was offered no more, as its executors did not start.",
     "suspicions": "Times that reservations were refused for a while because tasks of several jobs had died here.",
 }
 
@@ -45,6 +47,10 @@ def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metr
         "idle_workers": (
             "Executors that are kept for their users while they have nothing to do.",
             sum(app.idle for core in cores for app in core.offered.values()),
+        ),
+        "withdrawn_apps": (
+            "Apps that are not offered now, as their executors do not start.",
+            sum(app.offer.withdrawn for core in cores for app in core.apps.values()),
         ),
         "blobs": ("Large inputs and results kept.", len(store.table)),
         "blob_bytes": ("Their bytes.", store.table.bytes_used),

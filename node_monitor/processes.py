@@ -16,16 +16,23 @@ from typing import Protocol, cast
 from node_monitor.apps import App
 from node_monitor.confinement import Confinement
 from sparrow_py.errors import LinkError
-from sparrow_py.executor_protocol import FrameSplitter, encode_frame
+from sparrow_py.executor_protocol import LOG_VARIABLE, FrameSplitter, encode_frame
 from sparrow_py.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked
 from sparrow_py.orphans import Orphans
 from sparrow_py.output_channel import OUTPUT_VARIABLE, OutputChannel
+from sparrow_py.process_ends import Tail, exit_reason
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 OWN_LOG = 2, 2
 """Standard output and error of executors whose output is not forwarded. Our standard output is for the announcement."""
 STOP_TIMEOUT_S = 5.0
 """A fork server that is killed is waited for this long."""
+FORK_TIMEOUT_S = 30.0
+"""A fork server that has not forked after so long, its own start included, is ended."""
+LAST_LINES_TIMEOUT_S = 0.5
+"""What a process wrote before it ended is waited for this long."""
+LOG_DESCRIPTOR = 1
+"""Our log in executors whose output is not forwarded, where standard error comes here first, see `write_to_log`."""
 
 
 class ExecutorProcess(Protocol):
@@ -35,6 +42,9 @@ class ExecutorProcess(Protocol):
 
     async def wait(self) -> int:
         """Its exit code, once it has ended; the negative number of a signal."""
+
+    async def last_lines(self) -> str:
+        """What it said last, as the end of a sentence on why it ended; empty if it said nothing."""
 
     def kill(self) -> None:
         """End it and its process group, at once."""
@@ -60,10 +70,12 @@ class Processes:
 
     async def start(self, app: App, executor: str, base: dict[str, str], own: dict[str, str]) -> ExecutorProcess:
         """Start this executor, with an environment of `base` (its app's) and its `own`; `OSError` if it cannot be."""
+        if self._channel is None:
+            own = own | {LOG_VARIABLE: str(LOG_DESCRIPTOR)}
         if app.plan.forks:
             server = await self._server(app, base)
             return await server.fork(executor, own)
-        return _Executed(await self._execute(app, base | own, asyncio.subprocess.DEVNULL))
+        return _Executed(*await self._execute(app, base | own, asyncio.subprocess.DEVNULL))
 
     def ended(self, process: ExecutorProcess) -> None:
         """It has ended, and is not of interest any more; what it left behind is ended, too."""
@@ -78,25 +90,29 @@ class Processes:
 
     async def _execute(
         self, app: App, environment: dict[str, str], stdin: int, inherited: tuple[int, ...] = ()
-    ) -> Process:
+    ) -> tuple[Process, Tail]:
         """Start the app's command. `stdin`: a descriptor; `inherited`: others. `OSError` if it cannot be started."""
         if shutil.which(app.argv[0]) is None:  # Its launcher could only say so in the log.
             raise FileNotFoundError(f"no such command: {app.argv[0]}")
         account = self._confinement.accounts.get(app.plan.account)
         starting = self._orphans.starting() if self._orphans is not None else contextlib.nullcontext()
         with starting, self._streams() as (stdout, stderr):
-            process = await asyncio.create_subprocess_exec(
-                *self._confinement.command(app.argv, account, limited=not app.plan.one_process),
-                env=environment,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                pass_fds=inherited,
-            )
+            tail = Tail(stderr)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._confinement.command(app.argv, account, limited=not app.plan.one_process),
+                    env=environment,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=tail.descriptor,
+                    start_new_session=True,
+                    pass_fds=inherited,
+                )
+            finally:
+                tail.close_ours()
             if self._orphans is not None:
                 self._orphans.started(process.pid)
-        return process
+        return process, tail
 
     @contextlib.contextmanager
     def _streams(self) -> Iterator[tuple[int, int]]:
@@ -128,11 +144,11 @@ class Processes:
         with theirs:
             ours.setblocking(False)
             try:
-                process = await self._execute(app, environment | own, theirs.fileno(), inherited)
+                process, tail = await self._execute(app, environment | own, theirs.fileno(), inherited)
             except BaseException:
                 ours.close()
                 raise
-        server = _ForkServer(app.plan.name, process, self._orphans)
+        server = _ForkServer(app.plan.name, process, tail, self._orphans)
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
         return server
 
@@ -140,12 +156,16 @@ class Processes:
 class _Executed:
     """An executor that was executed."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, tail: Tail) -> None:
         self.pid = process.pid
         self._process = process
+        self._tail = tail
 
     async def wait(self) -> int:
         return await self._process.wait()
+
+    async def last_lines(self) -> str:
+        return await _last_lines(self._tail)
 
     def kill(self) -> None:
         # Its session outlives it as long as anything of it is there, and then nobody has its number.
@@ -156,12 +176,17 @@ class _Executed:
 class _ForkedExecutor:
     """An executor that was forked. The server kills its process group when it has ended."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, tail: Tail) -> None:
         self.pid = pid
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._tail = tail
+        """Its server's, which has what all executors write that have not said hello."""
 
     async def wait(self) -> int:
         return await self.ended
+
+    async def last_lines(self) -> str:
+        return await _last_lines(self._tail)
 
     def kill(self) -> None:
         if self.ended.done():
@@ -174,10 +199,11 @@ class _ForkedExecutor:
 class _ForkServer(asyncio.Protocol):
     """A fork server's process, and the connection to it."""
 
-    def __init__(self, app: str, process: Process, orphans: Orphans | None) -> None:
+    def __init__(self, app: str, process: Process, tail: Tail, orphans: Orphans | None) -> None:
         self.over = False
         self._app = app
         self._process = process
+        self._tail = tail
         self._orphans = orphans
         self._splitter = FrameSplitter(FROM_FORK_SERVER)
         self._asked: dict[str, asyncio.Future[ExecutorProcess]] = {}
@@ -192,7 +218,13 @@ class _ForkServer(asyncio.Protocol):
         asked: asyncio.Future[ExecutorProcess] = asyncio.get_running_loop().create_future()
         self._asked[executor] = asked
         self._transport.write(encode_frame([Fork(executor, environment)]))
-        return await asked
+        try:
+            async with asyncio.timeout(FORK_TIMEOUT_S):
+                return await asked
+        except TimeoutError:
+            self._kill()
+            said = await _last_lines(self._tail)
+            raise OSError(f"its fork server did not answer within {FORK_TIMEOUT_S:g} s{said}") from None
 
     async def stop(self) -> None:
         """End it; executors that it has forked end with it."""
@@ -211,9 +243,10 @@ class _ForkServer(asyncio.Protocol):
         if self._orphans is not None:
             self._orphans.ended(self._process.pid)
         log.info("fork server of app %s ended: %s", self._app, exit_reason(code))
+        said = await _last_lines(self._tail) if self._asked else ""
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(OSError(f"its fork server {exit_reason(code)}"))
+                asked.set_exception(OSError(f"its fork server {exit_reason(code)}{said}"))
         self._asked.clear()
         for process in self._executors.values():
             process.kill()  # The kernel has done so already, where there is that of Linux.
@@ -246,7 +279,7 @@ class _ForkServer(asyncio.Protocol):
             return
         asked = self._asked.pop(message.executor, None)
         if type(message) is Forked:
-            process = self._executors[message.executor] = _ForkedExecutor(message.pid)
+            process = self._executors[message.executor] = _ForkedExecutor(message.pid, self._tail)
             if asked is None or asked.done():  # Whoever wanted it has gone.
                 process.kill()
             else:
@@ -255,11 +288,6 @@ class _ForkServer(asyncio.Protocol):
             asked.set_exception(OSError(message.error, os.strerror(message.error)))
 
 
-def exit_reason(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+async def _last_lines(tail: Tail) -> str:
+    lines = await asyncio.to_thread(tail.lines, LAST_LINES_TIMEOUT_S)
+    return "; it said:\n" + "\n".join(lines) if lines else ""

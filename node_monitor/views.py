@@ -11,6 +11,7 @@ from sparrow_py.job import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from node_monitor.daemon import NodeMonitor
+    from node_monitor.executor_state import AppState
     from sparrow_py.auth import Principal
 
 STATE_BODY_BYTES_MAX = 64 << 10
@@ -18,6 +19,18 @@ STATE_BODY_BYTES_MAX = 64 << 10
 
 State = Literal["ready", "cordoned", "draining"]
 """`messages.READY`, `CORDONED` and `DRAINING`."""
+
+
+class AppStatus(msgspec.Struct):
+    """An app that the node is to run.
+
+    `starting`: its executors are being started, and none is there yet. `awaited`: they come by themselves, and none has
+    come. `withdrawn`: they do not start, for this `reason`.
+    """
+
+    state: Literal["offered", "starting", "awaited", "withdrawn"]
+    executors: int
+    reason: str
 
 
 class NodeStatus(msgspec.Struct):
@@ -30,6 +43,7 @@ class NodeStatus(msgspec.Struct):
     schedulers: list[str]
     state: State
     attributes: dict[str, str]
+    apps: dict[str, AppStatus]
 
 
 class NodeList(msgspec.Struct):
@@ -63,4 +77,9 @@ def status(node: NodeMonitor, principal: Principal) -> NodeStatus:
         sorted(core.schedulers),
         core.state,  # type: ignore[arg-type]
         core.info.attributes,
+        {name: _app_status(app) for name, app in core.apps.items()},
     )
+
+
+def _app_status(app: AppState) -> AppStatus:
+    return AppStatus(app.offer.state.value, len(app.executors), app.offer.reason)

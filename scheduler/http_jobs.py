@@ -19,6 +19,7 @@ import orjson
 from msgspec import UNSET, Raw, UnsetType
 
 from scheduler.footprint import JOB_BYTES, stage_bytes
+from scheduler.nodes import Kind
 from sparrow_py import messages as m
 from sparrow_py.errors import LinkError, SparrowError
 from sparrow_py.http_api import ApiError
@@ -235,7 +236,7 @@ class HttpJobs:
         if http_job.refusal is not None:
             del self._by_client[http_job.client]
             self._forget(http_job)
-            raise self._refused(http_job.refusal)
+            raise self._refused(http_job, http_job.refusal)
         return http_job
 
     def add(self, job: HttpJob, message: Any) -> None:
@@ -251,9 +252,11 @@ class HttpJobs:
             if why_not := self._why_no_room(shares, job.user, amount):
                 raise ApiError(503, why_not, retry_after_s=BUSY_RETRY_S)
 
-    def _refused(self, refusal: m.JobRefused) -> ApiError:
+    def _refused(self, job: HttpJob, refusal: m.JobRefused) -> ApiError:
         if refusal.retry_after_s is None:
-            return ApiError(400, refusal.reason, field=refusal.field)
+            nodes = self._core.nodes
+            ours = not refusal.field and any(nodes.why_withdrawn(Kind.of(stage)) for stage in job.stages)
+            return ApiError(503 if ours else 400, refusal.reason, field=refusal.field)
         status = 503 if self._core.draining else 429
         return ApiError(status, refusal.reason, field=refusal.field, retry_after_s=refusal.retry_after_s)
 

@@ -64,16 +64,20 @@ class Node:
         """(field, reason) if this node could never run stages of the kind, whatever its state."""
         info = self.info
         if kind.app not in info.apps:
-            return "app", f"no app {kind.app!r}"
+            return "app", f"its {kind.app} does not start" if kind.app in info.withdrawn else f"no app {kind.app!r}"
         if kind.runtime and info.apps[kind.app] != kind.runtime:
             return "runtime", f"its {kind.app} is {info.apps[kind.app]}"
+        return self.lacks(kind)
+
+    def lacks(self, kind: Kind) -> tuple[str, str] | None:
+        """As `why_not`, of the node itself, whatever its executors are."""
         for constraint in kind.where:
             if not constraints.holds(constraint, self.attributes):
                 value = self.attributes.get(constraint.attribute)
                 return "where", f"{constraint.attribute} {'unset' if value is None else value}"
         for name, amount in kind.demand:
-            if info.resources.get(name, 0.0) < amount:
-                return "demand", f"{info.resources.get(name, 0.0):g} {name}"
+            if self.info.resources.get(name, 0.0) < amount:
+                return "demand", f"{self.info.resources.get(name, 0.0):g} {name}"
         return None
 
 
@@ -146,10 +150,30 @@ class Nodes:
         nodes = self._nodes.values() if among is None else [self._nodes[node] for node in among if node in self._nodes]
         return any(node.why_not(kind) is None for node in nodes)
 
+    def why_withdrawn(self, kind: Kind) -> str:
+        """Why nodes that should run stages of the kind do not, as of one of them; empty if there are none."""
+        app = kind.app
+        reasons = {
+            node.id: node.info.withdrawn[app]
+            for node in self._nodes.values()
+            if app in node.info.withdrawn and node.lacks(kind) is None
+        }
+        if not reasons:
+            return ""
+        first, *others = sorted(reasons)
+        also = f" (nor on {len(others)} more)" if others else ""
+        return f"the executors of app {app!r} do not start on {first}{also}: {reasons[first]}"
+
     def why_none_could(self, kind: Kind) -> tuple[str, str] | None:
-        """(field, reason) if nodes are connected and none has what the kind asks for; None otherwise."""
+        """(field, reason) if nodes are connected and none has what the kind asks for; None otherwise.
+
+        There is no field where nothing is wrong with the job: nodes have what it asks for, and it does not start there.
+        """
         if not self._nodes or self.could_run(kind):
             return None
+        withdrawn = self.why_withdrawn(kind)
+        if withdrawn:
+            return "", withdrawn
         nodes = self._nodes.values()
         offered = sorted({name for node in nodes for name in node.info.apps})
         if kind.app not in offered:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PROBE_BACKOFF_S = 0.05
 """First wait of a stage that every node refused; doubles up to the maximum."""
 PROBE_BACKOFF_MAX_S = 2.0
+WITHDRAWN_WAIT_S = 30.0
+"""Tasks that no connected node may run wait no longer than this, unless their job says how long, if nodes should run
+them and their executors do not start: that has been tried for some time, and is seldom mended by waiting."""
 SHARED_PER_TASK_MAX = 8
 """Probe sharing stops once the heir has this many reservations per unplaced task."""
 
@@ -198,7 +201,10 @@ class Probing:
         """
         if stage.barred_by and not stage.settled and not stage.attempts:
             return 0.0
-        return self._core.wait_for_nodes_s(stage.job)
+        limit_s = self._core.wait_for_nodes_s(stage.job)
+        if limit_s is None or stage.job.wait_for_nodes_s is not None or not self._nodes.why_withdrawn(stage.kind):
+            return limit_s
+        return min(limit_s, WITHDRAWN_WAIT_S)
 
     def _no_node_came(self, stage: StageState, limit_s: float, now_s: float) -> None:
         since_s = stage.no_node_since_s
@@ -216,6 +222,8 @@ class Probing:
             node_id, why = next(reversed(stage.barred_by.items()))
             waited = f" has taken it for {limit_s:g} s" if limit_s else " takes it"
             reason = f"no connected node{waited}; node {node_id}: {why}"
+        elif withdrawn := self._nodes.why_withdrawn(stage.kind):
+            reason = f"{reason}: {withdrawn}"
         self._core.progress.settle_unplaced(stage, tasks, TaskStatus.LOST, reason, now_s)
 
     def _probe(self, stage: StageState, per_node: list[tuple[str, int]], now_s: float) -> None:

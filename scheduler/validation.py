@@ -28,6 +28,7 @@ from sparrow_py.messages import (
     FRAME_BYTES_MAX,
     MEMORY_CHARS_MAX,
     MESSAGE_OVERHEAD_BYTES,
+    WITHDRAWN_CHARS_MAX,
     AddTasks,
     NodeInfo,
     Stage,
@@ -76,6 +77,9 @@ def check_node(node: NodeInfo) -> None:
     check_whole("slots", node.slots, 0, SLOTS_MAX)
     if len(node.memory) > MEMORY_CHARS_MAX:
         raise LinkError(f"memory is {len(node.memory)} characters; at most {MEMORY_CHARS_MAX}")
+    for app, reason in node.withdrawn.items():
+        if len(reason) > WITHDRAWN_CHARS_MAX:
+            raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
 
 
 def check_blob(blob: BlobRef) -> None:

@@ -68,6 +68,8 @@ class NodeSummary(msgspec.Struct):
     attributes: dict[str, str]
     resources: dict[str, float]
     state: str
+    withdrawn: dict[str, str]
+    """Apps that it should run and whose executors do not start: the reason of each."""
 
 
 class NodeList(msgspec.Struct):
@@ -120,5 +122,5 @@ def node(node: Node, core: SchedulerCore) -> NodeSummary:
     info = node.info
     return NodeSummary(
         node.id, info.address, info.slots, len(node.attempts), core.live_reservations(node.id), info.apps,
-        info.attributes, info.resources, node.state,
+        info.attributes, info.resources, node.state, info.withdrawn,
     )  # fmt: skip

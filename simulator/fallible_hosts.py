@@ -265,7 +265,7 @@ class NodeHost(Dialler):
         self.executors: dict[str, VirtualExecutor] = {}
         self.blobs = FakeBlobs(name)
         plans = list(FORKING_PLANS if int(name.lstrip("n")) % 2 else PLANS)
-        self.core = NodeMonitorCore(world.node_options, slots, plans, self, self.blobs, world.resources)
+        self.core = NodeMonitorCore(world.node_options, slots, plans, self, self.blobs, world.resources, self.info())
 
     def info(self) -> m.NodeInfo:
         """What it says of itself."""
@@ -324,6 +324,9 @@ class NodeHost(Dialler):
             self.core.fetched(ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.now_s)
 
         self.world.at(self.world.now + 2 * self.world.latency_s(), partial(self.event, arrive))
+
+    def offer_changed(self, app: str, reason: str) -> None:
+        """Effect of the core: for people to read."""
 
     def start_executor(self, app: str, places: int) -> None:
         """Effect of the core."""

@@ -185,6 +185,9 @@ class NodeHost(_Waking):
     def fetch(self, ref: BlobRef, user: str) -> None:
         raise NotImplementedError("tasks of a simulation need nothing")
 
+    def offer_changed(self, app: str, reason: str) -> None:
+        raise NotImplementedError("the executor is there from the start")
+
     # ---- events
 
     def from_scheduler(self, scheduler: str, frame: list[Any]) -> None:

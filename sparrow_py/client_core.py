@@ -275,11 +275,15 @@ class ClientCore:
         self._timers: list[tuple[float, str]] = []
         self._last_error = ""
         self._questions = itertools.count(1)
+        self._failure: SparrowError | None = None
+        """Why no job can run any more."""
 
     # ---- events: the user --------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, sink: Sink, now_s: float) -> ClientJob:
-        """Submit a job; `InvalidRequest` if it cannot be, or if a job of this id runs."""
+        """Submit a job; `InvalidRequest` if it cannot be, or if one of this id runs; after `fail` the error of that."""
+        if self._failure is not None:
+            raise self._failure
         spec.validate()
         if spec.job_id in self.jobs:
             raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
@@ -502,6 +506,14 @@ class ClientCore:
         self.jobs.clear()
         self._waiting.clear()
         self._timers.clear()
+
+    def fail(self, error: SparrowError) -> None:
+        """No scheduler will take a job or tell of one any more: the sinks of all jobs are told so."""
+        self._failure = error
+        jobs = list(self.jobs.values())
+        self.abandon()
+        for job in jobs:
+            job.sink.refused(error)
 
     def stream_failed(self, job: ClientJob, error: SparrowError) -> None:
         """A task of the job cannot be sent."""

@@ -1,9 +1,15 @@
-"""`LocalCluster`: schedulers and node monitors on this machine, as processes or in this one."""
+"""`LocalCluster`: schedulers and node monitors on this machine, as processes or in this one.
+
+A daemon that ends though nobody ended it is started again, a few times (`restarts`); jobs go on as they do in any
+cluster whose daemons die. Beyond that, once no scheduler or no node monitor is left, the cluster is *broken*, and its
+clients' jobs end with the reason instead of waiting for daemons that will not come.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import subprocess
@@ -27,6 +33,8 @@ from sparrow_py.job import check_whole
 from sparrow_py.local_link import LocalLink
 from sparrow_py.own_packages import require_here
 from sparrow_py.process_bound import descriptor_of, let_go, tell_of_forks
+from sparrow_py.process_ends import Tail, exit_reason
+from sparrow_py.restarts import RESTARTS_WINDOW_S, Restarts
 from sparrow_py.secret_files import read_tokens
 from sparrow_py.task_context import enter_thread
 from sparrow_py.tasks_in_flight import TasksInFlight
@@ -34,9 +42,16 @@ from sparrow_py.tasks_in_flight import TasksInFlight
 if TYPE_CHECKING:
     from sparrow_py.output_forwarding import OutputForwarder
 
+log = logging.getLogger("sparrow.cluster")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_CHARS = 2000
+LAST_LINES_TIMEOUT_S = 0.5
+"""What a daemon wrote before it ended is waited for this long: its executors may hold the pipe a moment longer."""
+POLL_S = 0.02
+HOST = "127.0.0.1"
+KINDS = {"scheduler": "scheduler", "node_monitor": "node monitor"}
+"""Daemons' modules, and what they are called."""
 INSTEAD_OF_SCHEDULER_HERE = "run the scheduler as a process of its own (sparrow-scheduler), where it is not in the way"
 INSTEAD_OF_IN_PROCESS = "leave out in_process: it is not in the way of daemons that are processes of their own"
 
@@ -52,24 +67,33 @@ class DaemonProcess:
         log: Any,
         listener: socket.socket | None = None,
         inherited: Sequence[int] = (),
+        name: str = "",
     ) -> None:
-        """`inherited`: descriptors that its arguments name."""
+        """`log`: a file or descriptor that its log goes to, or a `Tail`, which becomes this process's. `inherited`:
+        descriptors that its arguments name."""
         self.module = module
+        self.name = name
         self.announcement: dict[str, Any] = {}
+        self.was_ended = False
+        """Whether it was told to end, by `kill` or `end`."""
         self._log = log
         command = start.command(module, "--port", "0", "--exit-on-stdin-eof", *arguments, path=import_path())
         if listener is not None:
             command += ["--listen-fd", str(listener.fileno())]
             inherited = [*inherited, listener.fileno()]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment,
-            start_new_session=True,
-            pass_fds=inherited,
-        )
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log.descriptor if isinstance(log, Tail) else log,
+                env=environment,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+        finally:
+            if isinstance(log, Tail):
+                log.close_ours()
 
     @property
     def address(self) -> str:
@@ -91,6 +115,12 @@ class DaemonProcess:
             raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
         self.announcement = orjson.loads(line)
 
+    def why_ended(self) -> str:
+        """How it ended, and what it said last; it must have ended."""
+        said = self.log_tail()
+        name = f"{KINDS.get(self.module, self.module)} {self.name}"
+        return f"{name} {exit_reason(self.process.returncode)}" + (f"; its log ends with:\n{said}" if said else "")
+
     def _where_it_says(self) -> str:
         """Where to look for its log, if not here."""
         nowhere = self._log == subprocess.DEVNULL
@@ -100,16 +130,20 @@ class DaemonProcess:
         """The end of its log."""
         if isinstance(self._log, int) or self._log is None:
             return ""
+        if isinstance(self._log, Tail):
+            return "\n".join(self._log.lines(LAST_LINES_TIMEOUT_S))
         return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
 
     def kill(self) -> None:
         """End it with SIGKILL, and wait for its end."""
+        self.was_ended = True
         self.process.kill()
         self.process.wait()
         self._close_pipes()
 
     def end(self) -> None:
         """Close its standard input, so that it ends at once and stops its executors."""
+        self.was_ended = True
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -155,6 +189,10 @@ class LocalCluster:
     forward_output: write what tasks print to this program's `sys.stdout` and `sys.stderr`, in whole lines, each after
         `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
         not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
+
+    `ClusterError` if a daemon does not start, or the executors of an app that is to be warm (the Python workers): it
+    has the reason, with the last lines of what does not start. A daemon that dies later is started again, three times
+    a minute at most; `DaemonProcess.kill` ends one for good.
     """
 
     def __init__(
@@ -182,7 +220,6 @@ class LocalCluster:
         self.node_processes: list[DaemonProcess] = []
         self._in_process: _InProcess | None = None
         self._here = in_process
-        self._stopped = False
         self._log_dir = Path(log_dir) if log_dir is not None else None
         self._logs: list[Any] = []
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
@@ -200,6 +237,14 @@ class LocalCluster:
             *node_options,
         ]
         self._node_count = 0
+        self._lock = threading.Lock()
+        """Of what follows, and of the two lists of processes where one is replaced."""
+        self._stopping = False
+        self._broken: ClusterError | None = None
+        self._listeners: dict[int, Callable[[ClusterError], None]] = {}
+        self._next_listener = 0
+        self._restarts: dict[str, Restarts] = {}
+        """By the daemon's name."""
         self._inherited = False
         """Whether this is a forked child's copy."""
         tell_of_forks(self)
@@ -211,13 +256,14 @@ class LocalCluster:
             else:
                 self._start_processes(schedulers, node_monitors)
             self._wait_until_ready(node_monitors)
+            self._wait_for_executors()
         except BaseException:
             self._end()
             raise
 
     def __repr__(self) -> str:
         where = "in this process" if self._here else "in processes"
-        state = ", stopped" if self._stopped else ""
+        state = ", stopped" if self._stopping else ""
         return f"<LocalCluster {', '.join(self.addresses)}, {where}{state}>"
 
     def __enter__(self) -> LocalCluster:
@@ -232,33 +278,121 @@ class LocalCluster:
         # The schedulers' sockets are made here, so that the node monitors can be told of them and
         # all daemons start at the same time.
         for number in range(schedulers):
-            with socket.create_server(("127.0.0.1", 0)) as listener:
-                self.addresses.append(f"127.0.0.1:{listener.getsockname()[1]}")
+            with socket.create_server((HOST, 0)) as listener:
+                self.addresses.append(f"{HOST}:{listener.getsockname()[1]}")
                 process = self._spawn("scheduler", f"scheduler-{number}", self._scheduler_options, listener)
                 self.scheduler_processes.append(process)
         for _ in range(node_monitors):
-            self._spawn_node()
+            self.node_processes.append(self._spawn_node(self._new_node_id()))
         for process in [*self.scheduler_processes, *self.node_processes]:
-            process.wait_until_ready()
+            self._await_ready(process)
 
-    def _spawn_node(self) -> DaemonProcess:
-        node_id = f"node-{self._node_count}"
+    def _new_node_id(self) -> str:
         self._node_count += 1
-        return self._respawn_node(node_id)
+        return f"node-{self._node_count - 1}"
 
-    def _respawn_node(self, node_id: str) -> DaemonProcess:
+    def _spawn_node(self, node_id: str) -> DaemonProcess:
         flags = ["--scheduler", ",".join(self.addresses), "--node-id", node_id, *self._node_options]
         # Workers must find what this process can import; after what the options name.
         flags += [f"--python-path={entry}" for entry in import_path()]
-        process = self._spawn("node_monitor", node_id, flags)
-        self.node_processes.append(process)
-        return process
+        return self._spawn("node_monitor", node_id, flags)
+
+    def _spawn_scheduler_again(self, before: DaemonProcess) -> DaemonProcess:
+        """At the same address, which clients and node monitors dial."""
+        with socket.create_server((HOST, int(before.address.rpartition(":")[2]))) as listener:
+            return self._spawn("scheduler", before.name, self._scheduler_options, listener)
+
+    def _await_ready(self, process: DaemonProcess) -> None:
+        """Wait until it works, and from then on for its end; `ClusterError` if it ends instead."""
+        process.wait_until_ready()
+        threading.Thread(target=self._watch, args=(process,), name=f"sparrow-{process.name}", daemon=True).start()
 
     def add_node_monitor(self, node_id: str | None = None) -> DaemonProcess:
         """Start another node monitor (of that name), and wait until it works."""
-        process = self._spawn_node() if node_id is None else self._respawn_node(node_id)
-        process.wait_until_ready()
+        process = self._spawn_node(node_id or self._new_node_id())
+        with self._lock:
+            self.node_processes.append(process)
+        self._await_ready(process)
         return process
+
+    # ---- daemons that end by themselves ---------------------------------------------------------
+
+    def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
+        """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
+
+        `ClusterError` if it is so already.
+        """
+        with self._lock:
+            if self._broken is not None:
+                raise self._broken
+            number = self._next_listener
+            self._next_listener += 1
+            self._listeners[number] = listener
+
+        def take_back() -> None:
+            self._listeners.pop(number, None)
+
+        return take_back
+
+    def _watch(self, process: DaemonProcess) -> None:
+        """Wait for its end, and do what is to be done then: in a thread of its own."""
+        process.process.wait()
+        ended: DaemonProcess | None = process
+        while ended is not None:
+            ended = self._ended(ended)
+
+    def _ended(self, process: DaemonProcess) -> DaemonProcess | None:
+        """A daemon has ended: start it again if nobody ended it. Returns the one that was started, if it ended, too."""
+        if process.was_ended or self._stopping:
+            return None
+        why, now_s = process.why_ended(), time.monotonic()
+        restarts = self._restarts.setdefault(process.name, Restarts())
+        if not restarts.allowed(process.process.returncode, now_s):
+            self._do_without(
+                process, f"{why}\n(Started again before: {restarts.count(now_s)}, in {RESTARTS_WINDOW_S:g} s.)"
+            )
+            return None
+        try:
+            again = self._start_again(process)
+        except (OSError, ClusterError) as error:  # Its port is taken, or there are no processes to be had.
+            self._do_without(process, f"{why}\nand cannot be started again: {error}")
+            return None
+        if again is None:
+            return None
+        log.warning("%s\nIt is started again.", why)
+        try:
+            self._await_ready(again)
+        except ClusterError:
+            return again
+        return None
+
+    def _start_again(self, process: DaemonProcess) -> DaemonProcess | None:
+        """Another in its place; None if the cluster is being stopped, or has none for it any more."""
+        scheduler = process.module == "scheduler"
+        processes = self.scheduler_processes if scheduler else self.node_processes
+        with self._lock:
+            if self._stopping or process not in processes:
+                return None
+            again = self._spawn_scheduler_again(process) if scheduler else self._spawn_node(process.name)
+            processes[processes.index(process)] = again
+        process.wait_ended()  # It has, and nobody else closes its pipes any more.
+        return again
+
+    def _do_without(self, process: DaemonProcess, why: str) -> None:
+        """It is not started again: without any of its kind the cluster is broken."""
+        scheduler = process.module == "scheduler"
+        processes = self.scheduler_processes if scheduler else self.node_processes
+        if any(other.process.poll() is None for other in processes):
+            log.warning("%s\nIt is not started again; the cluster goes on without it.", why)
+            return
+        error = ClusterError(f"the embedded cluster has no {KINDS[process.module]} any more: {why}")
+        with self._lock:
+            if self._stopping:
+                return
+            self._broken = error
+            listeners = list(self._listeners.values())
+        for listener in listeners:
+            listener(error)
 
     def _spawn(
         self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
@@ -266,7 +400,7 @@ class LocalCluster:
         # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
         with self._outlets(module, name) as (log, inherited, own):
-            return DaemonProcess(module, [*own, *flags], environment, log, listener, inherited)
+            return DaemonProcess(module, [*own, *flags], environment, log, listener, inherited, name)
 
     @contextlib.contextmanager
     def _outlets(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
@@ -279,13 +413,13 @@ class LocalCluster:
             self._logs.append(log)
         forwarder = self._forwarder
         if forwarder is None:
-            yield log, [], []
+            yield Tail() if self._log_dir is None else log, [], []
             return
         warnings = forwarder.log_pipe(name)
         try:
             inherited, own = [warnings], ["--warnings-fd", str(warnings)]
             if self._log_dir is None:
-                log, inherited, own = warnings, [], ["--log-level", "warning"]
+                log, inherited, own = Tail(warnings), [], ["--log-level", "warning"]
             if module == "node_monitor":
                 channel = forwarder.channel.fileno()
                 inherited, own = [*inherited, channel], [*own, "--output-fd", str(channel)]
@@ -331,16 +465,39 @@ class LocalCluster:
         if self._in_process is not None:
             self._in_process.forked()
 
+    def _wait_for_executors(self) -> None:
+        """Wait until the executors that start with their node have come; `ClusterError` with the reason if some don't.
+
+        They would come while the first calls wait for them; if they do not, those would wait for ever.
+        """
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        for process in self.node_processes:
+            while starting := self._starting(process):
+                if time.monotonic() > deadline_s:
+                    names = ", ".join(starting)
+                    raise ClusterError(f"no executor of app {names} started on {process.name} in {START_TIMEOUT_S:g} s")
+                time.sleep(POLL_S)
+
+    def _starting(self, process: DaemonProcess) -> list[str]:
+        """The apps whose first executors are on their way; `ClusterError` if those of one do not start."""
+        nodes = http_get_json(process.address, "/v1/nodes", access=self.access)["nodes"]
+        apps = [(name, app) for node in nodes for name, app in node["apps"].items()]
+        for name, app in apps:
+            if app["state"] == "withdrawn":
+                raise ClusterError(f"the executors of app {name!r} do not start on {process.name}: {app['reason']}")
+        return [name for name, app in apps if app["state"] == "starting"]
+
     def stop(self) -> None:
         """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
         if self._inherited:
             return
-        self._stopped = True
         if self._forwarder is not None:
             self._forwarder.ignore_logs()
         self._end()
 
     def _end(self) -> None:
+        with self._lock:
+            self._stopping = True
         if self._in_process is not None:
             self._in_process.stop()
             self._in_process = None

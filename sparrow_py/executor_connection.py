@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from sparrow_py.executor_protocol import (
     FILES_SUFFIX,
     FILES_VARIABLE,
     ID_VARIABLE,
+    LOG_VARIABLE,
     SOCKET_VARIABLE,
     TO_EXECUTOR,
     Data,
@@ -21,10 +23,21 @@ from sparrow_py.executor_protocol import (
     encode_frame,
 )
 
-__all__ = ["ExecutorConnection", "load"]
+__all__ = ["ExecutorConnection", "load", "write_to_log"]
 
 RECEIVE_BYTES = 1 << 16
 """Larger, and each call would map and unmap memory for its buffer."""
+
+
+def write_to_log() -> None:
+    """From now on this executor's standard error is the node monitor's log itself.
+
+    Until its hello the node monitor reads what it writes, so as to know why a start failed.
+    """
+    descriptor = os.environ.pop(LOG_VARIABLE, "")
+    if descriptor.isdecimal():
+        with contextlib.suppress(OSError):
+            os.dup2(int(descriptor), 2)
 
 
 class ExecutorConnection:
@@ -45,6 +58,7 @@ class ExecutorConnection:
         """Connect to the node monitor that started this process, and say hello."""
         connection = cls(os.environ[SOCKET_VARIABLE], os.environ.get(FILES_VARIABLE, ""))
         connection.hello(app, places, runtime, os.environ.get(ID_VARIABLE, ""))
+        write_to_log()
         return connection
 
     def hello(self, app: str, places: int = 1, runtime: str = "", executor_id: str = "") -> None:

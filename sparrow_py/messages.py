@@ -46,6 +46,8 @@ NUMBERS_PER_MESSAGE_MAX = 200
 """Numbers of tasks, or names of node monitors' memories, in a message that fits any frame beside its payload."""
 MEMORY_CHARS_MAX = 64
 """Of the name of a node monitor's memory."""
+WITHDRAWN_CHARS_MAX = 1000
+"""Of the reason why a node does not offer an app."""
 EPOCH_SHIFT = 40
 
 
@@ -61,7 +63,8 @@ class NodeInfo(msgspec.Struct, array_like=True, frozen=True):
 
     `apps` maps each app to the runtime its executors state ("3.11" for python, else ""). `address`
     (host:port) is where its HTTP listens, which large data come from. `memory` names what this process remembers of
-    tasks that it has started: it is drawn at random when the process starts, and ends with it.
+    tasks that it has started: it is drawn at random when the process starts, and ends with it. `withdrawn` maps each
+    app that it should run, and whose executors do not start, to the reason; those are not among `apps`.
     """
 
     slots: int
@@ -70,6 +73,7 @@ class NodeInfo(msgspec.Struct, array_like=True, frozen=True):
     apps: dict[str, str]
     address: str = ""
     memory: str = ""
+    withdrawn: dict[str, str] = {}
 
 
 Data = bytes | BlobRef

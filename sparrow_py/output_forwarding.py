@@ -145,6 +145,8 @@ class _Reader:
         self._channel = channel
         self._streams: set[_Stream] = set()
         self._stopping = False
+        self._over = False
+        """Whether it has closed all that it had."""
         self._orders, self._gives_orders = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ, self._take)
@@ -164,6 +166,8 @@ class _Reader:
 
     def descriptors(self) -> list[int]:
         """All that it has open."""
+        if self._over:
+            return []
         own = [file.fileno() for file in (self._channel, self._orders, self._gives_orders, self._selector)]
         workers = {stream.worker for stream in self._streams if stream.worker is not None}
         return [
@@ -196,6 +200,7 @@ class _Reader:
             for stream in list(self._streams):
                 self._drain(stream)
                 self._end(stream)
+            self._over = True
             for file in (self._channel, self._orders, self._gives_orders, self._selector):
                 file.close()
             self._logs_ignored.set()

@@ -74,6 +74,8 @@ class Session:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
+        self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
+        """That may say that none of its schedulers, or of its node monitors, will come back."""
         addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
         self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
         self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
@@ -104,6 +106,7 @@ class Session:
         """Of its links and its requests."""
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
+        self._leave_cluster: Callable[[], None] = lambda: None
         self._links: Mapping[str, Link | LocalLink] = {}
 
     def __str__(self) -> str:
@@ -113,7 +116,11 @@ class Session:
         return f"{', '.join(named) or 'a scheduler here'}{more}, user {self.user!r}"
 
     async def start(self) -> None:
-        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`."""
+        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`, `ClusterError` if the embedded
+        cluster that was given is broken."""
+        if self._cluster is not None:
+            loop = asyncio.get_running_loop()
+            self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
         self._connected = asyncio.Event()
         self._standstill.start()
         connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
@@ -182,6 +189,7 @@ class Session:
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
+        self._leave_cluster()
         self._in_flight.ended(self)
         self._timer.cancel()
         self._standstill.stop()
@@ -266,6 +274,14 @@ class Session:
     def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
         """Ask which of these tasks have left the queue; see `ClientCore.ask_placed`."""
         return self.core.ask_placed(job_id, tasks, told)
+
+    def fail(self, error: SparrowError) -> None:
+        """Nothing can run any more, for this reason: the sinks of all jobs are told so, of those to come, too."""
+        preparing, self._preparing = self._preparing, {}
+        for one in preparing.values():
+            one.refuse(error)
+        self.core.fail(error)
+        self._timer.update()
 
     def now_s(self) -> float:
         """The session's clock."""
@@ -486,6 +502,12 @@ class Session:
         self.core.tick(self._clock())
 
 
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[SparrowError], None], error: SparrowError) -> None:
+    """Of any thread; if the loop has been closed nobody is left to hear of it."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, error)
+
+
 def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
     yield stage.common
     for task in stage.tasks:
@@ -517,6 +539,12 @@ class _Preparing:
         self.task_count = sum(len(stage.tasks) for stage in spec.as_stages())
         self.cancelling: dict[int, bool] = {}
         """Tasks that were cancelled meanwhile, and whether even if they run."""
+
+    def refuse(self, error: SparrowError) -> None:
+        """No scheduler will have the job."""
+        if self.task is not None:
+            self.task.cancel()
+        self.sink.refused(error)
 
     def withdraw(self) -> None:
         """The job is cancelled before a scheduler has it."""

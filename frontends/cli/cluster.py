@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+import queue
 
 import click
 
@@ -26,8 +26,9 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
       sparrow cluster --enable-command
       sparrow cluster --schedulers 2 --node-monitors 4 --slots 2
     """
-    from sparrow_py import LocalCluster
+    from sparrow_py import ClusterError, LocalCluster
 
+    broken: queue.SimpleQueue[ClusterError] = queue.SimpleQueue()
     exit_on_sigterm()
     try:
         here = ["--python-path", os.curdir]  # Tasks find what their user works on, as with a node monitor started here.
@@ -35,7 +36,8 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
             schedulers, node_monitors, slots, enable_command=enable_command, node_options=here
         ) as running:
             click.echo(introduction(running.addresses, node_monitors, enable_command))
-            threading.Event().wait()
+            running.tell_if_broken(broken.put)
+            raise broken.get()
     except (KeyboardInterrupt, SystemExit):
         # How one ends it: no error.
         click.echo("stopped", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ import click
 from frontends.cli.connection import ask_all, connection_options, listed
 from frontends.cli.tables import pairs, print_table
 from sparrow_py.credentials import Access
+from sparrow_py.printable import printable
 
 COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES", "ATTRIBUTES")
 
@@ -21,7 +22,8 @@ COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES"
 def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the nodes that are connected to the schedulers.
 
-    BUSY and RESERVATIONS count what the schedulers asked have there, all together.
+    BUSY and RESERVATIONS count what the schedulers asked have there, all together. Below the table stands which apps
+    nodes do not offer since their executors do not start, and why.
 
     \b
     Examples:
@@ -34,6 +36,8 @@ def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
         click.echo(json.dumps({"nodes": found}, indent=2))
     elif found:
         print_table(COLUMNS, map(_row, found))
+        for line in withdrawn(found):
+            click.echo(line)
     else:
         click.echo("no nodes are connected", err=True)
 
@@ -47,6 +51,15 @@ def merged(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             known["busy"] += entry["busy"]
             known["reservations"] += entry["reservations"]
     return [found[name] for name in sorted(found)]
+
+
+def withdrawn(nodes: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Lines on the apps whose executors do not start: where, and why."""
+    for node in nodes:
+        for app, reason in node.get("withdrawn", {}).items():  # A scheduler of a version before has none.
+            first, *more = map(printable, reason.splitlines() or [""])
+            yield f"{printable(node['id'])}: executors of {printable(app)} do not start: {first}"
+            yield from (f"  {line}" for line in more)
 
 
 def _row(node: dict[str, Any]) -> list[str | int]:

@@ -28,6 +28,7 @@ from frontends.command.process import READ_BYTES, Command, clean_environment, ex
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
 from sparrow_py.descendants import end_children
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
+from sparrow_py.executor_connection import write_to_log
 from sparrow_py.executor_files import read, store
 from sparrow_py.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
@@ -188,6 +189,7 @@ async def serve(path: str, places: int) -> None:
         pid=os.getpid(),
     )
     writer.write(encode_frame([hello]))
+    write_to_log()
     files_directory = os.environ.get(FILES_VARIABLE) or str(Path(path).with_suffix(FILES_SUFFIX))
     executor = CommandExecutor(places, writer, files_directory, current.cancel, Orphans())
     splitter = FrameSplitter(TO_EXECUTOR)

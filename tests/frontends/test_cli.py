@@ -249,6 +249,15 @@ class TestNodes:
         listed = json.loads(result.stdout)["nodes"]
         assert [(node["id"], node["busy"], node["reservations"]) for node in listed] == [("n0", 1, 5), ("n1", 2, 10)]
 
+    def test_apps_that_do_not_start_are_named_with_the_reason(self, scheduler: FakeScheduler) -> None:
+        reason = "exited with code 1; it said:\nno \x1b[31msparrow_py"
+        scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"withdrawn": {"python": reason}}]})
+        lines = sparrow("nodes", "-s", scheduler.address).stdout.splitlines()
+        assert lines[2:] == [
+            f"{NODE['id']}: executors of python do not start: exited with code 1; it said:",
+            "  no \\x1b[31msparrow_py",
+        ]
+
     def test_no_nodes(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": []})
         result = sparrow("nodes", "-s", scheduler.address)

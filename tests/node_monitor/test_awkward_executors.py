@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from node_monitor.core import ERROR_CHARS_MAX, NodeMonitorCore
-from node_monitor.executor_state import BROKEN_FAILURES, AppPlan
+from node_monitor.executor_state import AppPlan
+from node_monitor.offers import START_FAILURES_MAX
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
 from sparrow_py import executor_protocol as x
@@ -181,7 +182,7 @@ def refusals(rig: Rig) -> list[tuple[int, int]]:
 def test_an_app_that_does_not_start_refuses_what_is_queued_and_what_comes() -> None:
     rig = Rig()
     rig.receive(reserve(1, 3, app="pool"), reserve(2, 1, app="pool"))
-    now_s = fail_to_start(rig, BROKEN_FAILURES - 1)
+    now_s = fail_to_start(rig, START_FAILURES_MAX - 1)
     assert refusals(rig) == []
     now_s = fail_to_start(rig, 1, now_s)
     assert sorted(refusals(rig)) == [(1, 3), (2, 1)]
@@ -194,7 +195,7 @@ def test_an_app_that_does_not_start_refuses_what_is_queued_and_what_comes() -> N
 def test_an_app_that_starts_at_last_takes_reservations_again() -> None:
     rig = Rig()
     rig.receive(reserve(1, app="pool"))
-    now_s = fail_to_start(rig, BROKEN_FAILURES)
+    now_s = fail_to_start(rig, START_FAILURES_MAX)
     assert refusals(rig) == [(1, 1)]
     rig.core.executor_up("p", "pool", 1, now_s)
     rig.receive(reserve(2, app="pool"), now_s=now_s)
@@ -206,7 +207,7 @@ def test_an_executor_that_dies_of_a_task_is_no_start_in_vain() -> None:
     """Else a job's tasks that kill their workers would keep others from the node."""
     rig = Rig()
     rig.core.start(["pool"])
-    for number in range(1, BROKEN_FAILURES + 3):
+    for number in range(1, START_FAILURES_MAX + 3):
         assert len(rig.outbox.started) == number  # At once, each time.
         rig.core.executor_up(f"p{number}", "pool", 1, 0.0)
         rig.receive(reserve(number, app="pool", job="j"))
@@ -278,7 +279,7 @@ def test_what_an_executor_that_is_leaving_runs_is_lost_when_it_is_down() -> None
 def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
     rig = Rig()
     rig.receive(reserve(1, app="pool"))
-    now_s = fail_to_start(rig, BROKEN_FAILURES - 1)
+    now_s = fail_to_start(rig, START_FAILURES_MAX - 1)
     rig.core.executor_up("p", "pool", 1, now_s)
     rig.settle(now_s)
     (ask,) = rig.take(m.GetTasks)

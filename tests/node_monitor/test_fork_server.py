@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from node_monitor import processes
 from node_monitor.apps import FORK_SERVER, App, executor_command
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
@@ -118,9 +119,32 @@ async def test_a_server_that_does_not_start_is_a_start_in_vain() -> None:
     rig = Rig(App(PLAN, executor_command(FORK_SERVER, "no_such_module")))
     await rig.pool.start()
     rig.pool.start_executor("forked", 1)
-    event = await rig.events.next()
-    assert event == ("failed", "forked", "cannot be started: its fork server exited with code 1")
+    kind, app, reason = await rig.events.next()
+    assert (kind, app) == ("failed", "forked")
+    assert reason.startswith("cannot be started: its fork server exited with code 1; it said:\n")
+    assert reason.endswith("\nModuleNotFoundError: No module named 'no_such_module'")
     await rig.pool.stop()
+
+
+async def test_a_server_that_never_answers_is_a_start_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose modules take for ever to import."""
+    monkeypatch.setattr(processes, "FORK_TIMEOUT_S", 0.05)
+    rig = Rig(App(PLAN, ("sleep", "1000")))
+    await rig.pool.start()
+    rig.pool.start_executor("forked", 1)
+    reason = "cannot be started: its fork server did not answer within 0.05 s"
+    assert await rig.events.next() == ("failed", "forked", reason)
+    await rig.pool.stop()
+
+
+async def test_what_a_forked_executor_said_before_its_hello_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.started()
+    assert rig.pool._directory is not None
+    monkeypatch.setattr(type(rig.pool), "socket_path", "/nowhere/executors.sock")
+    rig.pool.start_executor("forked", 1)
+    kind, _, reason = await rig.events.next()
+    assert kind == "failed"
+    assert reason.startswith("exited with code 1; it said:\n") and "No such file or directory" in reason
 
 
 LEAVER = """

@@ -174,7 +174,7 @@ def test_those_that_were_unused_for_longest_go_when_more_are_kept_than_may(given
     rig.end_what_is_to_end()
     rig.start_what_is_to_start()
     assert rig.run("user0") not in executors, "whose it was gets a fresh one"
-    assert rig.pool.failures == 0
+    assert rig.pool.offer.failures == 0
 
 
 def test_a_start_in_vain_ends_what_another_keeps_if_somebody_waits() -> None:
@@ -187,7 +187,7 @@ def test_a_start_in_vain_ends_what_another_keeps_if_somebody_waits() -> None:
     rig.settle()
     assert rig.outbox.killed == [], "nobody waits"
     rig.reserve("bert")
-    assert rig.pool.failures == 1
+    assert rig.pool.offer.failures == 1
     rig.core.tick(rig.core.next_deadline_s() or 0.0)
     rig.core.executor_failed("pool", "Resource temporarily unavailable", 0.0)
     rig.settle()

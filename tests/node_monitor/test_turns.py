@@ -134,6 +134,9 @@ class Node:
     def fetch(self, ref: Any) -> None:
         raise NotImplementedError
 
+    def offer_changed(self, app: str, reason: str) -> None:
+        raise NotImplementedError
+
 
 # ---- a newcomer ------------------------------------------------------------------------------
 

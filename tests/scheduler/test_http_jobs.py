@@ -288,6 +288,14 @@ class TestRefusals:
             Scheduler().post(app="nope", tasks=[{}])
         assert (caught.value.status, caught.value.field) == (400, "app")
 
+    def test_an_app_that_does_not_start_is_no_fault_of_the_request(self) -> None:
+        scheduler = Scheduler()
+        withdrawn = m.NodeInfo(100, {}, {}, {"other": ""}, withdrawn={"app": "exited with code 1"})
+        scheduler.core.receive_from_node("n", m.NodeChanged(withdrawn), scheduler.now_s)
+        with pytest.raises(ApiError, match="do not start on n: exited with code 1") as caught:
+            scheduler.post(app="app", tasks=[{}])
+        assert (caught.value.status, caught.value.field, caught.value.retry_after_s) == (503, "", None)
+
     def test_what_the_core_does_not_take_cancels_the_job(self) -> None:
         scheduler = Scheduler()
         _, spec, messages = client_job(body(app="app", tasks=[{}, {}]), PAYLOAD_BYTES_MAX)

@@ -175,6 +175,22 @@ def test_a_refusal_that_names_a_field_is_an_invalid_request() -> None:
     assert isinstance(told.error, InvalidRequest) and told.error.field == "app"
 
 
+def test_what_fails_for_good_ends_all_jobs_and_those_to_come() -> None:
+    rig = Rig("s")
+    _, told = rig.submit(2)
+    _, begun = rig.submit(1, job_id="begun")
+    rig.receive(m.JobAccepted("begun"))
+    error = SparrowError("no node monitor is left")
+    rig.core.fail(error)
+    rig.core.check_invariants()
+    assert told.error is begun.error is error
+    assert told.outcomes == begun.outcomes == {} and rig.core.next_deadline_s() is None
+    with pytest.raises(SparrowError, match="no node monitor is left"):
+        rig.submit(1, job_id="late")
+    rig.receive(m.JobEnded("begun"))
+    assert begun.calls == ["accepted", "refused"], "what was on its way is told to nobody"
+
+
 def test_without_a_scheduler_a_job_waits_and_gives_up_in_time() -> None:
     rig = Rig()
     _, told = rig.submit(1)

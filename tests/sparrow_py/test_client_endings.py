@@ -311,7 +311,7 @@ class Cluster:
         self.may_start = threading.Event()
         self.stopped = threading.Event()
 
-    def started(self, *_: object) -> tuple[Any, list[str], Any]:
+    def started(self, *_: object, **__: object) -> tuple[Any, list[str], Any]:
         """As `cluster_of`."""
         self.starting.set()
         assert self.may_start.wait(TIMEOUT_S)

@@ -19,6 +19,7 @@ class Recorder:
         self.killed: list[str] = []
         self.fetches: list[BlobRef] = []
         self.uploads: list[tuple[str, str]] = []
+        self.offer_changes: list[tuple[str, str]] = []
 
     def _record(self, to: str, message: Any) -> None:
         self.sent.append((to, message))
@@ -33,6 +34,9 @@ class Recorder:
 
     def fetch(self, ref: BlobRef, user: str) -> None:
         self.fetches.append(ref)
+
+    def offer_changed(self, app: str, reason: str) -> None:
+        self.offer_changes.append((app, reason))
 
     def upload_again(self, job: Any, hash_: str) -> None:
         self.uploads.append((job.id, hash_))

@@ -1,0 +1,101 @@
+"""Daemons of an embedded cluster that do not start, or end though nobody ended them."""
+
+import asyncio
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import AsyncClient, Client, ClusterError, LocalCluster, restarts
+from sparrow_py.cluster import DaemonProcess
+from tests.support import tasks
+from tests.support.executors import without_sparrow
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+
+def kill(process: DaemonProcess) -> None:
+    """As the kernel does where memory runs out: the cluster does not know of it before."""
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def another(cluster: LocalCluster, kind: str, before: DaemonProcess) -> DaemonProcess:
+    """The daemon that was started in this one's place, once it works."""
+    processes = getattr(cluster, f"{kind}_processes")
+    wait_until(lambda: processes[0] is not before and processes[0].announcement, f"another {kind}")
+    return processes[0]  # type: ignore[no-any-return]
+
+
+def test_workers_that_do_not_start_are_an_error_of_the_cluster_with_their_last_words(tmp_path: Path) -> None:
+    interpreter = without_sparrow(tmp_path)
+    why = r"(?s)app 'python' do not start on node-0: .*exited with code 1; it said:\n.*No module named 'sparrow_py'"
+    with pytest.raises(ClusterError, match=why):
+        LocalCluster(slots=1, node_options=["--python", str(interpreter)])
+
+
+def test_a_daemon_that_does_not_start_says_why_without_a_log_directory() -> None:
+    with pytest.raises(ClusterError, match=r"(?s)scheduler ended with code 2 .*--nonsense"):
+        LocalCluster(scheduler_options=["--nonsense"])
+
+
+@pytest.mark.parametrize("kind", ["node", "scheduler"])
+def test_a_daemon_that_dies_is_started_again_and_jobs_go_on(kind: str, gate: Path) -> None:
+    with LocalCluster(slots=2) as cluster, Client(cluster) as client:
+        held = client.submit(tasks.hold, gate, "mark")
+        wait_until(lambda: tasks.started(gate, "mark"))
+        (before,) = getattr(cluster, f"{kind}_processes")
+        kill(before)
+        gate.touch()
+        assert held.result(TIMEOUT_S) == "mark"
+        assert client.submit(tasks.square, 12).result(TIMEOUT_S) == 144
+        after = another(cluster, kind, before)
+        assert (after.name, after.address if kind == "scheduler" else "") == (
+            before.name,
+            before.address if kind == "scheduler" else "",
+        )
+
+
+@pytest.mark.parametrize("kind", ["node", "scheduler"])
+def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
+    kind: str, gate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "RESTARTS_MAX", 1)
+    what = {"node": "node monitor", "scheduler": "scheduler"}[kind]
+    why = rf"(?s)has no {what} any more: {what} {kind}-0 was killed by SIGKILL; its log ends with:\n.* listens on "
+    with (
+        LocalCluster(slots=1, log_dir=tmp_path / "logs") as cluster,
+        Client(cluster) as client,
+        Client(cluster) as other,
+    ):
+        futures = [client.submit(tasks.hold, gate, "a"), other.submit(tasks.hold, gate, "b")]
+        wait_until(lambda: tasks.started(gate, "a") or tasks.started(gate, "b"))
+        (first,) = getattr(cluster, f"{kind}_processes")
+        kill(first)
+        second = another(cluster, kind, first)
+        wait_until(lambda: "listens on" in second.log_tail())
+        kill(second)
+        for future in futures:
+            with pytest.raises(ClusterError, match=why):
+                future.result(TIMEOUT_S)
+        with pytest.raises(ClusterError, match=why):
+            client.submit(tasks.square, 1).result(TIMEOUT_S)
+        with pytest.raises(ClusterError, match=why):
+            Client(cluster)
+        with pytest.raises(ClusterError, match=why):
+            asyncio.run(AsyncClient(cluster).start())
+
+
+def test_one_that_is_killed_on_purpose_stays_away() -> None:
+    others = threading.enumerate()
+    with LocalCluster(slots=1) as cluster:
+        (node,) = cluster.node_processes
+        threads = [thread for thread in threading.enumerate() if thread not in others]
+        (watch,) = (thread for thread in threads if thread.name == "sparrow-node-0")
+        node.kill()
+        watch.join(TIMEOUT_S)
+        assert cluster.node_processes == [node]
+        wait_until(lambda: cluster.nodes_connected(cluster.addresses[0]) == 0)
+        cluster.add_node_monitor("node-0")
+        with Client(cluster) as client:
+            assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
