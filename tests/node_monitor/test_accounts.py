@@ -8,7 +8,7 @@ import pytest
 
 from node_monitor.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.apps import App, by_account, offered_apps
-from node_monitor.core import NodeMonitorCore
+from node_monitor.core import RESTART_DELAY_MAX_S, NodeMonitorCore
 from node_monitor.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
@@ -205,12 +205,30 @@ def test_executors_that_were_started_for_who_has_gone_go_first() -> None:
     assert not rig.outbox.started, "what was too many is not started again"
 
 
+def let_starts_fail(rig: Rig, name: str) -> None:
+    """Until the executors of this plan are withdrawn."""
+    rig.outbox.started.clear()
+    while not rig.core.apps[name].offer.withdrawn:
+        rig.core.executor_failed(name, "Resource temporarily unavailable", rig.now_s)
+        rig.now_s += RESTART_DELAY_MAX_S
+        rig.core.tick(rig.now_s)
+        assert rig.outbox.started == [(name, 1)], "it is tried again"
+        rig.outbox.started.clear()
+    rig.settle()
+
+
+def test_an_app_whose_executors_start_as_no_account_is_withdrawn() -> None:
+    rig = Rig(1, accounts=TWO)
+    for name in ("pool@a", "pool@b"):
+        let_starts_fail(rig, name)
+    assert not rig.core.info.apps and rig.core.info.withdrawn == {"pool": "Resource temporarily unavailable"}
+
+
 def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
     rig = Rig(1, accounts=TWO)
-    for _ in range(3):
-        rig.core.executor_failed("pool@a", "Resource temporarily unavailable", rig.now_s)
-    rig.outbox.started[:] = [("pool@b", 1)]
-    rig.start_what_is_to_start()
+    rig.core.executor_up("b1", "pool@b", 1, 0.0)
+    let_starts_fail(rig, "pool@a")
+    assert rig.core.info.apps == {"pool": ""} and not rig.core.info.withdrawn, "it runs here, for some"
     rig.reserve("anna")
     ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
     assert refused.reason == "executors of 'pool' do not start here" and not refused.lasting

@@ -140,7 +140,7 @@ async def test_a_server_that_never_answers_is_a_start_in_vain(monkeypatch: pytes
 async def test_what_a_forked_executor_said_before_its_hello_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     await rig.started()
     assert rig.pool._directory is not None
-    monkeypatch.setattr(type(rig.pool), "socket_path", "/nowhere/executors.sock")
+    monkeypatch.setattr(type(rig.pool._directory), "socket_path_of", lambda *_: "/nowhere/executors.sock")
     rig.pool.start_executor("forked", 1)
     kind, _, reason = await rig.events.next()
     assert kind == "failed"
