@@ -18,7 +18,7 @@ from sparrow_py.client import CallsWithOptions, TaskFuture
 from tests.support.documents import code_spans, headings, section
 
 FUTURES, INTERNAL = "Futures", "Not for callers"
-WITHOUT_SIGNATURE = {FUTURES, "Job", "AsyncJob", "TaskReport", "JobReport", "TaskStatus"}
+WITHOUT_SIGNATURE = {FUTURES, "Job", "AsyncJob", "TaskReport", "JobReport", "TaskStatus", "NodeStatus"}
 """Callers do not make these."""
 CLASSES = {name: getattr(sparrow_py, name) for name in sparrow_py.__all__}
 API = {name: kind for name, kind in CLASSES.items() if not issubclass(kind, BaseException)}
