@@ -246,5 +246,5 @@ def test_accounts_that_cannot_be_are_refused_at_start_in_one_line(flags: list[st
         cwd="/", env=clean_environment(PYTHONPATH=PYTHONPATH, **token),
         capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert reason in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr

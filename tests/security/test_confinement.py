@@ -253,7 +253,7 @@ def test_confinement_that_cannot_be_is_refused_at_start(flags: list[str], uid: i
         env=clean_environment(PYTHONPATH=PYTHONPATH),
         capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert reason in ended.stderr and "Traceback" not in ended.stderr
 
 
