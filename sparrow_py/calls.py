@@ -34,6 +34,8 @@ APP = "python"
 RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """What the workers must run too: pickled functions are good for one minor version of Python."""
 
+MULTIPROCESSING_MAIN = "__mp_main__"
+"""What the main script is called in the children of multiprocessing that are not forked."""
 FUNCTION_NAME_CHARS_MAX = 60
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 """Types that pickle itself encodes well; anything else may refer to `__main__`, which cloudpickle sees to."""
@@ -68,6 +70,8 @@ def function_name(function: Callable[..., Any]) -> str:
 def _importable(function: Callable[..., Any]) -> bool:
     """Whether workers get the function by importing its module, so that its name is all there is to pickle."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if module == MULTIPROCESSING_MAIN and module in sys.modules:  # For what it refers to, and for arguments, too.
+        cloudpickle.register_pickle_by_value(sys.modules[module])
     if module is None or module == "__main__" or cloudpickle.list_registry_pickle_by_value():
         return False
     return getattr(sys.modules.get(module), name, None) is function

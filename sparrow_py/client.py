@@ -153,6 +153,7 @@ class TaskFuture(StaysHere, Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
+        self._check_may_wait()
         try:
             return Future.result(self, timeout)
         except CancelledError as error:
@@ -162,12 +163,18 @@ class TaskFuture(StaysHere, Future[Any]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
+        self._check_may_wait()
         try:
             return Future.exception(self, timeout)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:
             del self
+
+    def _check_may_wait(self) -> None:
+        """`RuntimeError` if it would wait for itself: in a done-callback."""
+        if self._state in (PENDING, RUNNING):
+            self.job.check_may_wait()
 
     def _told_cancelled(self, error: CancelledError) -> CancelledError:
         """The error, or what is told in its place, if it is not the task's own."""
@@ -291,8 +298,13 @@ class Job(StaysHere):
         """The app of this task's stage."""
         return stage_of(self.spec, task).app
 
+    def check_may_wait(self) -> None:
+        """`RuntimeError` on the client's own loop, which would wait for itself."""
+        self._client.check_not_on_loop()
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for all outcomes; False if the time ran out."""
+        self.check_may_wait()
         return not wait(self.futures, timeout_s).not_done
 
     def accepted(self, timeout_s: float | None = None) -> None:
@@ -300,6 +312,8 @@ class Job(StaysHere):
 
         Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
         """
+        if not self._decided.is_set():
+            self.check_may_wait()
         if not self._decided.wait(timeout_s):
             raise TimeoutError(f"no scheduler accepted job {self.job_id} within {timeout_s} s")
         if self._error is not None:
@@ -515,7 +529,7 @@ class Client(StaysHere):
 
     def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error."""
-        self._check_not_on_loop()
+        self.check_not_on_loop()
         with self._lock:
             if self._closed:
                 return
@@ -766,7 +780,7 @@ class Client(StaysHere):
 
     def unfinished(self) -> list[TaskFuture]:
         """The futures that are not done; none of a closed client."""
-        self._check_not_on_loop()
+        self.check_not_on_loop()
         with self._lock:
             if self._closed:
                 return []
@@ -802,7 +816,8 @@ class Client(StaysHere):
         if self._refusal:
             raise RuntimeError(self._refusal)
 
-    def _check_not_on_loop(self) -> None:
+    def check_not_on_loop(self) -> None:
+        """`RuntimeError` on the client's own loop, which would wait for itself."""
         if self.runs_here():
             raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
 
@@ -819,7 +834,7 @@ class Client(StaysHere):
 
     def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do it on the loop, and wait for it; `RuntimeError` if the client is closed, or is meanwhile."""
-        self._check_not_on_loop()
+        self.check_not_on_loop()
         with self._lock:
             if self._closed:
                 raise RuntimeError(self._end_said)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("sparrow.cluster")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
+CONNECT_AGAIN_S = 0.01
+"""A worker that is a thread waits so long before it connects again."""
 LOG_TAIL_CHARS = 2000
 LAST_LINES_TIMEOUT_S = 0.5
 """What a daemon wrote before it ended is waited for this long: its executors may hold the pipe a moment longer."""
@@ -298,8 +300,9 @@ class LocalCluster:
         return self._spawn("node_monitor", node_id, flags)
 
     def _spawn_scheduler_again(self, before: DaemonProcess) -> DaemonProcess:
-        """At the same address, which clients and node monitors dial."""
-        with socket.create_server((HOST, int(before.address.rpartition(":")[2]))) as listener:
+        """At the same address, which clients and node monitors dial. That before may have ended before it told its."""
+        address = self.addresses[int(before.name.removeprefix("scheduler-"))]
+        with socket.create_server((HOST, int(address.rpartition(":")[2]))) as listener:
             return self._spawn("scheduler", before.name, self._scheduler_options, listener)
 
     def _await_ready(self, process: DaemonProcess) -> None:
@@ -668,14 +671,20 @@ class _InProcess:
 
 
 def _serve_calls(socket_path: str) -> None:
-    """A Python worker as a thread."""
+    """A Python worker as a thread, which connects again when it has been cut off, until the cluster is stopped."""
     from frontends.python.executor import PythonExecutor
     from sparrow_py.calls import APP, RUNTIME
     from sparrow_py.executor_connection import ExecutorConnection
 
-    with contextlib.suppress(OSError):  # The cluster may be stopped while this thread starts.
-        connection = ExecutorConnection(socket_path)
-        connection.hello(APP, runtime=RUNTIME)
-        enter_thread()
-        PythonExecutor(connection).serve()
+    enter_thread()
+    while True:
+        try:
+            connection = ExecutorConnection(socket_path)
+        except OSError:  # The cluster has been stopped.
+            return
+        with contextlib.suppress(OSError):
+            connection.hello(APP, runtime=RUNTIME)
+            PythonExecutor(connection).serve()
         connection.close()
+        # Nobody can kill a thread: of a task that was to be stopped it was cut off, and the task has ended by itself.
+        time.sleep(CONNECT_AGAIN_S)

@@ -141,8 +141,11 @@ def _reduced(error: BaseException, plan: _Plan) -> Any:
         return _as_it_is, (_Reduced(reduced),), links, None, None, _link
     if links is None and not plan.left and not _defines(kind, "__init__", "__new__", "__slots__"):
         return NotImplemented
-    attributes = {**_attributes(error), **plan.left}
-    args = _base_in_c(kind).__reduce__(error)[1]
+    reduced = _base_in_c(kind).__reduce__(error)
+    args, state = reduced[1], reduced[2] if len(reduced) > 2 and isinstance(reduced[2], dict) else {}
+    # What the interpreter's own class keeps beside `args`, as ImportError its name and path.
+    kept = {name: value for name, value in state.items() if name not in vars(error)}
+    attributes = {**kept, **_attributes(error), **plan.left}
     shape = (error.message, error.exceptions) if isinstance(error, BaseExceptionGroup) else args
     return _made, (kind, shape, args), (attributes, links), None, None, _complete
 

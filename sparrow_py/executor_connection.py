@@ -50,7 +50,11 @@ class ExecutorConnection:
     def __init__(self, path: str, files_directory: str = "") -> None:
         self.files_directory = files_directory or os.path.splitext(path)[0] + FILES_SUFFIX  # noqa: PTH122 - as in `executor_files`
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(path)
+        try:
+            self._socket.connect(path)
+        except BaseException:
+            self._socket.close()
+            raise
         self._splitter = FrameSplitter(TO_EXECUTOR)
 
     @classmethod

@@ -259,6 +259,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
 def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.argv = [""]  # Ours are nothing for tasks, some of which parse them.
     try:
         connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
     except OSError as error:  # The node monitor died meanwhile.

@@ -638,3 +638,39 @@ def test_an_embedded_cluster_ends_when_its_client_is_killed() -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     wait_until(lambda: all(gone(pid) for pid in pids), "the daemons and workers to end")
+
+
+def test_what_parses_the_programs_arguments_in_a_task_finds_none(client: Client) -> None:
+    assert client.submit(eval, "__import__('sys').argv").result(TIMEOUT_S) == [""]
+
+
+def test_functions_and_classes_of_the_main_script_travel_from_a_spawned_child(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNING)
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+    assert ended.stdout == "8 9\n", ended.stderr
+
+
+SPAWNING = """
+import multiprocessing
+from sparrow_py import Client, LocalCluster
+
+class Number:
+    def __init__(self, value):
+        self.value = value
+
+def double(number):
+    return 2 * number
+
+def child(address):
+    with Client(address) as client:
+        print(client.submit(double, 4).result(), client.submit(lambda number: number.value, Number(9)).result())
+
+if __name__ == "__main__":
+    with LocalCluster(slots=1) as cluster:
+        process = multiprocessing.get_context("spawn").Process(target=child, args=(cluster.addresses[0],))
+        process.start()
+        process.join()
+"""

@@ -330,3 +330,19 @@ async def test_each_future_comes_once_though_the_client_closes(cluster: LocalClu
             await job.futures[0]
     async with asyncio.timeout(TIMEOUT_S):
         assert [future async for future in job] == job.futures
+
+
+@pytest.mark.parametrize("waits", ["result", "exception", "map", "results", "wait", "accepted"])
+def test_who_waits_in_a_done_callback_is_told_that_this_would_wait_for_itself(
+    client: Client, gate: Path, waits: str
+) -> None:
+    def wait() -> None:
+        if waits == "map":
+            list(client.map(tasks.square, [2]))
+        elif waits in ("result", "exception"):
+            getattr(client.submit(tasks.square, 2), waits)()
+        else:
+            getattr(client.submit_calls(tasks.square, [(2,)]), waits)()
+
+    (raised,) = in_callback(client, gate, wait)
+    assert isinstance(raised, RuntimeError) and "this would wait for itself" in str(raised)

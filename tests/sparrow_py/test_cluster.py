@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster
+from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, TaskFailed
 from sparrow_py.cluster import http_get_json
 from tests.support import tasks
 from tests.support.daemons import gone, workers_of
@@ -61,6 +61,15 @@ def test_in_process() -> None:
                 client.submit(tasks.exit_politely, 3).result(TIMEOUT_S)
     wait_until(lambda: {thread.ident for thread in threading.enumerate()} <= before, "its threads to end")
     cluster.stop()
+
+
+def test_in_process_a_task_that_was_to_be_stopped_has_its_slot_no_longer_than_it_lasts(gate: Path) -> None:
+    with LocalCluster(slots=1, in_process=True) as cluster, Client(cluster) as client:
+        late = client.with_options(task_timeout_s=0.05).submit(tasks.hold, gate)
+        with pytest.raises(TaskFailed, match="task_timeout_s"):
+            late.result(TIMEOUT_S)
+        gate.touch()
+        assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
 def test_in_process_says_why_it_does_not_start() -> None:

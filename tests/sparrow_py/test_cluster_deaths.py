@@ -86,6 +86,15 @@ def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
             asyncio.run(AsyncClient(cluster).start())
 
 
+def test_a_scheduler_that_dies_while_it_is_started_again_is_started_once_more() -> None:
+    with LocalCluster(slots=1) as cluster, Client(cluster) as client:
+        first = cluster.scheduler_processes[0]
+        kill(first)
+        wait_until(lambda: cluster.scheduler_processes[0] is not first)
+        kill(cluster.scheduler_processes[0])  # It may not have told its address yet.
+        assert client.submit(tasks.square, 12).result(TIMEOUT_S) == 144
+
+
 def test_one_that_is_killed_on_purpose_stays_away() -> None:
     others = threading.enumerate()
     with LocalCluster(slots=1) as cluster:

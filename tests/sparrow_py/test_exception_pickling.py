@@ -356,3 +356,10 @@ def test_a_class_of_a_task_comes_with_it(client: Client) -> None:
     error = client.submit(fail).exception(TIMEOUT_S)
     assert isinstance(error, ExceptionGroup)
     assert [(type(one).__name__, one.args) for one in error.exceptions] == [("Local", (6,)), ("Local", (20,))]
+
+
+def test_what_the_interpreters_own_class_keeps_beside_its_arguments_arrives_with_a_cause_too() -> None:
+    error = ImportError("m", name="n", path="p")
+    error.__cause__ = ValueError(1)
+    (arrived, _) = pickle.loads(encode_exception(error, "text"))
+    assert (arrived.name, arrived.path, arrived.args) == ("n", "p", ("m",))
