@@ -116,9 +116,12 @@ class Confinement:
         """The accounts' user ids by name, where there are several."""
         return {name: account.uid for name, account in self.accounts.items()} if len(self.accounts) > 1 else {}
 
-    def command(self, argv: tuple[str, ...], account: Account | None, *, limited: bool) -> list[str]:
-        """The command that becomes this one. `limited`: what the process takes is what its task takes."""
-        options = [f"--parent={os.getpid()}"]
+    def command(
+        self, argv: tuple[str, ...], account: Account | None, *, limited: bool, kept: tuple[int, ...] = ()
+    ) -> list[str]:
+        """The command that becomes this one. `limited`: what the process takes is what its task takes. `kept`: which
+        descriptors it has besides its streams."""
+        options = [f"--parent={os.getpid()}", *(f"--keep={descriptor}" for descriptor in kept)]
         if account is not None:
             groups = ",".join(map(str, account.groups))
             options.append(f"--user={account.uid}:{account.gid}:{groups}")

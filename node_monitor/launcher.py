@@ -1,5 +1,8 @@
 """Becomes an executor: `python -I -S launcher.py --parent=PID [--user=UID:GID:GROUP,…] [--limit=KIND=N]… [--files=N]
--- COMMAND`, the last of which is the soft limit of open files that the node monitor was started with.
+[--keep=DESCRIPTOR] -- COMMAND`. `--files` is the soft limit of open files that the node monitor was started with.
+
+Of what is open only the three standard streams and `--keep` are passed on: uvloop leaves copies of the streams open,
+inheritable, and one of them would be a fork server's connection to its node monitor in all its executors.
 
 Between fork and exec there is no other place for this: asyncio's and uvloop's subprocesses know no such options, and
 `preexec_fn` runs Python in a copy of the daemon. So a process of its own does it, and then is the executor.
@@ -51,11 +54,22 @@ def become(user: str) -> None:
     os.chdir("/")  # The daemon's directory may be none that this user can enter.
 
 
+def close_all_but(kept: set[int]) -> None:
+    """Close all descriptors but the standard streams and these."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib takes time to import
+        if int(name) > 2 and int(name) not in kept:
+            try:  # noqa: SIM105 - contextlib takes time to import
+                os.close(int(name))
+            except OSError:  # That of the listing itself.
+                pass
+
+
 def main(arguments: list[str]) -> None:
     """Do what the arguments say, and then be the command that they end with."""
     split = arguments.index("--")
     options = [argument.removeprefix("--").partition("=")[::2] for argument in arguments[:split]]
     given = dict(options)
+    close_all_but({int(value) for name, value in options if name == "keep"})
     if "files" in given:
         restore_soft_limit(resource.RLIMIT_NOFILE, int(given["files"]))
     for name, value in options:

@@ -20,6 +20,7 @@ from sparrow_py.executor_protocol import LOG_VARIABLE, FrameSplitter, encode_fra
 from sparrow_py.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked
 from sparrow_py.orphans import Orphans
 from sparrow_py.output_channel import OUTPUT_VARIABLE, OutputChannel
+from sparrow_py.process_control import parent_of
 from sparrow_py.process_ends import Tail, exit_reason
 
 log = logging.getLogger("sparrow.node_monitor.executors")
@@ -100,7 +101,7 @@ class Processes:
             tail = Tail(stderr)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *self._confinement.command(app.argv, account, limited=not app.plan.one_process),
+                    *self._confinement.command(app.argv, account, limited=not app.plan.one_process, kept=inherited),
                     env=environment,
                     stdin=stdin,
                     stdout=stdout,
@@ -176,8 +177,10 @@ class _Executed:
 class _ForkedExecutor:
     """An executor that was forked. The server kills its process group when it has ended."""
 
-    def __init__(self, pid: int, tail: Tail) -> None:
+    def __init__(self, pid: int, server: int, tail: Tail) -> None:
         self.pid = pid
+        self._server = server
+        """The process id of its server."""
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._tail = tail
         """Its server's, which has what all executors write that have not said hello."""
@@ -189,8 +192,8 @@ class _ForkedExecutor:
         return await _last_lines(self._tail)
 
     def kill(self) -> None:
-        if self.ended.done():
-            return
+        if self.ended.done() or _parent(self.pid) not in (self._server, os.getpid(), None):
+            return  # Its server has reaped it, and the number is another's.
         for end in (os.killpg, os.kill):  # It leads its group a moment after it was forked.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 end(self.pid, signal.SIGKILL)
@@ -266,7 +269,16 @@ class _ForkServer(asyncio.Protocol):
             self._kill()
             return
         for message in messages:
+            if type(message) is Forked and not self._may_have_forked(message):
+                log.warning("fork server of app %s names process %d as its own and is ended", self._app, message.pid)
+                self._kill()
+                return
             self._said(message)
+
+    def _may_have_forked(self, message: Forked) -> bool:
+        """Whether this executor was asked for, and the process is the server's child, or has ended since."""
+        known = message.pid > 1 and message.executor in self._asked
+        return known and _parent(message.pid) in (self._process.pid, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._kill()
@@ -279,13 +291,21 @@ class _ForkServer(asyncio.Protocol):
             return
         asked = self._asked.pop(message.executor, None)
         if type(message) is Forked:
-            process = self._executors[message.executor] = _ForkedExecutor(message.pid, self._tail)
+            process = self._executors[message.executor] = _ForkedExecutor(message.pid, self._process.pid, self._tail)
             if asked is None or asked.done():  # Whoever wanted it has gone.
                 process.kill()
             else:
                 asked.set_result(process)
         elif type(message) is NotForked and asked is not None and not asked.done():
             asked.set_exception(OSError(message.error, os.strerror(message.error)))
+
+
+def _parent(pid: int) -> int | None:
+    """The process id of the process's parent; None if there is no such process, or it is hidden from us."""
+    try:
+        return parent_of(pid)
+    except OSError:
+        return None
 
 
 async def _last_lines(tail: Tail) -> str:

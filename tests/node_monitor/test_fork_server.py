@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from node_monitor.apps import FORK_SERVER, App, executor_command
 from node_monitor.executor_state import AppPlan
 from node_monitor.executors import ExecutorPool
 from sparrow_py import executor_protocol as x
+from sparrow_py.executor_protocol import encode_frame
+from sparrow_py.fork_protocol import Forked
 from sparrow_py.orphans import Orphans
 from tests.node_monitor.test_executors import Events
 from tests.support.stores import store_in
@@ -135,6 +138,23 @@ async def test_a_server_that_never_answers_is_a_start_in_vain(monkeypatch: pytes
     reason = "cannot be started: its fork server did not answer within 0.05 s"
     assert await rig.events.next() == ("failed", "forked", reason)
     await rig.pool.stop()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_server_that_names_a_process_as_its_own_that_is_not_is_ended_and_the_process_lives(
+    rig: Rig, *, asked: bool
+) -> None:
+    """Whoever gets hold of its connection would have the node monitor kill whom it likes."""
+    first = await rig.started()
+    with subprocess.Popen(["sleep", "1000"]) as bystander:
+        server = rig.pool._processes._servers["forked"]
+        if asked:
+            server._asked["forked-2"] = asyncio.get_running_loop().create_future()
+        named = Forked("forked-2", bystander.pid)
+        server.data_received(encode_frame([named]))
+        assert await rig.events.next() == ("down", first, f"executor {first} was killed by SIGKILL")
+        assert bystander.poll() is None
+        bystander.kill()
 
 
 async def test_what_a_forked_executor_said_before_its_hello_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

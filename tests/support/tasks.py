@@ -89,6 +89,15 @@ def hold(gate: Path, mark: str = "") -> str:
     return mark
 
 
+def open_descriptors() -> dict[int, str]:
+    """Of the worker: what each refers to, without numbers of pipes and sockets."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # That of the listing itself.
+            found[int(link.name)] = str(link.readlink()).partition(":[")[0]
+    return found
+
+
 def started(gate: Path, *marks: str) -> bool:
     """Whether the tasks held at this gate with these marks have started."""
     return all(gate.with_name(f"{gate.name}.{mark}").exists() for mark in marks)
