@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,6 +12,7 @@ from node_monitor.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.apps import App, by_account, offered_apps
 from node_monitor.core import RESTART_DELAY_MAX_S, NodeMonitorCore
 from node_monitor.executor_state import AppPlan
+from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.views import status
 from simulator.blobs import FakeBlobs
@@ -248,6 +250,8 @@ def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
     told = status(SimpleNamespace(id="n", slots=1, core=rig.core), ANYBODY).apps  # type: ignore[arg-type]
     assert (told["pool@a"].state, told["pool@a"].reason) == ("withdrawn", "Resource temporarily unavailable")
     assert told["pool@b"].state == "offered"
+    metrics = {metric.name: metric for metric in collect([rig.core], MagicMock())}
+    assert metrics["sparrow_node_monitor_withdrawn_apps"].samples[0].value == 1
 
 
 def test_what_waited_for_executors_that_do_not_start_as_its_account_is_refused_for_good() -> None:

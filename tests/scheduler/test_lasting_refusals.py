@@ -96,3 +96,13 @@ def test_a_node_that_comes_again_is_asked_again() -> None:
     rig.core.node_down("a", 0.0)
     rig.core.node_up("a", m.NodeInfo(1, {}, {}, {"many": ""}), 0.0)
     assert "a" in rig.reserved()
+
+
+def test_a_node_that_says_that_it_has_changed_is_asked_again() -> None:
+    """As it does, with nothing changed, when executors of an account start again."""
+    rig = Rig("a", "b")
+    rig.submit(2)
+    refuse(rig, "a", rig.reserved()["a"])
+    rig.reserved()
+    rig.node("a", m.NodeChanged(rig.core.nodes["a"].info))
+    assert "a" in rig.reserved()
