@@ -60,10 +60,12 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     if options.enable_command:
         argv = executor_command("frontends.command.executor", path=path)
         apps.append(App(AppPlan("command", one_process=True), argv))
-    if importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
+    if options.accounts.maps:
+        _refuse_sql(options)
+    elif importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
         command = executor_command("frontends.sql.executor", *_sql_data(options), path=path)
-        apps.append(App(AppPlan("sql", one_process=True, service=True), command))
-    by_name = {app.plan.app: app for app in apps if not (app.plan.service and options.accounts.others is None)}
+        apps.append(App(AppPlan("sql", one_process=True), command))
+    by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):
         name = app.plan.app
         if name in NAMES_TAKEN or name in by_name:
@@ -80,17 +82,15 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
 def by_account(apps: dict[str, App], users: UserAccounts) -> dict[str, App]:
     """The apps by their plans' names, once for each account as which their executors run.
 
-    What is not started here runs as whoever starts it, and a service as the account of users without one of their own.
+    What is not started here runs as whoever starts it.
     """
     found = []
     for app in apps.values():
         if not app.plan.supervised:
-            accounts: tuple[str | None, ...] = (OWN,)
-        elif app.plan.service:
-            accounts = (users.others,)
+            accounts: tuple[str, ...] = (OWN,)
         else:
             accounts = users.names
-        found += [replace(app, plan=replace(app.plan, account=account)) for account in accounts if account is not None]
+        found += [replace(app, plan=replace(app.plan, account=account)) for account in accounts]
     return {app.plan.name: app for app in found}
 
 
@@ -112,6 +112,19 @@ def _python_workers(python: str, path: Sequence[str]) -> tuple[str, ...]:
     ours = set(sysconfig.get_paths().values())
     first = [entry for entry in path if entry not in ours] or [os.curdir]
     return (python, *NO_USER_SITE, "-P", "-m", FORK_SERVER, executor, *first)
+
+
+def _refuse_sql(options: NodeMonitorOptions) -> None:
+    """Nothing may ask for the app sql where users have accounts.
+
+    Its one executor works for all users, as one account: tasks of that account could end it, read what the next one is
+    started with, and change other users' results.
+    """
+    allowed = "no app sql where run_as maps users to accounts: run it on a node monitor of its own with one account"
+    if "sql" in options.warm:
+        raise InvalidOption("warm", "sql", allowed)
+    if options.sql_data:
+        raise InvalidOption("sql_data", " ".join(options.sql_data), allowed)
 
 
 def _sql_data(options: NodeMonitorOptions) -> list[str]:

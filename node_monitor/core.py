@@ -59,8 +59,6 @@ KILL_GRACE_S = 5.0
 """An executor of several places that has not ended a run so long after it was told to is ended itself."""
 ROUNDING = 1e-9
 """What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
-REASON_BEGINNING = 200
-"""Characters of the beginning of a reason that is too long."""
 CANCELLED_RUNNING = "it was cancelled while it ran"
 SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
@@ -301,10 +299,13 @@ class NodeMonitorCore:
         if app.offered.has_accounts:  # Who wanted it may have gone.
             self._uneven = True
         was_withdrawn = app.offer.withdrawn
+        others = app.offered.told
         if app.offer.came(app.starting):
             self._tell_of_node(now_s)
         if was_withdrawn:
             self._offer_changed(app_name, "")
+            if others:  # The node is as it was to schedulers, which take a refusal to be for good until it changes.
+                self._tell_all(m.NodeChanged(self.info))
             self._restart_soon(app)  # One was tried at a time.
 
     def user_of(self, executor_id: str, run: int) -> str | None:
@@ -342,9 +343,12 @@ class NodeMonitorCore:
         if info == self.info:
             return
         self.info = info
-        for scheduler in self.schedulers:
-            self._to_scheduler(scheduler, m.NodeChanged(info))
+        self._tell_all(m.NodeChanged(info))
         self._note(now_s, "apps are now %s, attributes %s", ", ".join(info.apps), info.attributes)
+
+    def _tell_all(self, message: m.Message) -> None:
+        for scheduler in self.schedulers:
+            self._to_scheduler(scheduler, message)
 
     def executor_failed(self, app_name: str, reason: str, now_s: float) -> None:
         """A process that was started for the app ended before its hello."""
@@ -354,7 +358,7 @@ class NodeMonitorCore:
         if app.kept and not app.fresh and self.queue.size:  # What it lacked may be what another user keeps.
             self._end_executor(app.unused_longest(), now_s)
         self.counters.start_failures += 1
-        reason = _cut(reason)
+        reason = m.cut_reason(reason)
         if app.offer.start_failed(reason, app.starting, alone=not app.executors):
             self._withdraw_app(app, now_s)
         self._restart_later(app, now_s)
@@ -407,7 +411,7 @@ class NodeMonitorCore:
             return
         if now_s - executor.came_at_s >= STOOD_S:
             app.offer.worked()
-        if app.offer.died_unused(_cut(reason), executor.failures_before, alone=not app.executors):
+        if app.offer.died_unused(m.cut_reason(reason), executor.failures_before, alone=not app.executors):
             self._withdraw_app(app, now_s)
         self._restart_later(app, now_s)
 
@@ -643,7 +647,7 @@ class NodeMonitorCore:
             self._refuse(scheduler, message.ticket, count, reason, lasting=True)
             return
         if app.offer.withdrawn:
-            self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} do not start here")
+            self._refuse(scheduler, message.ticket, count, *_not_starting(app))
             return
         if app.suspicion and app.suspicion.refuses(message.user, now_s):
             self._refuse(scheduler, message.ticket, count, f"executors of {message.app!r} die here")
@@ -674,7 +678,7 @@ class NodeMonitorCore:
         if not app.wanted:
             self._want_executors(app)
 
-    def _refuse(self, scheduler: str, ticket: int, count: int, reason: str, *, lasting: bool = False) -> None:
+    def _refuse(self, scheduler: str, ticket: int, count: int, reason: str, lasting: bool = False) -> None:
         self.counters.refused_reservations += count
         self._to_scheduler(scheduler, m.ReservationsRefused(ticket, count, reason, lasting))
         if self._ready:  # Of what was pushed, those without a reservation go with it.
@@ -688,11 +692,11 @@ class NodeMonitorCore:
                     else:
                         self._say_handed_back(scheduler, task, reason)
 
-    def _turn_away(self, ticket: QueuedTicket, reason: str) -> None:
+    def _turn_away(self, ticket: QueuedTicket, reason: str, lasting: bool = False) -> None:
         """What is queued of the ticket is not wanted here any more; what was asked for is still to come."""
         (scheduler, number), refused = ticket.key, self._cancel_unasked(ticket)
         if refused:
-            self._refuse(scheduler, number, refused, reason)
+            self._refuse(scheduler, number, refused, reason, lasting)
         self._hand_back_ready(self._ready.remove(lambda key, _: key == ticket.key), reason)
 
     def _unasked(self, ticket: QueuedTicket) -> int:
@@ -1486,7 +1490,7 @@ class NodeMonitorCore:
         self.counters.withdrawals += 1
         self._tell_of_node(now_s)
         for ticket in [ticket for ticket in self.queue.tickets() if ticket.app == app.name]:
-            self._turn_away(ticket, f"{app.plan.app!r} does not start here")
+            self._turn_away(ticket, *_not_starting(app))
         self._offer_changed(app.name, app.offer.reason)
 
     def _suspect(self, app: AppState, job: JobHere, now_s: float) -> None:
@@ -1614,11 +1618,15 @@ _FROM_SCHEDULER: dict[type, Callable[[NodeMonitorCore, str, Any, float], None]] 
 }
 
 
-def _cut(reason: str) -> str:
-    """The reason as schedulers are told it: what is too long loses its middle."""
-    if len(reason) <= m.WITHDRAWN_CHARS_MAX:
-        return reason
-    return f"{reason[:REASON_BEGINNING]}…{reason[REASON_BEGINNING + 1 - m.WITHDRAWN_CHARS_MAX :]}"
+def _not_starting(app: AppState) -> tuple[str, bool]:
+    """Why a task of an app that is withdrawn is refused, and whether that is lasting.
+
+    It is where the app runs here as another account: schedulers are told that the node has it, and would try for ever.
+    """
+    if not app.offered.told:  # Then they are told the reason with the node.
+        return f"executors of {app.plan.app!r} do not start here", False
+    reason = f"executors of {app.plan.app!r} do not start here as account {app.plan.account!r}: {app.offer.reason}"
+    return m.cut_reason(reason), True
 
 
 def _epoch(attempt: int) -> int:

@@ -25,7 +25,6 @@ class AppPlan:
     awaited: whether schedulers hear of the app only once an executor has come, as nobody here starts one.
     forks: whether a process more costs next to nothing, in time and memory, as it is forked.
     gives_attributes: whether its executors may give the node attributes.
-    service: whether its executors serve all users, whatever their accounts, as they run nobody's code.
     """
 
     app: str
@@ -35,7 +34,6 @@ class AppPlan:
     forks: bool = False
     awaited: bool = False
     gives_attributes: bool = False
-    service: bool = False
     account: str = OWN
 
     @property
@@ -46,7 +44,7 @@ class AppPlan:
     @property
     def for_everybody(self) -> bool:
         """Whether its executors are given the tasks of all users, and not of those who have its account."""
-        return self.service or not self.supervised
+        return not self.supervised
 
     @property
     def one_user(self) -> bool:

@@ -439,7 +439,7 @@ def _cancel_reservations(node: str, message: m.CancelReservations, at_s: float) 
 
 
 def _refused_reservations(node: str, message: m.ReservationsRefused, at_s: float) -> _Line:
-    return ReservationsRefused(at_s, node, message.ticket, message.count, message.reason)
+    return ReservationsRefused(at_s, node, message.ticket, message.count, m.cut_reason(message.reason))
 
 
 def _launch(node: str, message: m.Launch, at_s: float) -> _Line:
@@ -474,7 +474,7 @@ def _report(node: str, message: m.Report, at_s: float) -> _Line:
 
 
 def _hand_back(node: str, message: m.HandBack, at_s: float) -> _Line:
-    return HandedBack(at_s, message.job, message.attempt, node, message.reason)
+    return HandedBack(at_s, message.job, message.attempt, node, m.cut_reason(message.reason))
 
 
 def _accepted(_: str, message: m.JobAccepted, at_s: float) -> _Line:

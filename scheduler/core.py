@@ -39,7 +39,7 @@ from scheduler.progress import Progress
 from scheduler.telling import Telling
 from scheduler.validation import check_blob, check_node, check_submission, check_tasks
 from sparrow_py import messages as m
-from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError
+from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError, shown
 from sparrow_py.job import CANCELLED, LOST, NAME_BYTES_MAX, TaskStatus
 from sparrow_py.timers import Timers
 
@@ -683,11 +683,12 @@ class SchedulerCore:
             self.counters.stale_reports += 1
             return
         self.counters.handed_back += 1
+        reason = m.cut_reason(message.reason)
         if self.direct is not None:
             self.probing.shun(attempt.stage, node, now_s)
-        self.note(now_s, message.job, "task %d handed back: %s", attempt.stage.first + attempt.task, message.reason)
+        self.note(now_s, message.job, "task %d handed back: %s", attempt.stage.first + attempt.task, reason)
         if message.missing and not (attempt.cancelled or attempt.stage.job.cancelled):
-            self.progress.inputs_missing(attempt, message.missing, message.reason, now_s)
+            self.progress.inputs_missing(attempt, message.missing, reason, now_s)
         else:
             self.progress.give_back(attempt, now_s)
         self._ensure_all({attempt.stage: None}, now_s)
@@ -851,11 +852,11 @@ class SchedulerCore:
     def _node_state(self, node: Node, message: m.NodeState, now_s: float) -> None:
         """A cordoned node gets no further reservations; a draining one has dropped those it had. What runs goes on."""
         if message.state not in (m.READY, m.CORDONED, m.DRAINING):
-            raise LinkError(f"node {node.id} says it is {message.state!r}")
+            raise LinkError(f"node {node.id} says it is {shown(message.state)}")
         node.state = message.state
         self.nodes.changed()
         self.idle.forget(node.id)
-        self.note(now_s, "", "node %s is %s: %s", node.id, message.state, message.reason)
+        self.note(now_s, "", "node %s is %s: %s", node.id, message.state, m.cut_reason(message.reason))
         if message.state == m.DRAINING:
             self.to_node(node.id, m.DrainingKnown())
             self._ensure_all(self.probing.drained(node), now_s)

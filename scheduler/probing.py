@@ -296,16 +296,16 @@ class Probing:
         ticket = self.tickets.get(message.ticket)
         if ticket is None or ticket.id in node.dropped:
             return
-        stage = ticket.stage
+        stage, reason = ticket.stage, m.cut_reason(message.reason)
         self._core.counters.reservations_refused += message.count
         gone = self.spend(ticket, node, message.count)
         if stage.locality is not None:
             stage.locality.drop(node.id, gone)
         if message.lasting:
-            stage.barred_by[node.id] = message.reason
+            stage.barred_by[node.id] = reason
         else:
             self.shun(stage, node, now_s)
-        self._core.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, message.reason)
+        self._core.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, reason)
         self.ensure(stage, now_s)
 
     def shun(self, stage: StageState, node: Node, now_s: float) -> None:

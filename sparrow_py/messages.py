@@ -47,8 +47,17 @@ NUMBERS_PER_MESSAGE_MAX = 200
 MEMORY_CHARS_MAX = 64
 """Of the name of a node monitor's memory."""
 WITHDRAWN_CHARS_MAX = 1000
-"""Of the reason why a node does not offer an app."""
+"""Of the reason why a node does not offer an app, refuses reservations, hands a task back or changes its state."""
+REASON_BEGINNING = 200
+"""Characters of the beginning of a reason that is too long."""
 EPOCH_SHIFT = 40
+
+
+def cut_reason(reason: str) -> str:
+    """What a node says, as it is told and kept: what is longer than `WITHDRAWN_CHARS_MAX` loses its middle."""
+    if len(reason) <= WITHDRAWN_CHARS_MAX:
+        return reason
+    return f"{reason[:REASON_BEGINNING]}…{reason[REASON_BEGINNING + 1 - WITHDRAWN_CHARS_MAX :]}"
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

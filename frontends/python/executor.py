@@ -239,7 +239,28 @@ def _is_ours(frame: FrameType) -> bool:
     return path == __file__ or path.startswith(LOOPS)
 
 
+def _traceback_of(error: BaseException) -> str:
+    """The text of the exception's traceback, or why there is none: to format it runs what its class defines."""
+    try:
+        frames = error.__traceback__
+        while frames is not None and _is_ours(frames.tb_frame):
+            frames = frames.tb_next
+        return "".join(traceback.format_exception(type(error), error, frames))
+    except BaseException as reason:
+        why = f"{type(reason).__name__}: {text_of(str, reason)}"[:ERROR_CHARS_MAX]
+        return f"(the traceback of the {type(error).__name__} could not be formatted: {why})\n"
+
+
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
+    """The exception and its traceback, pickled, or that they cannot be had: its class may make anything of a look."""
+    try:
+        return _described(error)
+    except BaseException as reason:  # As in the call itself: it ends the task, not the worker.
+        text = f"{object.__repr__(error)} cannot be described: {object.__repr__(reason)}"[:ERROR_CHARS_MAX]
+        return TaskStatus.FAILED, encode_exception(RuntimeError(text), text), _sendable(text, ERROR_CHARS_MAX)
+
+
+def _described(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; the traceback starts in the task's own code."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         BaseException.add_note(
@@ -247,10 +268,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
             f"the worker (Python {RUNTIME}, {sys.executable}) has no module {error.name!r}: install it there, "
             f"or ship it with cloudpickle.register_pickle_by_value",
         )
-    frames = error.__traceback__
-    while frames is not None and _is_ours(frames.tb_frame):
-        frames = frames.tb_next
-    text = "".join(traceback.format_exception(type(error), error, frames))
+    text = _traceback_of(error)
     summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)
     BaseException.__setattr__(error, "__traceback__", None)  # Whatever the class makes of attributes.
     return TaskStatus.FAILED, encode_exception(error, text), summary

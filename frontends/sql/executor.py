@@ -1,199 +1,27 @@
 """The sql executor: `python -m frontends.sql.executor`, started by a node monitor.
 
-One process per node, with a place for each slot. It holds partitions in memory, says in its node's attributes which,
-and runs fragments over them, each in a thread of its own: DuckDB and Arrow leave the interpreter to the others while
-they work. A fragment for a partition that it does not hold (it was just started again, say) loads it first.
-
-It serves all users of the node, and trusts no payload: `access` says whose data sets are whose, `engine` what a
-fragment may do.
+It hides before all else, and only then imports what it works with: until it is hidden, other processes of its account
+can get into it, and those imports take long.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
 import sys
-import threading
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
-import duckdb
-import msgspec
-
-from frontends.sql.access import DataAccess
-from frontends.sql.dataset import ATTRIBUTE_PREFIX
-from frontends.sql.held import HeldTables
-from frontends.sql.results import decode_tables, encode_table
-from frontends.sql.tasks import APP, Drop, Fragment, Load, decode_task
-from sparrow_py import executor_protocol as x
-from sparrow_py.errors import InvalidOption, SparrowError
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_files import load, read, store
-from sparrow_py.job import TaskStatus
 from sparrow_py.process_control import hide_from_others
-
-KILLED = "it was killed"
-ERROR_CHARS_MAX = 2000
-INTERRUPT_EVERY_S = 0.02
-Outcome = tuple[TaskStatus, x.Data, str]
-
-
-class SqlExecutor:
-    """Runs what the node monitor at the other end of the connection sends, `places` at a time."""
-
-    def __init__(self, connection: ExecutorConnection, places: int, access: DataAccess) -> None:
-        self._connection = connection
-        self._send_lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(places, thread_name_prefix="fragment")
-        self._lock = threading.Lock()
-        self._waiting: dict[int, Future[None]] = {}
-        """Runs that have not started."""
-        self._cursors: dict[int, duckdb.DuckDBPyConnection] = {}
-        """Of the runs that DuckDB works on."""
-        self._killed: set[int] = set()
-        self._running: set[int] = set()
-        self._held = HeldTables(access, self._advertise)
-
-    def serve(self) -> None:
-        """Run tasks until the node monitor closes the connection."""
-        try:
-            while True:
-                for message in self._connection.receive():
-                    self._handle(message)
-        except (EOFError, ConnectionError):
-            # What runs is of no use to anybody any more, and threads cannot be ended.
-            os._exit(0)
-
-    def _handle(self, message: Any) -> None:
-        if isinstance(message, x.Run):
-            with self._lock:
-                self._waiting[message.run] = self._threads.submit(self._run, message)
-        elif isinstance(message, x.Revoke):
-            with self._lock:
-                revoked = [run for run in message.runs if run in self._waiting and self._waiting[run].cancel()]
-                for run in revoked:
-                    del self._waiting[run]
-            self._send(x.Returned(revoked))
-        elif isinstance(message, x.Kill):
-            self._kill(message.runs)
-
-    def _kill(self, runs: list[int]) -> None:
-        """Have these runs end: those that load, or are about to send their result, as they are."""
-        with self._lock:
-            self._killed.update(run for run in runs if run in self._waiting or run in self._running)
-        threading.Thread(target=self._interrupt, args=(runs,), name="kill", daemon=True).start()
-
-    def _interrupt(self, runs: list[int]) -> None:
-        """Interrupt DuckDB until it has heard: what it is told just before it begins it forgets."""
-        while True:
-            with self._lock:
-                left = [self._cursors[run] for run in runs if run in self._killed and run in self._cursors]
-                for cursor in left:
-                    cursor.interrupt()
-            if not left:
-                return
-            time.sleep(INTERRUPT_EVERY_S)
-
-    def _send(self, message: x.ExecutorMessage) -> None:
-        with self._send_lock:
-            self._connection.send([message])
-
-    def _advertise(self, held: Mapping[str, list[int]]) -> None:
-        self._send(x.Attributes({ATTRIBUTE_PREFIX + key: ",".join(map(str, held[key])) for key in held}))
-
-    # ---- a run, in a thread ------------------------------------------------------------------
-
-    def _run(self, run: x.Run) -> None:
-        with self._lock:
-            self._waiting.pop(run.run, None)
-            self._running.add(run.run)
-        started_at_s, started_s = time.time(), time.perf_counter()
-        try:
-            status, result, error = self._outcome(run)
-        except Exception as failure:  # A thread's exception would be seen by nobody, and the run never end.
-            status, result, error = TaskStatus.FAILED, b"", f"{type(failure).__name__}: {failure}"
-        service_s = time.perf_counter() - started_s
-        with self._lock:
-            self._running.discard(run.run)
-            if run.run in self._killed and status is TaskStatus.FAILED:
-                error = KILLED
-            self._killed.discard(run.run)
-        try:
-            self._send(x.Done(run.run, status, result, error[:ERROR_CHARS_MAX], started_at_s, service_s))
-        except ConnectionError:
-            os._exit(0)
-
-    def _outcome(self, run: x.Run) -> Outcome:
-        """Status, result and error of this run."""
-        try:
-            task = decode_task(read(run.payload))
-            if isinstance(task, Load):
-                held = self._held.load(run.user, task.directory, task.partitions)
-                return TaskStatus.FINISHED, msgspec.json.encode(held), ""
-            if isinstance(task, Drop):
-                self._held.drop(run.user, task.dataset)
-                return TaskStatus.FINISHED, b"", ""
-            return TaskStatus.FINISHED, self._answer(run, task), ""
-        except (SparrowError, OSError) as error:
-            return TaskStatus.FAILED, b"", str(error)
-
-    def _answer(self, run: x.Run, task: Fragment) -> x.Data:
-        """The fragment's result: a file, unless it is the query's and small, so that it stays on this node."""
-        source = self._held.source(run.user, task.directory, task.partition)
-        contents = iter([load(data) for data in run.inputs])
-        inputs = {
-            entry.table: decode_tables([next(contents) for _ in range(entry.results)], entry.bucket)
-            for entry in task.inputs
-        }
-        with source.engine.cursor() as cursor:
-            with self._lock:
-                if run.run in self._killed:
-                    raise SparrowError(KILLED)
-                self._cursors[run.run] = cursor
-            try:
-                table = source.engine.select(cursor, task.sql, source.schemas, inputs)
-            finally:
-                with self._lock:
-                    del self._cursors[run.run]
-        result = encode_table(table, task.buckets)
-        directory = self._connection.files_directory
-        return store(result, directory) if task.last else store(result, directory, inline_bytes_max=0)
-
-
-def places_from_environment() -> int:
-    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
-    text = os.environ.get(x.PLACES_VARIABLE, "1")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= x.PLACES_MAX:
-        raise InvalidOption(x.PLACES_VARIABLE, text, f"a whole number from 1 to {x.PLACES_MAX}")
-    return int(text)
-
-
-def access_from_arguments(arguments: Sequence[str]) -> DataAccess:
-    """`--data [USER=]DIR`, any number of them, or `--any-data`; without any no data set may be loaded."""
-    parser = argparse.ArgumentParser(prog="frontends.sql.executor")
-    parser.add_argument("--data", action="append", default=[], metavar="[USER=]DIR")
-    parser.add_argument("--any-data", action="store_true")
-    given = parser.parse_args(arguments)
-    return DataAccess(None if given.any_data else given.data)
 
 
 def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         # It holds all users' data sets: their tasks have no business in it, nor in its socket.
         hide_from_others()
-        access = access_from_arguments(sys.argv[1:])
-        places = places_from_environment()
-        connection = ExecutorConnection.from_environment(APP, places=places, runtime=f"duckdb {duckdb.__version__}")
-    except (SparrowError, OSError) as error:
+    except OSError as error:
         print(f"sparrow sql executor: {error}", file=sys.stderr)
         return 1
-    SqlExecutor(connection, places, access).serve()
-    return 0
+    from frontends.sql import fragment_runner
+
+    return fragment_runner.serve(sys.argv[1:])
 
 
 if __name__ == "__main__":

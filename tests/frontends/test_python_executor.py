@@ -27,7 +27,7 @@ from sparrow_py.executor_protocol import (
 )
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
-from tests.support import tasks
+from tests.support import hostile, tasks
 from tests.support.daemons import clean_environment
 from tests.support.waiting import wait_until
 
@@ -117,6 +117,25 @@ def test_awkward_ends_leave_it_alive(monitor: Monitor, function: Any, status: Ta
     monitor.send(Common(1, calls.encode_function(function)), run(1, 1))
     done = monitor.receive(Done)
     assert (done.status, done.error) == (status, error)
+    monitor.send(Common(2, calls.encode_function(tasks.square)), run(2, 2, 3))
+    assert value(monitor.receive(Done)) == 9
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "told"),
+    [
+        (hostile.fail_with_notes_that_exit, "NotesExit: no", "the NotesExit could not be formatted: SystemExit: 3"),
+        (hostile.fail_with_a_name_that_exits, "<tests.support.hostile.NameExits", "cannot be described: <SystemExit"),
+        (hostile.fail_for_a_module_that_exits, "<tests.support.hostile.ModuleExits", "cannot be described: <SystemE"),
+    ],
+)
+def test_an_exception_that_ends_who_looks_at_it_leaves_it_alive(
+    monitor: Monitor, function: Any, error: str, told: str
+) -> None:
+    monitor.send(Common(1, calls.encode_function(function)), run(1, 1))
+    done = monitor.receive(Done)
+    assert done.status is TaskStatus.FAILED and done.error.startswith(error)
+    assert told in pickle.loads(done.result)[1]
     monitor.send(Common(2, calls.encode_function(tasks.square)), run(2, 2, 3))
     assert value(monitor.receive(Done)) == 9
 

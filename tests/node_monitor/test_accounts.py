@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -10,10 +12,13 @@ from node_monitor.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.apps import App, by_account, offered_apps
 from node_monitor.core import RESTART_DELAY_MAX_S, NodeMonitorCore
 from node_monitor.executor_state import AppPlan
+from node_monitor.metrics import collect
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.views import status
 from simulator.blobs import FakeBlobs
 from sparrow_py import executor_protocol as x
 from sparrow_py import messages as m
+from sparrow_py.auth import ANYBODY
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import BlobRef, TaskStatus
 from tests.node_monitor.test_one_user_executors import Rig
@@ -80,30 +85,38 @@ def test_tasks_of_several_users_may_share_an_account() -> None:
     assert UserAccounts.parsed(("u=a", "*=b")).shared
 
 
-def test_each_app_runs_once_for_each_account_but_what_is_not_started_here_and_a_service() -> None:
+def test_each_app_runs_once_for_each_account_but_what_is_not_started_here() -> None:
     apps = {
         "many": App(AppPlan("many")),
         "guest": App(AppPlan("guest", supervised=False)),
-        "query": App(AppPlan("query", one_process=True, service=True)),
     }
-    assert list(by_account(apps, ALL_AS_OURSELVES)) == ["many", "guest", "query"]
-    assert list(by_account(apps, UserAccounts({}, "nobody"))) == ["many@nobody", "guest", "query@nobody"]
+    assert list(by_account(apps, ALL_AS_OURSELVES)) == ["many", "guest"]
+    assert list(by_account(apps, UserAccounts({}, "nobody"))) == ["many@nobody", "guest"]
     found = by_account(apps, UserAccounts({"anna": "a"}, "b"))
-    assert list(found) == ["many@b", "many@a", "guest", "query@b"]
-    assert [app.plan.account for app in found.values()] == ["b", "a", "", "b"]
+    assert list(found) == ["many@b", "many@a", "guest"]
+    assert [app.plan.account for app in found.values()] == ["b", "a", ""]
     assert list(by_account(apps, TWO)) == ["many@a", "many@b", "guest"]
 
 
-def test_sql_is_offered_only_where_all_others_have_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs nobody's code and serves all users: it runs as the account of those who have none of their own."""
-    pytest.importorskip("duckdb")
+@pytest.mark.parametrize("accounts", [("anna=a",), ("*=nobody", "anna=a")])
+def test_sql_is_not_offered_where_users_have_accounts(
+    accounts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One executor works for all users, and is open to the tasks of the account that it runs as."""
     monkeypatch.setenv("SPARROW_TOKEN", CLUSTER)
-    assert "sql" in offered_apps(NodeMonitorOptions(run_as=("*=nobody", "anna=a")))
-    options = NodeMonitorOptions(run_as=("anna=a",))
-    assert "sql" not in offered_apps(options)
-    options.warm = ("sql",)
-    with pytest.raises(InvalidOption, match="warm"):
-        offered_apps(options)
+    assert "sql" not in offered_apps(NodeMonitorOptions(run_as=accounts))
+    wanting: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("warm: 'sql'", {"warm": ("sql",)}),
+        ("sql_data: '/data ada=/ada'", {"sql_data": ("/data", "ada=/ada")}),
+    )
+    for field, options in wanting:
+        with pytest.raises(InvalidOption, match=rf"{field} .*a node monitor of its own with one account$"):
+            offered_apps(NodeMonitorOptions(run_as=accounts, **options))
+
+
+def test_sql_is_offered_where_all_users_have_one_account() -> None:
+    pytest.importorskip("duckdb")
+    assert "sql" in offered_apps(NodeMonitorOptions(run_as=("*=nobody",)))
 
 
 # ---- the core ------------------------------------------------------------------------------------
@@ -231,8 +244,33 @@ def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
     assert rig.core.info.apps == {"pool": ""} and not rig.core.info.withdrawn, "it runs here, for some"
     rig.reserve("anna")
     ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
-    assert refused.reason == "executors of 'pool' do not start here" and not refused.lasting
+    reason = "executors of 'pool' do not start here as account 'a': Resource temporarily unavailable"
+    assert (refused.reason, refused.lasting) == (reason, True), "schedulers, who know nothing of it, would go on"
     assert rig.account(rig.run("bert")) == "b"
+    told = status(SimpleNamespace(id="n", slots=1, core=rig.core), ANYBODY).apps  # type: ignore[arg-type]
+    assert (told["pool@a"].state, told["pool@a"].reason) == ("withdrawn", "Resource temporarily unavailable")
+    assert told["pool@b"].state == "offered"
+    metrics = {metric.name: metric for metric in collect([rig.core], MagicMock())}
+    assert metrics["sparrow_node_monitor_withdrawn_apps"].samples[0].value == 1
+
+
+def test_what_waited_for_executors_that_do_not_start_as_its_account_is_refused_for_good() -> None:
+    rig = Rig(1, accounts=TWO)
+    rig.core.executor_up("b1", "pool@b", 1, 0.0)
+    rig.reserve("anna")
+    let_starts_fail(rig, "pool@a")
+    ((_, refused),) = rig.outbox.take(m.ReservationsRefused)
+    assert refused.lasting and refused.reason.endswith("as account 'a': Resource temporarily unavailable")
+
+
+def test_schedulers_hear_that_an_account_whose_executors_did_not_start_is_served_again() -> None:
+    """To them the node is as it was, but what it refused for good it takes now."""
+    rig = Rig(1, accounts=TWO)
+    rig.core.executor_up("b1", "pool@b", 1, 0.0)
+    let_starts_fail(rig, "pool@a")
+    assert not rig.outbox.take(m.NodeChanged)
+    rig.core.executor_up("a1", "pool@a", 1, rig.now_s)
+    assert rig.outbox.take(m.NodeChanged) == [("s", m.NodeChanged(rig.core.info))]
 
 
 def test_large_data_are_opened_to_the_account_whose_executor_needs_them() -> None:

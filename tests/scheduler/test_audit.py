@@ -16,6 +16,7 @@ from scheduler.audit import AuditFile, JobEnded
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, ClusterError, JobSpec, LocalCluster
+from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption, SparrowError
 
 Lines = list[dict[str, Any]]
@@ -251,3 +252,14 @@ def test_a_file_that_cannot_be_is_named(tmp_path: Path) -> None:
 def test_a_limit_that_cannot_be_is_named() -> None:
     with pytest.raises(InvalidOption, match="audit_log_bytes_max"):
         SchedulerOptions(audit_log_bytes_max=10)
+
+
+@pytest.mark.parametrize(
+    ("line_of", "message"),
+    [
+        (audit._refused_reservations, m.ReservationsRefused(1, 1, "x" * 900_000)),
+        (audit._hand_back, m.HandBack("j", 1, "x" * 900_000)),
+    ],
+)
+def test_reasons_of_nodes_are_cut_in_it(line_of: Any, message: m.Message) -> None:
+    assert len(line_of("a", message, 0.0).reason) == m.WITHDRAWN_CHARS_MAX

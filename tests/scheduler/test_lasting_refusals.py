@@ -12,8 +12,8 @@ from tests.scheduler.test_comings_and_goings import Rig
 WHY = "user 'anna' has no account at this node (run_as)"
 
 
-def refuse(rig: Rig, node: str, reserve: m.Reserve) -> None:
-    rig.node(node, m.ReservationsRefused(reserve.ticket, reserve.count, WHY, True))
+def refuse(rig: Rig, node: str, reserve: m.Reserve, reason: str = WHY) -> None:
+    rig.node(node, m.ReservationsRefused(reserve.ticket, reserve.count, reason, True))
 
 
 def pass_time(core: SchedulerCore, until_s: float) -> None:
@@ -21,6 +21,22 @@ def pass_time(core: SchedulerCore, until_s: float) -> None:
     while (at_s := core.next_deadline_s()) is not None and at_s <= until_s:
         core.tick(at_s)
         core.check_invariants()
+
+
+def test_of_what_nodes_say_little_is_kept() -> None:
+    """A rogue node may refuse each reservation of each stage with a reason of a megabyte."""
+    long = "x" * 900_000
+    rig = Rig("a", "b", history_len_max=100)
+    rig.submit(2)
+    reserved = rig.reserved()
+    refuse(rig, "a", reserved["a"], long)
+    (stage,) = (stage for job in rig.core.jobs.values() for stage in job.stages)
+    assert len(stage.barred_by["a"]) == m.WITHDRAWN_CHARS_MAX
+    rig.node("b", m.GetTasks(1, reserved["b"].ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    rig.node("b", m.HandBack(launch.job, launch.attempt, long))
+    rig.node("b", m.NodeState(m.CORDONED, long))
+    assert all(len(line) < 2 * m.WITHDRAWN_CHARS_MAX for line in rig.core.story("j"))
 
 
 def outcomes(rig: Rig) -> list[tuple[int, TaskStatus, str]]:
@@ -79,4 +95,14 @@ def test_a_node_that_comes_again_is_asked_again() -> None:
     refuse(rig, "a", rig.reserved()["a"])
     rig.core.node_down("a", 0.0)
     rig.core.node_up("a", m.NodeInfo(1, {}, {}, {"many": ""}), 0.0)
+    assert "a" in rig.reserved()
+
+
+def test_a_node_that_says_that_it_has_changed_is_asked_again() -> None:
+    """As it does, with nothing changed, when executors of an account start again."""
+    rig = Rig("a", "b")
+    rig.submit(2)
+    refuse(rig, "a", rig.reserved()["a"])
+    rig.reserved()
+    rig.node("a", m.NodeChanged(rig.core.nodes["a"].info))
     assert "a" in rig.reserved()

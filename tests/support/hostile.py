@@ -232,3 +232,38 @@ def leave_a_mess(files: int, depth: int) -> str:
         os.chdir("d")
     os.chdir("/")
     return folder
+
+
+# ---- exceptions that end the process that looks at them ------------------------------------------
+
+
+def _exit(_: object) -> Any:
+    sys.exit(3)
+
+
+class NotesExit(Exception):
+    __notes__ = property(_exit)  # type: ignore[assignment]
+
+
+class _NameExits(type):
+    __name__ = property(_exit)  # type: ignore[assignment]
+
+
+class NameExits(Exception, metaclass=_NameExits):
+    """Whose class has no name to be had."""
+
+
+class ModuleExits(ModuleNotFoundError):
+    name = property(_exit)  # type: ignore[assignment]
+
+
+def fail_with_notes_that_exit() -> None:
+    raise NotesExit("no")
+
+
+def fail_with_a_name_that_exits() -> None:
+    raise NameExits("no")
+
+
+def fail_for_a_module_that_exits() -> None:
+    raise ModuleExits("no")

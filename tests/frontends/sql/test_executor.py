@@ -15,7 +15,9 @@ from frontends.sql.tasks import Drop, Fragment, Input, Load, Task, encode_task
 from sparrow_py import executor_protocol as x
 from sparrow_py.executor_files import read
 from sparrow_py.job import TaskStatus
+from sparrow_py.start import command
 from tests.frontends.executor_harness import Monitor
+from tests.support.waiting import TIMEOUT_S
 
 MODULE = "frontends.sql.executor"
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE hash(a.range, b.range) = 1"
@@ -45,6 +47,16 @@ def do(monitor: Monitor, task: Task, *inputs: x.Data) -> x.Done:
 def test_it_says_what_it_is(monitor: Monitor) -> None:
     assert (monitor.hello.app, monitor.hello.places, monitor.hello.id) == ("sql", 2, "e1")
     assert monitor.hello.runtime.startswith("duckdb ")
+
+
+def test_it_is_hidden_before_it_imports_what_takes_long(tmp_path: Path) -> None:
+    """Until then other processes of its account can get into it."""
+    PR_GET_DUMPABLE = 3
+    code = f"import ctypes, os; os._exit(40 + ctypes.CDLL(None).prctl({PR_GET_DUMPABLE}, 0, 0, 0, 0))"
+    for module in ("duckdb", "pyarrow", "msgspec"):
+        (tmp_path / f"{module}.py").write_text(code)
+    ended = subprocess.run(command(MODULE), env={"PYTHONPATH": str(tmp_path)}, check=False, timeout=TIMEOUT_S)
+    assert ended.returncode == 40
 
 
 def test_what_it_holds_it_says_before_the_load_is_done(monitor: Monitor, tpch_hundredth: Path) -> None:
