@@ -344,6 +344,7 @@ def test_whatever_is_sent_the_others_go_on_and_nothing_stays_open(
 ) -> None:
     out = program_stdout(monkeypatch)
     witness = FakeWorker(channel)
+    witness.settle()  # Then the descriptors that it has sent are closed.
     before = open_descriptors()
     bad, (reader, writer) = NO_PIPES[kind](), os.pipe()
     page, (control, theirs) = memory(Page.BYTES, Page.SEALS), socket.socketpair()
@@ -371,6 +372,7 @@ def test_whatever_is_sent_the_others_go_on_and_nothing_stays_open(
 def test_a_path_to_a_socket_is_no_control(channel: OutputChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     out = program_stdout(monkeypatch)
     witness = FakeWorker(channel)
+    witness.settle()  # Then the descriptors that it has sent are closed.
     before = open_descriptors()
     with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{directory}/s")
