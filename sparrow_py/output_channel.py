@@ -20,6 +20,7 @@ import socket
 import termios
 from collections.abc import Iterator
 
+from sparrow_py.output_lines import name_in_mark
 from sparrow_py.printable import printable
 
 OUTPUT_VARIABLE = "SPARROW_OUTPUT_FD"
@@ -32,7 +33,7 @@ WORKER_DESCRIPTORS = 4
 daemon's log: one."""
 READY = b"\x00"
 """The program's first word on a control socket: it reads the worker's pipes."""
-ATTACH_TIMEOUT_S = 5.0
+ATTACH_TIMEOUT_S = 1.0
 """A worker whose pipes the program has not taken by then writes where its fork server does."""
 SETTLE_TIMEOUT_S = 1.0
 """A task's result waits no longer for its output to be shown: the program's own stream may be stuck."""
@@ -52,17 +53,22 @@ class Page:
     """
 
     BYTES = 4096
+    SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    """Whoever has the descriptor could else take the memory from beneath the other side, to which that is SIGBUS."""
     _NAME_AT = 24
     NAME_BYTES_MAX = 256
     _NO_TASK = -1
     _LOOKS_MAX = 3
 
     def __init__(self, descriptor: int) -> None:
-        """Take the page, and close the descriptor."""
-        try:
-            self._memory = mmap.mmap(descriptor, self.BYTES)
-        finally:
-            os.close(descriptor)
+        """Use the page of this descriptor, which may be closed then.
+
+        `OSError` or `ValueError` if it is none, or one that could become smaller.
+        """
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)  # An error for most that is no memory.
+        if seals & self.SEALS != self.SEALS or os.fstat(descriptor).st_size != self.BYTES:
+            raise ValueError(f"a page has {self.BYTES} bytes and is sealed; got seals {seals}")
+        self._memory = mmap.mmap(descriptor, self.BYTES)
         self._view = memoryview(self._memory)
         self.words = self._view.cast("q")
         self._name = ""
@@ -70,10 +76,14 @@ class Page:
     @classmethod
     def create(cls) -> tuple[Page, int]:
         """A new page, and a descriptor of it for the other side."""
-        descriptor = os.memfd_create("sparrow-output")
-        os.ftruncate(descriptor, cls.BYTES)
-        page = cls(os.dup(descriptor))
-        page.words[TASK] = cls._NO_TASK
+        with contextlib.ExitStack() as undo:
+            descriptor = os.memfd_create("sparrow-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            undo.callback(os.close, descriptor)
+            os.ftruncate(descriptor, cls.BYTES)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, cls.SEALS)
+            page = cls(descriptor)
+            page.words[TASK] = cls._NO_TASK
+            undo.pop_all()
         return page, descriptor
 
     def begin(self, name: str, task: int) -> None:
@@ -95,7 +105,7 @@ class Page:
                 break  # Whatever wrote there.
             name = bytes(self._view[self._NAME_AT : self._NAME_AT + length]).decode("utf-8", "replace")
             if task == self.words[TASK]:  # Else it is just changing.
-                return "" if task == self._NO_TASK else f"[{name} {task}] "
+                return "" if task == self._NO_TASK else f"[{name_in_mark(name)} {task}] "
         return ""
 
     @property
@@ -172,7 +182,9 @@ class OutputChannel:
 
     def _send(self, descriptors: list[int]) -> None:
         # Whoever has this socket shares its flags: it is never made one that does not block.
-        socket.send_fds(self._socket, [MESSAGE], descriptors, socket.MSG_DONTWAIT)
+        # (`socket.send_fds` takes flags, and ignores them.)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        self._socket.sendmsg([MESSAGE], [rights], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 class WorkerOutput:

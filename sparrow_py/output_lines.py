@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import codecs
 
+from sparrow_py.printable import printable
+
 LINE_CHARS_MAX = 1 << 16
 """A line that is longer without an end is shown in pieces: so much at most is held back of each stream."""
+MARK_NAME_CHARS_MAX = 60
+"""Of a name in a mark: it stands before each line."""
+
+
+def name_in_mark(name: str) -> str:
+    """The name as marks have it: on one line, whoever has written it, and shortened if it is long."""
+    shown = printable(name)
+    return shown if len(shown) <= MARK_NAME_CHARS_MAX else shown[: MARK_NAME_CHARS_MAX - 1] + "…"
 
 
 class LineAssembler:
@@ -41,6 +51,35 @@ class LineAssembler:
         rest, self._begun = self._begun + self._decoder.decode(b"", final=True), ""
         self._decoder.reset()
         return rest
+
+
+class Backlog:
+    """Text that is to be shown, each line after the mark, in pieces of about the same length."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._shown = 0
+        self.mark = ""
+
+    def __bool__(self) -> bool:
+        return self._shown < len(self._text)
+
+    def put(self, text: str, mark: str) -> None:
+        """Show this next. What there was must have been shown."""
+        self._text, self._shown, self.mark = text, 0, mark
+
+    def take(self, chars_max: int) -> str:
+        """The next whole lines, which with their marks are not much longer than this; one at least."""
+        text, begin, end, chars = self._text, self._shown, self._shown, 0
+        while end < len(text) and chars < chars_max:
+            line_end = text.find("\n", end) + 1 or len(text)
+            chars += len(self.mark) + line_end - end
+            end = line_end
+        self._shown = end
+        piece = text[begin:end]
+        if not self:
+            self._text, self._shown = "", 0
+        return piece
 
 
 class Screen:

@@ -1,17 +1,23 @@
 """The thread that shows what a cluster's processes write, with pipes of this process in their place."""
 
+import fcntl
+import gc
 import io
 import os
 import socket
+import struct
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from sparrow_py import output_forwarding
-from sparrow_py.output_channel import READY, OutputChannel, Page
-from sparrow_py.output_forwarding import READ_BYTES, OutputForwarder
+from sparrow_py.output_channel import NAME_BYTES, READY, TASK, OutputChannel, Page
+from sparrow_py.output_forwarding import READ_BYTES, SHOWN_CHARS_MAX, OutputForwarder
+from sparrow_py.output_lines import MARK_NAME_CHARS_MAX
 
 PIPE_BYTES = 1 << 16
 """What a pipe holds."""
@@ -301,13 +307,266 @@ def test_what_is_no_workers_message_does_no_harm(channel: OutputChannel, monkeyp
     worker.end()
 
 
+def memory(size: int, seals: int) -> int:
+    """A descriptor of memory of so many bytes."""
+    descriptor = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
+
+
+def open_descriptors() -> int:
+    gc.collect()  # Of other tests.
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def listening() -> int:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("")
+        listener.listen()
+        return listener.detach()
+
+
+NO_PIPES: dict[str, Callable[[], int]] = {
+    "a file": lambda: os.open(__file__, os.O_RDONLY),
+    "endless": lambda: os.open("/dev/zero", os.O_RDONLY),
+    "a directory": lambda: os.open("/", os.O_RDONLY),
+    "a path": lambda: os.open("/", os.O_PATH),
+    "a socket": listening,
+    "a page": lambda: memory(Page.BYTES, Page.SEALS),
+}
+
+
+@pytest.mark.parametrize("kind", NO_PIPES)
+@pytest.mark.parametrize("shape", ["log", "process", "worker", "control", "page", "too many"])
+def test_whatever_is_sent_the_others_go_on_and_nothing_stays_open(
+    channel: OutputChannel, kind: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    witness = FakeWorker(channel)
+    witness.settle()  # Then the descriptors that it has sent are closed.
+    before = open_descriptors()
+    bad, (reader, writer) = NO_PIPES[kind](), os.pipe()
+    page, (control, theirs) = memory(Page.BYTES, Page.SEALS), socket.socketpair()
+    with control, theirs:
+        channel._send(
+            {
+                "log": [bad],
+                "process": [reader, bad],
+                "worker": [reader, bad, control.fileno(), page],
+                "control": [reader, reader, bad, reader if kind == "a socket" else page],
+                "page": [reader, reader, control.fileno(), reader if kind == "a page" else bad],
+                "too many": [reader] * 5,
+            }[shape]
+        )
+    for descriptor in (bad, reader, writer, page):
+        os.close(descriptor)
+    for _ in range(3):  # By then it was seen that nobody writes to the good pipe of a bad pair.
+        os.write(witness.stdout, b"fine\n")
+        witness.settle()
+    assert out.getvalue() == "fine\n" * 3
+    assert open_descriptors() == before
+    witness.end()
+
+
+def test_a_path_to_a_socket_is_no_control(channel: OutputChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = program_stdout(monkeypatch)
+    witness = FakeWorker(channel)
+    witness.settle()  # Then the descriptors that it has sent are closed.
+    before = open_descriptors()
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{directory}/s")
+        path, page, pipe = os.open(f"{directory}/s", os.O_PATH), memory(Page.BYTES, Page.SEALS), os.pipe()
+        channel._send([pipe[0], pipe[0], path, page])
+        for descriptor in (path, page, *pipe):
+            os.close(descriptor)
+    FakeWorker(channel).end()  # It comes after that message.
+    for _ in range(3):
+        os.write(witness.stdout, b"fine\n")
+        witness.settle()
+    assert out.getvalue() == "fine\n" * 3
+    assert open_descriptors() == before
+    witness.end()
+
+
+def test_a_message_without_a_name_is_not_the_end_of_the_channel(
+    forwarder: OutputForwarder, channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    os.close(forwarder.log_pipe(""))
+    worker = FakeWorker(channel)
+    os.write(worker.stdout, b"fine\n")
+    worker.settle()
+    assert out.getvalue() == "fine\n"
+    worker.end()
+
+
+def test_a_daemons_name_is_on_one_line(forwarder: OutputForwarder, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    pipe = forwarder.log_pipe("node\n\x1b[2J")
+    channel = OutputChannel(os.dup(forwarder.channel.fileno()))
+    FakeWorker(channel).end()  # It comes after the log, which therefore is read.
+    channel.close()
+    os.write(pipe, b"WARNING\n")
+    os.close(pipe)
+    forwarder.stop()
+    assert errors.getvalue() == "[node\\n\\x1b[2J] WARNING\n"
+
+
+def test_who_keeps_the_pipe_cannot_make_the_program_wait(
+    channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    (reader, writer), errors, (control, theirs) = os.pipe(), os.pipe(), socket.socketpair()
+    control.settimeout(PATIENCE_S)
+    page = memory(Page.BYTES, Page.SEALS)
+    with control, theirs:
+        channel._send([reader, errors[0], theirs.fileno(), page])
+        assert control.recv(1) == READY
+        os.set_blocking(reader, True)
+        control.send(b"\x07")  # The pipe is empty.
+        assert control.recv(1) == b"\x07"
+        os.write(writer, b"fine\n")
+        control.send(b"\x08")
+        assert control.recv(1) == b"\x08"
+        assert out.getvalue() == "[ 0] fine\n"
+    for descriptor in (reader, writer, *errors, page):
+        os.close(descriptor)
+
+
+def test_a_worker_that_asks_and_closes_its_pipes_at_once_ends_nothing_else(
+    channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    worker, witness = FakeWorker(channel), FakeWorker(channel)
+    out.gate.clear()
+    os.write(witness.stdout, b"held up\n")
+    assert out.reached.wait(PATIENCE_S)
+    worker.control.send(b"\x07")
+    worker.end()
+    out.gate.set()
+    for _ in range(2):
+        witness.settle()
+    assert out.getvalue() == "held up\n"
+    witness.end()
+
+
+def test_what_goes_wrong_with_one_worker_ends_that_one(
+    forwarder: OutputForwarder, channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    broken = FakeWorker(channel)
+    for stream in forwarder._reader._streams:
+        monkeypatch.setattr(stream, "lines", None)
+    worker = FakeWorker(channel)
+    os.write(broken.stdout, b"lost\n")
+    assert broken.control.recv(1) == b""
+    with pytest.raises(BrokenPipeError):
+        os.write(broken.stdout, b"nobody reads this")
+    os.write(worker.stdout, b"fine\n")
+    worker.settle()
+    assert out.getvalue() == "fine\n"
+    worker.end()
+    broken.end()
+
+
+def test_others_are_answered_between_the_pieces_of_a_flood(
+    channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    flood, other = FakeWorker(channel), FakeWorker(channel)
+    flood.page.begin("n" * 200, 1)
+    other.page.begin("other", 2)
+    out.gate.clear()
+    os.write(flood.stdout, b"\n")
+    assert out.reached.wait(PATIENCE_S)
+    os.write(flood.stdout, b"\n" * (PIPE_BYTES - 1))
+    os.write(other.stdout, b"line\n")
+    other.control.send(b"\x07")
+    out.gate.set()
+    assert other.control.recv(1) == b"\x07"
+    flood.settle()
+    shown = out.getvalue()
+    assert shown.count("\n") == PIPE_BYTES + 1
+    assert shown.index("[other 2] line\n") < 4 * SHOWN_CHARS_MAX < len(shown) // 4
+    for worker in (flood, other):
+        worker.end()
+
+
+def test_the_end_shows_all_of_what_was_read(
+    forwarder: OutputForwarder, channel: OutputChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = program_stdout(monkeypatch)
+    worker = FakeWorker(channel)
+    worker.page.begin("flood", 1)
+    os.write(worker.stdout, b"\n" * PIPE_BYTES)
+    forwarder.stop()
+    assert out.getvalue() == "[flood 1] \n" * PIPE_BYTES
+    worker.end()
+
+
+def test_a_channel_that_nobody_reads_is_not_waited_for() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    patience = struct.pack("ll", int(PATIENCE_S), 0)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)  # The worst is an error, and not to hang.
+    channel = OutputChannel(theirs.detach())
+    begun = time.monotonic()
+    with ours, pytest.raises(BlockingIOError):
+        while True:
+            channel._send([ours.fileno()])
+    assert time.monotonic() - begun < PATIENCE_S
+    channel.close()
+
+
+def test_a_worker_writes_no_escape_sequence_and_no_line_into_its_mark() -> None:
+    page, descriptor = Page.create()
+    os.close(descriptor)
+    forged = b"a] all is well\n\x1b[2J"
+    page._view[Page._NAME_AT : Page._NAME_AT + len(forged)] = forged
+    page.words[NAME_BYTES], page.words[TASK] = len(forged), 7
+    assert page.mark == "[a] all is well\\n\\x1b[2J 7] "
+    page.close()
+
+
+def test_nobody_can_take_a_page_from_beneath_the_program() -> None:
+    page, descriptor = Page.create()
+    for size in (0, 2 * Page.BYTES):
+        with pytest.raises(PermissionError):
+            os.ftruncate(descriptor, size)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    os.close(descriptor)
+    page.close()
+
+
+NO_PAGES: dict[str, Callable[[], int]] = {
+    "not sealed": lambda: memory(Page.BYTES, 0),
+    "may shrink": lambda: memory(Page.BYTES, Page.SEALS & ~fcntl.F_SEAL_SHRINK & ~fcntl.F_SEAL_SEAL),
+    "too small": lambda: memory(Page.BYTES - 1, Page.SEALS),
+    "too large": lambda: memory(2 * Page.BYTES, Page.SEALS),
+    "a file": lambda: os.open(__file__, os.O_RDONLY),
+}
+
+
+@pytest.mark.parametrize("no_page", NO_PAGES)
+def test_a_page_that_could_become_smaller_is_refused(no_page: str) -> None:
+    descriptor = NO_PAGES[no_page]()
+    try:
+        with pytest.raises((OSError, ValueError)):
+            Page(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def test_a_page_says_no_task_where_it_has_nonsense() -> None:
     page, descriptor = Page.create()
     other = Page(descriptor)
+    os.close(descriptor)
     assert other.mark == ""
     page.begin("ä" * 300, 1)
-    assert other.mark == f"[{'ä' * 128} 1] "
-    page.words[2] = 1 << 40
+    assert other.mark == f"[{'ä' * (MARK_NAME_CHARS_MAX - 1)}… 1] "
+    page.words[NAME_BYTES] = 1 << 40
     assert other.mark == ""
     page.close()
     other.close()

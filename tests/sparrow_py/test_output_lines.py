@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py.output_lines import LINE_CHARS_MAX, LineAssembler, Screen
+from sparrow_py.output_lines import LINE_CHARS_MAX, MARK_NAME_CHARS_MAX, Backlog, LineAssembler, Screen, name_in_mark
 
 
 def fed(pieces: list[bytes], *, marked: bool = False) -> list[str]:
@@ -75,6 +75,28 @@ def test_only_the_piece_that_goes_on_has_no_mark() -> None:
     screen = Screen()
     screen.show("a", "begun", "[a 0] ")
     assert screen.show("a", " ended\nnext\n", "[a 0] ") == " ended\n[a 0] next\n"
+
+
+def test_names_in_marks_are_short_and_on_one_line() -> None:
+    assert name_in_mark("x" * MARK_NAME_CHARS_MAX) == "x" * MARK_NAME_CHARS_MAX
+    assert name_in_mark("\n" * 100) == ("\\n" * MARK_NAME_CHARS_MAX)[: MARK_NAME_CHARS_MAX - 1] + "…"
+
+
+def test_a_backlog_is_shown_in_pieces_that_count_their_marks() -> None:
+    backlog = Backlog()
+    backlog.put("a\nbb\n\nrest", "[f 0] ")
+    assert [backlog.take(9), backlog.take(1), backlog.take(100), backlog.take(9)] == ["a\nbb\n", "\n", "rest", ""]
+    assert not backlog
+
+
+@given(st.text("ab\n", max_size=50), st.integers(1, 20))
+def test_the_pieces_of_a_backlog_are_its_text(text: str, chars_max: int) -> None:
+    backlog, pieces = Backlog(), []
+    backlog.put(text, "> ")
+    while backlog:
+        pieces.append(backlog.take(chars_max))
+    assert "".join(pieces) == text
+    assert all(piece.endswith("\n") for piece in pieces[:-1])
 
 
 @given(st.lists(st.binary(max_size=40)))
