@@ -17,7 +17,7 @@ from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
 from sparrow_py.calls import function_name
 from sparrow_py.client import (
     MAP_JOB_TASKS,
@@ -256,7 +256,7 @@ class AsyncClient(StaysHere):
             "submit_timeout_s": submit_timeout_s,
             "heartbeat_s": heartbeat_s,
         }
-        self.options = options or CallOptions()
+        self.options = checked_options(options)
         self._shared = _Shared()
 
     def __repr__(self) -> str:

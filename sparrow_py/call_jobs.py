@@ -132,6 +132,13 @@ class CallStage:
         self.options = options
 
 
+def checked_options(options: CallOptions | None) -> CallOptions:
+    """These options, or the default ones; `InvalidRequest` for anything else."""
+    if options is not None and not isinstance(options, CallOptions):
+        raise InvalidRequest("options", options, "CallOptions")
+    return options or CallOptions()
+
+
 def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
     """The payload of a call for each tuple of arguments; a list will do, too.
 

@@ -25,7 +25,7 @@ from sparrow_py import calls, process_bound
 from sparrow_py import messages as m
 from sparrow_py.addresses import sources_of_environment
 from sparrow_py.auth import TLS, check_secret
-from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
 from sparrow_py.calls import function_name
 from sparrow_py.cluster import SchedulerHere
 from sparrow_py.cluster_nodes import NodeStatus
@@ -480,8 +480,9 @@ class Client(StaysHere):
         forward_output: bool = True,
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
+        options = checked_options(options)
         self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
-        self.options = options or CallOptions()
+        self.options = options
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._refusal = ""
@@ -989,6 +990,8 @@ def cluster_of(
         return None, schedulers, Access.of_client(token, tls)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     own = None
+    if schedulers is not None and not hasattr(schedulers, "access"):
+        raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
     if schedulers is None:
         from sparrow_py.cluster import LocalCluster
 

@@ -31,7 +31,7 @@ from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_seconds
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.process_bound import let_go
@@ -73,6 +73,9 @@ class Session:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
+        check_seconds("connect_timeout_s", connect_timeout_s)
+        check_seconds("submit_timeout_s", submit_timeout_s)
+        check_seconds("heartbeat_s", heartbeat_s, zero=False)
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
         self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
         """That may say that none of its schedulers, or of its node monitors, will come back."""

@@ -640,6 +640,24 @@ def test_an_embedded_cluster_ends_when_its_client_is_killed() -> None:
     wait_until(lambda: all(gone(pid) for pid in pids), "the daemons and workers to end")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("heartbeat_s", 0), ("heartbeat_s", "x"), ("heartbeat_s", float("nan")), ("connect_timeout_s", "1"),
+        ("connect_timeout_s", -1), ("submit_timeout_s", None), ("submit_timeout_s", True), ("options", {"prefetch": 1}),
+    ],
+)  # fmt: skip
+def test_what_a_client_cannot_be_is_named(cluster: LocalCluster, field: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=field):
+        Client(cluster, **{field: value})
+
+
+@pytest.mark.parametrize("schedulers", [20503, {"a": 1}, object()])
+def test_what_names_no_schedulers_is_named(schedulers: Any) -> None:
+    with pytest.raises(InvalidRequest, match="schedulers"):
+        Client(schedulers)
+
+
 def test_what_parses_the_programs_arguments_in_a_task_finds_none(client: Client) -> None:
     assert client.submit(eval, "__import__('sys').argv").result(TIMEOUT_S) == [""]
 
