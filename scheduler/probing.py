@@ -91,12 +91,13 @@ class Probing:
     def reserve_again(self, stage: StageState, node_id: str, count: int, now_s: float) -> None:
         """The node may have tasks of the stage now, and has asked for so many in vain: it gets back what it has lost by
         that. What was reserved elsewhere in the meantime may wait behind tasks of any length."""
-        if not stage.unplaced or not stage.open or node_id not in self._nodes.eligible_set(stage.kind):
+        direct = self._core.direct is not None
+        if direct or not stage.unplaced or not stage.open or not self.may_probe(stage)(node_id):
             return
         count = min(count, stage.unplaced)
         if stage.locality is not None:
             count = stage.locality.reserve_at(node_id, count)
-        if count and self._core.direct is None:
+        if count:
             self._probe(stage, [(node_id, count)], now_s)
 
     def may_probe(self, stage: StageState) -> Callable[[str], bool]:

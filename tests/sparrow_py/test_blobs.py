@@ -17,6 +17,7 @@ from sparrow_py import blobs
 from sparrow_py.credentials import OPEN, Access
 from sparrow_py.errors import AccessDenied, LinkError, Refused, ResultLost, TaskError
 from sparrow_py.job import BlobRef
+from tests.support.web_servers import web_servers
 
 DATA = bytes(range(256)) * 4000
 HASH = blobs.sha256_hex(DATA)
@@ -33,20 +34,14 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Serves a handler; returns the address."""
-    runners: list[web.AppRunner] = []
+    async with web_listenrs() as serve:
 
-    async def start(handler: Handler) -> str:
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/v1/blobs/{hash}", handler)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"127.0.0.1:{runner.addresses[0][1]}"
+        async def start(handler: Handler) -> str:
+            app = web.Application(client_max_size=1 << 30)
+            app.router.add_route("*", "/v1/blobs/{hash}", handler)
+            return await listen(app)
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 def answers(body: bytes, status: int = 200) -> Handler:

@@ -17,6 +17,7 @@ from sparrow_py.session import Session
 from sparrow_py.standstill import Standstill
 from sparrow_py.uploading import Uploading
 from tests.support.waiting import TIMEOUT_S
+from tests.support.web_servers import web_servers
 
 DATA = b"large"
 HASH = blobs.sha256_hex(DATA)
@@ -53,21 +54,15 @@ DEAD = "127.0.0.1:1"
 @pytest.fixture
 async def listen() -> AsyncIterator[Listen]:
     """Starts a cluster; returns its address."""
-    runners: list[web.AppRunner] = []
+    async with web_servers() as serve:
 
-    async def start(cluster: Cluster) -> str:
-        app = web.Application()
-        app.router.add_get("/v1/nodes", cluster.nodes)
-        app.router.add_put("/v1/blobs/{hash}", cluster.put)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"127.0.0.1:{runner.addresses[0][1]}"
+        async def start(cluster: Cluster) -> str:
+            app = web.Application()
+            app.router.add_get("/v1/nodes", cluster.nodes)
+            app.router.add_put("/v1/blobs/{hash}", cluster.put)
+            return await serve(app)
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, JobSpec, LocalCluster, TaskLost
+from tests.support.gated_stream import GatedStream
 from tests.support.tasks import hold
 from tests.support.waiting import wait_until
 
@@ -185,20 +185,6 @@ def test_what_children_write_later_is_seen_and_they_hold_up_nothing(
     wait_until(lambda: not Path(f"/proc/{pid}").exists())  # The cluster's end is that of all that it started.
 
 
-class Stuck(io.StringIO):
-    """Takes nothing until `gate` is open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-        self.reached = threading.Event()
-
-    def write(self, text: str) -> int:
-        self.reached.set()
-        assert self.gate.wait(PATIENCE_S)
-        return super().write(text)
-
-
 def flood(progress: str) -> None:
     for number in range(FLOOD_LINES):
         print(f"line {number:10}")
@@ -206,7 +192,7 @@ def flood(progress: str) -> None:
 
 
 def test_a_flood_holds_up_its_task_alone(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = Stuck()
+    out = GatedStream()
     monkeypatch.setattr(sys, "stdout", out)
     progress = tmp_path / "progress"
     flooding = client.submit(flood, str(progress))
@@ -222,7 +208,7 @@ def test_a_flood_holds_up_its_task_alone(client: Client, tmp_path: Path, monkeyp
 def test_a_result_does_not_wait_for_a_stream_that_takes_nothing(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = Stuck()
+    out = GatedStream()
     monkeypatch.setattr(sys, "stdout", out)
     client.submit(print, "one").result(PATIENCE_S)
     client.submit(print, "two").result(PATIENCE_S)
