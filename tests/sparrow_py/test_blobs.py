@@ -34,7 +34,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Serves a handler; returns the address."""
-    async with web_listenrs() as serve:
+    async with web_servers() as listen:
 
         async def start(handler: Handler) -> str:
             app = web.Application(client_max_size=1 << 30)
