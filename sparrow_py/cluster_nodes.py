@@ -99,7 +99,9 @@ async def ask_all(
     listings = [answer for answer in answers if not isinstance(answer, BaseException)]
     if listings:
         return listings
-    raise next((error for error in answers if isinstance(error, BaseException)), NoScheduler("none is connected"))
+    raise next(
+        (error for error in answers if isinstance(error, BaseException)), NoScheduler("no scheduler is connected")
+    )
 
 
 async def _ask(session: aiohttp.ClientSession, address: str, access: Access, timeout_s: float) -> Listing:

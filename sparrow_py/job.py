@@ -13,7 +13,6 @@ import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Real
 from typing import Any
 
 import msgspec
@@ -294,13 +293,6 @@ def check_whole(field: str, value: object, low: int, high: int) -> None:
     """Raise `InvalidRequest` unless `value` is a whole number with low ≤ value ≤ high."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidRequest(field, value, f"a whole number from {low} to {high}")
-
-
-def check_seconds(field: str, value: object, *, zero: bool = True) -> None:
-    """Raise `InvalidRequest` unless `value` is a number of seconds from 0, or above 0 without `zero`."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not (value >= 0 if zero else value > 0):  # type: ignore[operator]
-        raise InvalidRequest(field, value, f"a number of seconds {'from' if zero else 'above'} 0")
 
 
 def sequence(field: str, value: object) -> Sequence[Any]:

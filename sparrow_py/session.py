@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import math
 import random
 import socket
 import weakref
@@ -31,7 +32,7 @@ from sparrow_py.copies import SpeculatedJob
 from sparrow_py.credentials import Access
 from sparrow_py.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_seconds
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_number
 from sparrow_py.links import Link
 from sparrow_py.local_link import LocalLink
 from sparrow_py.process_bound import let_go
@@ -43,6 +44,8 @@ from sparrow_py.uploading import Uploading
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
+HEARTBEAT_MIN_S = 0.01
+"""Less would cost more than it tells, and 0 would take every scheduler for lost."""
 INLINE_BYTES_MAX = 900 << 10
 """Inputs above this size, a little less than a frame has room for, are uploaded."""
 SOURCES_SHOWN = 3
@@ -73,9 +76,9 @@ class Session:
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        check_seconds("connect_timeout_s", connect_timeout_s)
-        check_seconds("submit_timeout_s", submit_timeout_s)
-        check_seconds("heartbeat_s", heartbeat_s, zero=False)
+        check_number("connect_timeout_s", connect_timeout_s, 0, math.inf)
+        check_number("submit_timeout_s", submit_timeout_s, 0, math.inf)
+        check_number("heartbeat_s", heartbeat_s, HEARTBEAT_MIN_S, math.inf)
         self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
         self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
         """That may say that none of its schedulers, or of its node monitors, will come back."""
