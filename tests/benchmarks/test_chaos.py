@@ -310,6 +310,18 @@ def test_shares_that_are_not_as_weights_say(starts: dict[str, int], weights: tup
     assert len(list(shares.judge(found))) == wrong
 
 
+def test_shares_do_not_count_while_a_user_has_yet_to_submit() -> None:
+    """As on a machine that is busy with other things."""
+    found = streams({"ada": 50, "grace": 50})
+    found.runs = [one for one in found.runs if one.job == "ada"]
+    found.runs += [
+        run(number, "grace", pid=1, at_s=number / 20 if number < 100 else 3 + number / 50) for number in range(500)
+    ]
+    assert len(list(shares.judge(found))) == 2
+    found.programs = [Program("grace", 0, (line(Event.SUBMITTED, name="grace", at_s=5.0),))]
+    assert not list(shares.judge(found))
+
+
 def test_shares_of_tasks_that_were_not_started() -> None:
     found = streams({"ada": 50, "grace": 50})
     found.runs = [one for one in found.runs if one.job == "ada"]
