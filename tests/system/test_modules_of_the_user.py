@@ -44,6 +44,12 @@ for kind in (lambda: LocalCluster(in_process=True), lambda: Client(SchedulerHere
     except ClusterError as error:
         print(error)
 """
+IPYTHON = [
+    str(Path(sys.executable).with_name("ipython")),
+    "--ipython-dir={project}/ipython",
+    "--HistoryManager.enabled=False",
+]
+"""Not the tester's own settings and history."""
 PYTEST = ["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
 
 
@@ -58,6 +64,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             (directory / f"{name}.py").write_text(THEIRS)
     (directory / "frontends/plots.py").write_text(THEIRS)
+    (directory / "ipython").mkdir()
     (directory / "secrets.py").write_text("1 / 0  # Our daemons mean the standard library's.\n")
     (directory / "work.py").write_text(WORK)
     (directory / "main.py").write_text(MAIN)
@@ -83,10 +90,12 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
         (False, ["{project}/main.py"]),
         (True, ["-m", "main"]),
         (True, ["-i", "-q"]),
+        (True, [*IPYTHON, "--no-banner"]),
+        (False, [*IPYTHON, "{project}/main.py"]),
         (False, [*PYTEST, "--import-mode=prepend", "{project}/test_main.py"]),
         (True, [*PYTEST, "--import-mode=importlib", "--override-ini=pythonpath=.", "test_main.py"]),
     ],
-    ids=["script", "module", "interactive", "pytest", "pytest-importlib"],
+    ids=["script", "module", "interactive", "ipython", "ipython-script", "pytest", "pytest-importlib"],
 )
 def test_a_cluster_runs_our_code_and_tasks_find_what_their_program_finds(
     project: Path, tmp_path: Path, inside: bool, arguments: list[str]
@@ -95,7 +104,7 @@ def test_a_cluster_runs_our_code_and_tasks_find_what_their_program_finds(
     said = python(
         *(argument.format(project=project) for argument in arguments),
         cwd=project if inside else tmp_path,
-        stdin=MAIN if "-i" in arguments else "",
+        stdin=MAIN if "-i" in arguments or "--no-banner" in arguments else "",
     )
     assert f"{['the user'] * len(LENT)} ('the user', 'the user')" in said
 
