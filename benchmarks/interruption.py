@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from sparrow_py import client_core
-from sparrow_py import messages as m
+from sparrow_py.client import client_core
+from sparrow_py.wire import messages as m
 
 _chunks = client_core.chunks
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 from benchmarks.report import Report, Row, command, median_row
-from sparrow_py.addresses import SCHEDULERS_VARIABLE
+from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 
 AIM_S = 1.0
 TIMEOUT_S = 60

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 
-from sparrow_py.command_group import CommandGroup
+from sparrow_py.daemon.command_group import CommandGroup
 from sparrow_py.own_packages import take_names
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from sparrow_py.command_group import exit_code, one_line
+from sparrow_py.daemon.command_group import exit_code, one_line
 from sparrow_py.errors import InvalidOption, SparrowError
 
 REPORT_FILE = "report.html"

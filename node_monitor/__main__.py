@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from node_monitor.options import NodeMonitorOptions
-from sparrow_py import daemon
-from sparrow_py.options import command
+from sparrow_py.daemon import daemon
+from sparrow_py.daemon.options import command
 
 
 def _run(options: NodeMonitorOptions) -> None:
     from node_monitor.daemon import NodeMonitorDaemon
-    from sparrow_py.orphans import Orphans
+    from sparrow_py.processes.orphans import Orphans
 
     orphans = Orphans()
     daemon.run(lambda: NodeMonitorDaemon(options, orphans=orphans), options)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, LinkError, shown
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import check_name
+from sparrow_py.wire import messages as m
 
 NODE_ATTRIBUTES_MAX = 128
 """Attributes that the executors of a node may give it together."""

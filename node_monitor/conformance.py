@@ -25,13 +25,13 @@ from typing import Any
 import click
 
 from node_monitor.attributes import check_attributes
-from node_monitor.environment import one_thread_per_slot, passed_on
-from node_monitor.executors import executor_environment
-from node_monitor.result_files import ResultDirectory
-from sparrow_py import executor_protocol as x
+from node_monitor.blobs.result_files import ResultDirectory
+from node_monitor.executors.environment import one_thread_per_slot, passed_on
+from node_monitor.executors.executors import executor_environment
+from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import LinkError, shown
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
-from sparrow_py.version import version_option
 
 TIMEOUT_S_DEFAULT = 10.0
 END_TIMEOUT_S = 2.0

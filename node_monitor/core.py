@@ -22,21 +22,30 @@ from typing import Any, Protocol
 
 import msgspec
 
-from node_monitor.accounts import ALL_AS_OURSELVES, UserAccounts
-from node_monitor.ahead import AskingAhead
 from node_monitor.attributes import check_attributes, with_attributes
-from node_monitor.executor_state import AppPlan, AppState, ExecutorState, OfferedApp
+from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
+from node_monitor.executors.executor_state import AppPlan, AppState, ExecutorState, OfferedApp
+from node_monitor.executors.offers import STOOD_S
 from node_monitor.memory import Memory
-from node_monitor.offers import STOOD_S
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.queues import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, TURN_S, Charge, Key, QueuedTicket, make_queue
-from node_monitor.ready_tasks import ReadyTasks
+from node_monitor.queueing.ahead import AskingAhead
+from node_monitor.queueing.queues import (
+    MAX_DURATION_S,
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    TURN_S,
+    Charge,
+    Key,
+    QueuedTicket,
+    make_queue,
+)
+from node_monitor.queueing.ready_tasks import ReadyTasks
 from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
 from sparrow_py.errors import InvariantViolated, LinkError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import CANCELLED, FAILED, FINISHED, INPUTS_MAX, LOST, BlobRef, TaskStatus
 from sparrow_py.timers import Timers
+from sparrow_py.wire import messages as m
 
 AHEAD_S = 0.05
 """A run that was given to an executor behind others and has not begun after so long is asked back, if another user

@@ -15,31 +15,31 @@ from typing import Any
 
 import aiohttp
 
-from node_monitor.apps import App, by_account, offered_apps
-from node_monitor.blob_routes import add_blob_routes
-from node_monitor.blob_store import BlobStore
-from node_monitor.blobs import BlobTable
-from node_monitor.builtin import BUILTIN_APPS, Builtin
-from node_monitor.confinement import Confinement, ptrace_warning
+from node_monitor.blobs.blob_routes import add_blob_routes
+from node_monitor.blobs.blob_store import BlobStore
+from node_monitor.blobs.blobs import BlobTable
 from node_monitor.core import NodeMonitorCore
-from node_monitor.environment import one_thread_per_slot, passed_on
-from node_monitor.executors import ExecutorPool
-from node_monitor.metrics import collect
+from node_monitor.executors.apps import App, by_account, offered_apps
+from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
+from node_monitor.executors.confinement import Confinement, ptrace_warning
+from node_monitor.executors.environment import one_thread_per_slot, passed_on
+from node_monitor.executors.executors import ExecutorPool
+from node_monitor.http.metrics import collect
+from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.resources import cores, resource_vector
-from node_monitor.routes import add_routes
-from sparrow_py import daemon
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
+from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.credentials import Access, Credentials
-from sparrow_py.dialling import Dialling
+from sparrow_py.daemon import daemon
+from sparrow_py.daemon.standstill import PATIENCE, Standstill
+from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import InvalidOption, LinkError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
-from sparrow_py.orphans import Orphans
-from sparrow_py.output_channel import OutputChannel
-from sparrow_py.sparing_log import SparingLog
-from sparrow_py.standstill import PATIENCE, Standstill
+from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.processes.orphans import Orphans
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.dialling import Dialling
 
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)

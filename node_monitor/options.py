@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from node_monitor.accounts import UserAccounts
-from node_monitor.queues import CHARGE_S_MAX, MAX_DURATION_S
-from sparrow_py.addresses import check_source
-from sparrow_py.options import DaemonOptions, option, parse_pairs, require
+from node_monitor.executors.accounts import UserAccounts
+from node_monitor.queueing.queues import CHARGE_S_MAX, MAX_DURATION_S
+from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
+from sparrow_py.wire.addresses import check_source
 
 PORT_DEFAULT = 20504
 QUEUE_POLICIES = ("fair", "fifo", "priority")

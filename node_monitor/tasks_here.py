@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparrow_py.job import BlobRef, TaskStatus
-from sparrow_py.messages import Data
+from sparrow_py.wire.messages import Data
 
 if TYPE_CHECKING:
-    from node_monitor.ahead import Ahead
-    from node_monitor.executor_state import AppState, ExecutorState
-    from node_monitor.queues import Charge, QueuedTicket
+    from node_monitor.executors.executor_state import AppState, ExecutorState
+    from node_monitor.queueing.ahead import Ahead
+    from node_monitor.queueing.queues import Charge, QueuedTicket
 
 
 NOTHING: frozenset[str] = frozenset()

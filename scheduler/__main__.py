@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scheduler.options import SchedulerOptions
-from sparrow_py import daemon
-from sparrow_py.options import command
+from sparrow_py.daemon import daemon
+from sparrow_py.daemon.options import command
 
 
 def _run(options: SchedulerOptions) -> None:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.core import Outbox, SchedulerCore

@@ -24,24 +24,24 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.adaptive import AdaptiveRatio
-from scheduler.admission import RETRY_AFTER_UNKNOWN_S, Admission
-from scheduler.claims import ARRIVING, SETTLING, Claims
-from scheduler.footprint import known_bytes, tasks_bytes
-from scheduler.idle import IdleNodes
-from scheduler.invariants import check_job
-from scheduler.jobs import ASKED, PLACED, RUNS, STOPPING, UNPLACED, Attempt, JobState, StageState
-from scheduler.nodes import Node, Nodes
+from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Admission
+from scheduler.book.claims import ARRIVING, SETTLING, Claims
+from scheduler.book.footprint import known_bytes, tasks_bytes
+from scheduler.book.invariants import check_job
+from scheduler.book.jobs import ASKED, PLACED, RUNS, STOPPING, UNPLACED, Attempt, JobState, StageState
+from scheduler.book.nodes import Node, Nodes
+from scheduler.book.progress import Progress
+from scheduler.book.telling import Telling
+from scheduler.book.validation import check_blob, check_node, check_submission, check_tasks
+from scheduler.direct.placement import DirectPlacement
 from scheduler.options import SchedulerOptions
-from scheduler.placement import DirectPlacement
-from scheduler.probing import Probing
-from scheduler.progress import Progress
-from scheduler.telling import Telling
-from scheduler.validation import check_blob, check_node, check_submission, check_tasks
-from sparrow_py import messages as m
+from scheduler.sampling.adaptive import AdaptiveRatio
+from scheduler.sampling.idle import IdleNodes
+from scheduler.sampling.probing import Probing
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError, shown
 from sparrow_py.job import CANCELLED, LOST, NAME_BYTES_MAX, TaskStatus
 from sparrow_py.timers import Timers
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     import random

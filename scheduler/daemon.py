@@ -13,24 +13,26 @@ from typing import Any
 from aiohttp import web
 
 from scheduler.audit import AuditedCore
+from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
-from scheduler.http_jobs import HttpJobs
+from scheduler.http.http_jobs import HttpJobs
+from scheduler.http.metrics import collect
+from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
-from scheduler.metrics import collect
 from scheduler.options import SchedulerOptions
-from scheduler.routes import add_routes
-from scheduler.validation import check_node
-from sparrow_py import daemon, links, open_files
-from sparrow_py import messages as m
-from sparrow_py.auth import CLUSTER, Principal, check_link
+from sparrow_py.access.auth import CLUSTER, Principal, check_link
+from sparrow_py.access.credentials import Credentials
 from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.credentials import Credentials
+from sparrow_py.daemon import daemon
+from sparrow_py.daemon.standstill import PATIENCE, Standstill
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
-from sparrow_py.links import Link
-from sparrow_py.local_link import LocalLink
-from sparrow_py.shares import Shares
-from sparrow_py.standstill import PATIENCE, Standstill
+from sparrow_py.limits import open_files
+from sparrow_py.limits.shares import Shares
+from sparrow_py.wire import links
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.links import Link
+from sparrow_py.wire.local_link import LocalLink
 
 log = logging.getLogger("sparrow.scheduler")
 MESSAGES_PER_TURN_MAX = 1000

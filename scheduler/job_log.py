@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparrow_py.printable import printable
-from sparrow_py.sparing_log import SparingLog
+from sparrow_py.daemon.printable import printable
+from sparrow_py.limits.sparing_log import SparingLog
 
 if TYPE_CHECKING:
-    from scheduler.jobs import JobState
+    from scheduler.book.jobs import JobState
 
 LINES_MAX = 100
 """Lines in `INTERVAL_S`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from scheduler.order import ORDERS, OVERTAKEN_MAX_DEFAULT
-from scheduler.placement import PLACEMENTS
+from scheduler.direct.placement import PLACEMENTS
+from scheduler.sampling.order import ORDERS, OVERTAKEN_MAX_DEFAULT
+from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_MAX
-from sparrow_py.messages import MESSAGE_OVERHEAD_BYTES
-from sparrow_py.options import DaemonOptions, option, parse_pairs, require
+from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
 WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparrow_py import executor_protocol as x
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 
 

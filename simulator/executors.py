@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
 from simulator.broken import Broken
 from simulator.job_log import Start
 from sparrow_py import constraints
-from sparrow_py import executor_protocol as x
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 from simulator.fallible_hosts import NodeHost
 from simulator.links import Link
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption
+from sparrow_py.wire import messages as m
 
 CLOCK_RATES = (0.98, 1.02)
 """Of clocks that differ: far worse than those of real machines, so that it shows in short runs."""

@@ -13,18 +13,18 @@ from math import inf
 from typing import Any
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.engine import Engine
 from simulator.network import Network, Pipe
 from simulator.records import JobRecord
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
-from sparrow_py.client_core import ClientCore, ClientJob
+from sparrow_py.client.client_core import ClientCore, ClientJob
 from sparrow_py.errors import SparrowError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+from sparrow_py.wire import messages as m
 
 APP = "sim"
 EXECUTOR = "executor"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simulator.broken import Broken
-from sparrow_py import messages as m
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from simulator.fallible_hosts import ClientHost, NodeHost

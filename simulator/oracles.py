@@ -17,13 +17,13 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from node_monitor.queues import FairQueue
+from node_monitor.queueing.queues import FairQueue
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
 from simulator.links import Link
-from sparrow_py import messages as m
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from simulator.world import World

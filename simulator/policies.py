@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
 from scheduler.options import SchedulerOptions
-from scheduler.order import OVERTAKEN_MAX_DEFAULT
+from scheduler.sampling.order import OVERTAKEN_MAX_DEFAULT
 from simulator.cluster import Cluster
 from simulator.engine import Engine
 from simulator.hosts import ClientHost, NoBlobs, NodeHost, SchedulerHost

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from node_monitor.options import QUEUE_POLICIES
-from scheduler.order import ORDERS
-from scheduler.placement import PLACEMENTS
+from scheduler.direct.placement import PLACEMENTS
+from scheduler.sampling.order import ORDERS
 from simulator import faults
 from simulator.clocks import HostClock
 from simulator.faults import Fault

@@ -27,8 +27,8 @@ from simulator.executors import VirtualExecutor
 from simulator.fallible_hosts import ClientHost, Dialler, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
 from simulator.links import FallibleNetwork, Link
-from sparrow_py import messages as m
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec
+from sparrow_py.wire import messages as m
 
 __all__ = ["ClientHost", "JobLog", "Link", "NodeHost", "SchedulerHost", "Start", "VirtualExecutor", "World"]
 

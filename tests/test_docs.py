@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from prometheus_client.core import Metric
 
-import node_monitor.metrics
-import scheduler.metrics
+import node_monitor.http.metrics
+import scheduler.http.metrics
 import sparrow_py
-from node_monitor.blob_store import Counters
-from node_monitor.blobs import BlobTable
+from node_monitor.blobs.blob_store import Counters
+from node_monitor.blobs.blobs import BlobTable
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
-from sparrow_py.options import DaemonOptions
+from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.wire import messages as m
 from tests.support.documents import DOCUMENTS, ROOT, blocks, rows, section
 
 README_LINES_MAX = 200
@@ -80,10 +80,10 @@ def names(metrics: Iterable[Metric]) -> set[str]:
 @pytest.mark.parametrize("heading", ["Scheduler", "Node monitor"])
 def test_every_metric_is_documented(heading: str) -> None:
     if heading == "Scheduler":
-        metrics = scheduler.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
+        metrics = scheduler.http.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
     else:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
-        metrics = node_monitor.metrics.collect([], store)
+        metrics = node_monitor.http.metrics.collect([], store)
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
 
 

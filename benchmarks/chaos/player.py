@@ -23,7 +23,7 @@ from benchmarks.chaos.plan import GENERATOR, Kind, Plan, draw, summary
 from benchmarks.leftovers import living_children
 from benchmarks.soak import checks
 from benchmarks.soak.watch import DESCRIPTORS_MAX
-from sparrow_py.process_control import adopt_orphans
+from sparrow_py.processes.process_control import adopt_orphans
 
 STEP_S = 0.005
 ENDED_WITHIN_S = 60.0

@@ -23,13 +23,14 @@ from benchmarks.soak.jobs import MEDIUM_BYTES, UPLOAD_BYTES
 from benchmarks.soak.plan import draw
 from benchmarks.soak.watch import Kept, Watch
 from frontends.synthetic.tasks import noop_job
-from node_monitor.blob_store import UPLOADS_AT_ONCE_MAX
+from node_monitor.blobs.blob_store import UPLOADS_AT_ONCE_MAX
 from node_monitor.memory import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
-from sparrow_py import AsyncClient, CallOptions, blobs
-from sparrow_py.credentials import OPEN
+from sparrow_py import AsyncClient, CallOptions
+from sparrow_py.access.credentials import OPEN
+from sparrow_py.client import blobs
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import BlobRef
-from sparrow_py.process_control import adopt_orphans
+from sparrow_py.processes.process_control import adopt_orphans
 
 SAMPLE_S = 2.0
 FILL_TASKS = 2

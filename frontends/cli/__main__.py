@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import click
 
-from sparrow_py.command_group import CommandGroup
+from sparrow_py.daemon.command_group import CommandGroup
 
 COMMANDS = ("cluster", "run", "submit", "results", "jobs", "cancel", "nodes", "cordon", "uncordon", "drain", "sql")
 """Each a module of this package that has a click command of the same name."""

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import click
 
 from frontends.cli.connection import ask_all, connection_options
-from sparrow_py.credentials import Access
+from sparrow_py.access.credentials import Access
 from sparrow_py.job import check_name
 
 GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})

@@ -8,7 +8,7 @@ import queue
 import click
 
 from frontends.cli.stopping import exit_on_sigterm
-from sparrow_py.addresses import SCHEDULERS_VARIABLE
+from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 
 
 @click.command(short_help="Run a cluster on this machine until Ctrl-C.")

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import click
 
-from sparrow_py.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
-from sparrow_py.credentials import Access, tls_reason
+from sparrow_py.access.credentials import Access, tls_reason
+from sparrow_py.access.secret_files import TLS_OPTIONS, read_tokens, tls_of
+from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
-from sparrow_py.printable import printable
-from sparrow_py.resolution import resolve
-from sparrow_py.secret_files import TLS_OPTIONS, read_tokens, tls_of
+from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
+from sparrow_py.wire.resolution import resolve
 
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0

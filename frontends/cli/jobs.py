@@ -10,7 +10,7 @@ import click
 
 from frontends.cli.connection import ask_all, connection_options, listed
 from frontends.cli.tables import age, print_table
-from sparrow_py.credentials import Access
+from sparrow_py.access.credentials import Access
 
 COUNTS = ("tasks", "unplaced", "running", "finished")
 EXCEPTIONS = ("failed", "cancelled", "lost")

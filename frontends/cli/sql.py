@@ -22,7 +22,7 @@ from frontends.sql.tpch_queries import QUERIES, tpch_query
 if TYPE_CHECKING:
     from frontends.sql.frontend import Answer, SqlFrontend
     from frontends.sql.plan import Plan
-    from sparrow_py.credentials import Access
+    from sparrow_py.access.credentials import Access
 
 STAGE_COLUMNS = ("STAGE", "TASKS", "NODES", "RESPONSE MS", "SERVICE P50 MS", "SERVICE MAX MS", "ATTEMPTS")
 data_option = click.option(

@@ -24,7 +24,7 @@ from frontends.cli.connection import (
     nobody_answers,
 )
 from frontends.cli.lines import print_lines, results_path
-from sparrow_py.credentials import Access
+from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, Refused
 from sparrow_py.job import new_job_id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frontends.cli.node_states import state_command
-from sparrow_py.messages import READY
+from sparrow_py.wire.messages import READY
 
 uncordon = state_command(
     "uncordon",

@@ -26,11 +26,10 @@ from typing import Any
 from frontends.command.keepers import Keepers
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
-from sparrow_py.descendants import end_children
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
-from sparrow_py.executor_connection import write_to_log
-from sparrow_py.executor_files import read, store
-from sparrow_py.executor_protocol import (
+from sparrow_py.executors.executor_connection import write_to_log
+from sparrow_py.executors.executor_files import read, store
+from sparrow_py.executors.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
     FILES_SUFFIX,
     FILES_VARIABLE,
@@ -50,9 +49,10 @@ from sparrow_py.executor_protocol import (
     encode_frame,
 )
 from sparrow_py.job import TaskStatus
-from sparrow_py.orphans import Orphans
-from sparrow_py.process_control import hide_from_others
-from sparrow_py.task_limits import TaskLimits
+from sparrow_py.limits.task_limits import TaskLimits
+from sparrow_py.processes.descendants import end_children
+from sparrow_py.processes.orphans import Orphans
+from sparrow_py.processes.process_control import hide_from_others
 
 KILLED = "it was killed"
 Outcome = tuple[TaskStatus, Data, str]

@@ -28,9 +28,9 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from frontends.command.tasks import CommandTask
-from sparrow_py.descendants import end_children
-from sparrow_py.process_control import adopt_orphans, die_with_parent
-from sparrow_py.task_limits import TaskLimits
+from sparrow_py.limits.task_limits import TaskLimits
+from sparrow_py.processes.descendants import end_children
+from sparrow_py.processes.process_control import adopt_orphans, die_with_parent
 
 ORDER = struct.Struct("=?Q")
 """Whether to run (with descriptors) or to kill, and the run's number."""

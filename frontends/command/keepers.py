@@ -12,8 +12,8 @@ import socket
 from collections.abc import Sequence
 
 from frontends.command.keeper import Report, receive_report, send_kill, send_run, start_keeper
-from sparrow_py.orphans import Orphans
-from sparrow_py.task_limits import TaskLimits
+from sparrow_py.limits.task_limits import TaskLimits
+from sparrow_py.processes.orphans import Orphans
 
 
 class KeptRun:

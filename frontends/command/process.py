@@ -16,7 +16,7 @@ import msgspec
 
 from frontends.command.keepers import Keepers
 from frontends.command.tasks import CommandResult, CommandTask, encode_task
-from sparrow_py.task_limits import NO_LIMITS, TaskLimits
+from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
 
 STREAM_BYTES_MAX = 256 << 10
 """What is kept of stdout, and of stderr."""

@@ -32,8 +32,8 @@ from frontends.demo import identifiers
 from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
-from sparrow_py.command_group import exit_code
-from sparrow_py.version import version_option
+from sparrow_py.daemon.command_group import exit_code
+from sparrow_py.daemon.version import version_option
 
 GROUPS = 128
 REDUCERS = 8

@@ -25,17 +25,17 @@ from typing import Any
 import msgspec
 
 from frontends.python.streams import TaskStreams
-from sparrow_py import executor_protocol as x
-from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
+from sparrow_py.client.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
+from sparrow_py.embedded.output_channel import OutputChannel, WorkerOutput
 from sparrow_py.errors import shown
 from sparrow_py.exception_pickling import encode_exception, text_of
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_files import using
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_files import using
 from sparrow_py.job import TaskStatus
-from sparrow_py.output_channel import OutputChannel, WorkerOutput
-from sparrow_py.process_control import line_buffer_c_output
+from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits, allow_cpu
+from sparrow_py.processes.process_control import line_buffer_c_output
 from sparrow_py.task_context import enter_process
-from sparrow_py.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from sparrow_py.process_control import hide_from_others
+from sparrow_py.processes.process_control import hide_from_others
 
 
 def main() -> int:

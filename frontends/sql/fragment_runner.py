@@ -28,10 +28,10 @@ from frontends.sql.dataset import ATTRIBUTE_PREFIX
 from frontends.sql.held import HeldTables
 from frontends.sql.results import decode_tables, encode_table
 from frontends.sql.tasks import APP, Drop, Fragment, Load, decode_task
-from sparrow_py import executor_protocol as x
 from sparrow_py.errors import InvalidOption, SparrowError
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_files import load, read, store
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_files import load, read, store
 from sparrow_py.job import TaskStatus
 
 KILLED = "it was killed"

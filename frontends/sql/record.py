@@ -21,7 +21,7 @@ import msgspec
 from frontends.sql.extra import needs_extra
 from frontends.sql.tpch_queries import QUERIES, tpch_query
 from sparrow_py import LocalCluster
-from sparrow_py.command_group import exit_code, one_line
+from sparrow_py.daemon.command_group import exit_code, one_line
 from sparrow_py.errors import SparrowError
 
 with needs_extra():

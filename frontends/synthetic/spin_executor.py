@@ -13,9 +13,9 @@ from collections import deque
 
 from frontends.synthetic.tasks import SPIN_APP, decode_duration
 from sparrow_py.errors import InvalidRequest, SparrowError
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_files import read
-from sparrow_py.executor_protocol import SOCKET_VARIABLE, Done, Returned, Revoke, Run
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_files import read
+from sparrow_py.executors.executor_protocol import SOCKET_VARIABLE, Done, Returned, Revoke, Run
 from sparrow_py.job import TaskStatus
 
 MULTIPLICATIONS = 1_000

@@ -7,9 +7,10 @@ import pytest
 
 from frontends.cli import run, stopping
 from frontends.cli.output import FAILED_EXIT_MAX
-from node_monitor import launcher
+from node_monitor.executors import launcher
 from simulator import soak
-from sparrow_py import command_group, errors
+from sparrow_py import errors
+from sparrow_py.daemon import command_group
 from tests.support.documents import ROOT, code_spans, headings, section
 
 ERRORS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)}

@@ -3,7 +3,7 @@
 import sys
 
 from frontends.python.executor import PythonExecutor
-from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_connection import ExecutorConnection
 
 APP = "guest"
 

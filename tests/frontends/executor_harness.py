@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sparrow_py.executor_protocol import ExecutorHello, FrameSplitter, encode_frame
+from sparrow_py.executors.executor_protocol import ExecutorHello, FrameSplitter, encode_frame
 
 TIMEOUT_S = 30.0
 """After which a test fails that waits for an executor."""

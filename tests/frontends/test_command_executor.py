@@ -25,8 +25,8 @@ from frontends.command.tasks import (
     encode_task,
 )
 from sparrow_py.errors import InvalidRequest, LinkError
-from sparrow_py.executor_files import read, store
-from sparrow_py.executor_protocol import (
+from sparrow_py.executors.executor_files import read, store
+from sparrow_py.executors.executor_protocol import (
     INLINE_BYTES_MAX,
     Common,
     Done,

@@ -13,8 +13,8 @@ import pytest
 
 from frontends.command.keeper import DESCRIPTORS
 from frontends.command.tasks import STRING_BYTES_MAX, CommandResult, CommandTask, decode_result, encode_task
-from sparrow_py.executor_files import read, store
-from sparrow_py.executor_protocol import Done, Kill, Returned, Revoke, Run
+from sparrow_py.executors.executor_files import read, store
+from sparrow_py.executors.executor_protocol import Done, Kill, Returned, Revoke, Run
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 from tests.support.daemons import gone
@@ -122,7 +122,7 @@ class TestKill:
             import fcntl, os, struct, termios
             from frontends.command.keeper import receive_report, send_kill, send_run, start_keeper
             from frontends.command.tasks import CommandTask, encode_task
-            from sparrow_py.task_limits import NO_LIMITS
+            from sparrow_py.limits.task_limits import NO_LIMITS
             from tests.support.waiting import wait_until
 
             def all_read():

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import calls
-from sparrow_py.executor_files import read, store
-from sparrow_py.executor_protocol import (
+from sparrow_py.client import calls
+from sparrow_py.executors.executor_files import read, store
+from sparrow_py.executors.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
     INLINE_BYTES_MAX,
     SOCKET_VARIABLE,

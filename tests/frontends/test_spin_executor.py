@@ -15,8 +15,8 @@ import pytest
 from frontends.synthetic.spin_executor import SLICE_S, SpinExecutor, spin
 from frontends.synthetic.tasks import decode_duration, encode_duration, noop_job, sleep_job, spin_job
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_protocol import Done, Returned, Revoke, Run
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_protocol import Done, Returned, Revoke, Run
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from sparrow_py import Client, JobSpec
-from sparrow_py import messages as m
+from sparrow_py.wire import messages as m
 from tests.fuzz.conftest import Fuzzing
 from tests.fuzz.speaking import Speaker, kinds
 from tests.support.daemons import Daemon, get_json, nodes_of, wait_for_nodes

@@ -12,9 +12,9 @@ from loadgen.jobs import WorkloadJob, WorkloadStage
 from loadgen.lateness import LATE_MAX_S, LATE_MAX_SHARE, lateness, why_too_late
 from loadgen.replay import Plan, Replay
 from loadgen.traces import parse_lines
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, Refused
 from sparrow_py.job import JobSpec, TaskSpec, TaskStatus
+from sparrow_py.wire import messages as m
 
 PLAN = Plan("run", "sleep", 2.0, ("node-a", "node-b", "node-c"), wait_max_s=0.0)
 START_S = 1000.0

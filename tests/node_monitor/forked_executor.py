@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_protocol import Done, Run
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_protocol import Done, Run
 from sparrow_py.job import TaskStatus
 
 PR_GET_DUMPABLE = 3

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from node_monitor import access_lists
-from node_monitor.blob_store import BlobStore
-from node_monitor.confinement import Account
-from node_monitor.result_files import ResultDirectory
-from node_monitor.socket_directory import SocketDirectory
+from node_monitor.blobs.blob_store import BlobStore
+from node_monitor.blobs.result_files import ResultDirectory
+from node_monitor.executors import access_lists
+from node_monitor.executors.confinement import Account
+from node_monitor.executors.socket_directory import SocketDirectory
 from sparrow_py.errors import InvalidOption
-from sparrow_py.executor_protocol import File
+from sparrow_py.executors.executor_protocol import File
 from tests.support.stores import store_in
 
 READERS = {"a": 12001, "b": 12002}

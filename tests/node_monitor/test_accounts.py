@@ -8,19 +8,19 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from node_monitor.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
-from node_monitor.apps import App, by_account, offered_apps
 from node_monitor.core import RESTART_DELAY_MAX_S, NodeMonitorCore
-from node_monitor.executor_state import AppPlan
-from node_monitor.metrics import collect
+from node_monitor.executors.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
+from node_monitor.executors.apps import App, by_account, offered_apps
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.http.metrics import collect
+from node_monitor.http.views import status
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.views import status
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
-from sparrow_py.auth import ANYBODY
+from sparrow_py.access.auth import ANYBODY
 from sparrow_py.errors import InvalidOption
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 from tests.node_monitor.test_one_user_executors import Rig
 from tests.support.guarded import CLUSTER
 from tests.support.recorder import Recorder, reserve

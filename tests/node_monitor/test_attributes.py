@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from node_monitor.apps import offered_apps
 from node_monitor.attributes import NODE_ATTRIBUTES_MAX
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.apps import offered_apps
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder
 
 

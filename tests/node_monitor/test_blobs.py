@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from node_monitor import blobs
-from node_monitor.blobs import BlobTable
+from node_monitor.blobs import blobs
+from node_monitor.blobs.blobs import BlobTable
 from sparrow_py.errors import InvariantViolated
 
 LEASE_S, RETENTION_S = 10.0, 60.0
@@ -176,7 +176,7 @@ def test_the_module_is_pure() -> None:
     assert source is not None
     with open(source) as file:  # noqa: PTH123
         imports = {line.split()[1] for line in file if line.startswith(("import ", "from "))}
-    assert imports == {"__future__", "collections", "collections.abc", "sparrow_py.errors", "sparrow_py.shares"}
+    assert imports == {"__future__", "collections", "collections.abc", "sparrow_py.errors", "sparrow_py.limits.shares"}
 
 
 # ---- users --------------------------------------------------------------------------------------

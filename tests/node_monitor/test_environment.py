@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from node_monitor.environment import THREADS, THREADS_AS_OPENMP, THREADS_OF_THEIR_OWN, one_thread_per_slot, passed_on
+from node_monitor.executors.environment import (
+    THREADS,
+    THREADS_AS_OPENMP,
+    THREADS_OF_THEIR_OWN,
+    one_thread_per_slot,
+    passed_on,
+)
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py import Client
 

@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from node_monitor import executors
-from node_monitor.apps import App, offered_apps
-from node_monitor.executor_state import AppPlan
-from node_monitor.executors import ExecutorPool
+from node_monitor.executors import executors
+from node_monitor.executors.apps import App, offered_apps
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.executors import ExecutorPool
+from node_monitor.executors.socket_directory import SOCKET_PATH_BYTES_MAX, SocketDirectory, remove_stale_directories
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.socket_directory import SOCKET_PATH_BYTES_MAX, SocketDirectory, remove_stale_directories
-from sparrow_py import executor_protocol as x
 from sparrow_py.errors import InvalidOption
-from sparrow_py.executor_files import read
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_files import read
 from sparrow_py.job import TaskStatus
 from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
@@ -430,7 +430,7 @@ async def test_a_bug_in_the_taking_over_cuts_off_the_one_executor(
 
 LEAVE_A_DIRECTORY = """
 import sys
-from node_monitor.socket_directory import SocketDirectory
+from node_monitor.executors.socket_directory import SocketDirectory
 print(SocketDirectory().path, flush=True)
 sys.stdin.read()
 """

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from node_monitor import processes
-from node_monitor.apps import FORK_SERVER, App, executor_command
-from node_monitor.executor_state import AppPlan
-from node_monitor.executors import ExecutorPool
-from sparrow_py import executor_protocol as x
-from sparrow_py.executor_protocol import encode_frame
-from sparrow_py.fork_protocol import Forked
-from sparrow_py.orphans import Orphans
+from node_monitor.executors import processes
+from node_monitor.executors.apps import FORK_SERVER, App, executor_command
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.executors import ExecutorPool
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_protocol import encode_frame
+from sparrow_py.executors.fork_protocol import Forked
+from sparrow_py.processes.orphans import Orphans
 from tests.node_monitor.test_executors import Events
 from tests.support.stores import store_in
 from tests.support.waiting import POLL_S, TIMEOUT_S
@@ -169,8 +169,8 @@ async def test_what_a_forked_executor_said_before_its_hello_is_told(rig: Rig, mo
 
 LEAVER = """
 import asyncio, sys
-from node_monitor.executors import ExecutorPool
-from sparrow_py.orphans import Orphans
+from node_monitor.executors.executors import ExecutorPool
+from sparrow_py.processes.orphans import Orphans
 from tests.node_monitor.test_fork_server import leave_a_daemon
 asyncio.run(leave_a_daemon(Orphans()))
 """

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import uvloop
 
-from node_monitor.apps import App
-from node_monitor.executor_state import AppPlan
-from node_monitor.executors import ExecutorPool
-from sparrow_py import executor_protocol as x
+from node_monitor.executors.apps import App
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.executors import ExecutorPool
+from sparrow_py.executors import executor_protocol as x
 from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
 
 EXECUTOR = """
 import os, sys, time
-from sparrow_py.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_connection import ExecutorConnection
 connection = ExecutorConnection.from_environment("pool")
 connection.receive()
 if sys.argv[1] == "hangs up":

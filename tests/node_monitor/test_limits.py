@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from node_monitor.core import KILL_GRACE_S, NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST

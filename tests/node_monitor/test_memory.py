@@ -4,8 +4,8 @@ import pytest
 
 from node_monitor import memory
 from node_monitor.memory import LARGE_BYTES, Memory
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 ADA, MALLORY = ("ada", 1), ("mallory", 1)
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executor_state import AppPlan
-from node_monitor.offers import START_FAILURES_MAX, STOOD_S, Offer, OfferState
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.offers import START_FAILURES_MAX, STOOD_S, Offer, OfferState
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
-from sparrow_py import messages as m
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve
 
 REASON = "exited with code 1; it said:\nNo module named 'sparrow_py'"

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_monitor.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.core import IDLE_WORKERS_PER_SLOT, NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve
 
 

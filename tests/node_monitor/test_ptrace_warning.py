@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from node_monitor import confinement
-from node_monitor.confinement import ptrace_warning
 from node_monitor.daemon import NodeMonitorDaemon
+from node_monitor.executors import confinement
+from node_monitor.executors.confinement import ptrace_warning
 from node_monitor.options import NodeMonitorOptions
 from tests.support.guarded import usual_tokens
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from node_monitor.apps import FORK_SERVER, offered_apps, python_version
+from node_monitor.executors.apps import FORK_SERVER, offered_apps, python_version
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py.errors import InvalidOption
 
@@ -29,7 +29,7 @@ def test_by_default_tasks_find_what_lies_where_executors_start() -> None:
 def test_but_not_with_a_daemon_that_does_not_look_there_either(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = SimpleNamespace(safe_path=True)
     ours = SimpleNamespace(executable=sys.executable, version_info=sys.version_info, flags=flags)
-    monkeypatch.setattr("node_monitor.apps.sys", ours)
+    monkeypatch.setattr("node_monitor.executors.apps.sys", ours)
     assert first_places(NodeMonitorOptions()) == []
 
 
@@ -39,7 +39,7 @@ def test_an_operator_may_name_places() -> None:
 
 def test_another_interpreter_has_packages_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `LocalCluster` names all places of its program's, this interpreter's among them."""
-    monkeypatch.setattr("node_monitor.apps.python_version", lambda python: python_version(sys.executable))
+    monkeypatch.setattr("node_monitor.executors.apps.python_version", lambda python: python_version(sys.executable))
     ours = sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")
     options = NodeMonitorOptions(python="/opt/other/bin/python", python_path=("/srv/one", *ours))
     assert first_places(options) == ["/srv/one"]

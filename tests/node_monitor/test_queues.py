@@ -1,4 +1,4 @@
-"""The reservation queues: their bookkeeping, the policies, and the fairness bound proved in `node_monitor.queues`."""
+"""The reservation queues: their bookkeeping, policies, and the bound proved in `node_monitor.queueing.queues`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_monitor import queues
-from node_monitor.queues import (
+from node_monitor.queueing import queues
+from node_monitor.queueing.queues import (
     LEAST_CHARGE_S,
     MAX_DEBTORS,
     MAX_DURATION_S,

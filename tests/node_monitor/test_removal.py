@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from node_monitor import removal
-from node_monitor.removal import Remover, remove_tree
-from sparrow_py.seldom import Seldom
+from node_monitor.executors import removal
+from node_monitor.executors.removal import Remover, remove_tree
+from sparrow_py.limits.seldom import Seldom
 from tests.support.waiting import TIMEOUT_S
 
 DEEP = 1200

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from node_monitor import result_files
-from node_monitor.confinement import Account
-from node_monitor.result_files import ResultDirectory, Taking
+from node_monitor.blobs import result_files
+from node_monitor.blobs.result_files import ResultDirectory, Taking
+from node_monitor.executors.confinement import Account
 from sparrow_py.errors import LinkError
-from sparrow_py.executor_protocol import File
+from sparrow_py.executors.executor_protocol import File
 from tests.support.unprivileged import NOBODY, SOMEBODY, takes_root
 
 DATA = b"a result" * 1000

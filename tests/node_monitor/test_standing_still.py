@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestServer
 
 from node_monitor.daemon import NodeMonitorDaemon
 from node_monitor.options import NodeMonitorOptions
-from sparrow_py import messages as m
-from sparrow_py.links import LINK_PATH
-from sparrow_py.options import parse
+from sparrow_py.daemon.options import parse
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.links import LINK_PATH
 from tests.support.recorder import reserve
 from tests.support.waiting import TIMEOUT_S
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.suspicion import AVOIDED_FIRST_S, AVOIDED_MAX_S, SUSPICIOUS_JOBS, Suspicion
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.suspicion import AVOIDED_FIRST_S, AVOIDED_MAX_S, SUSPICIOUS_JOBS, Suspicion
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from node_monitor.core import AHEAD_S, NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.queues import TURN_S
+from node_monitor.queueing.queues import TURN_S
 from simulator.blobs import FakeBlobs
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import reserve
 
 LATENCY_S = 0.0002

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import SchedulerCore
-from scheduler.locality import Locality
 from scheduler.options import SchedulerOptions
-from scheduler.sampling import spread
+from scheduler.sampling.locality import Locality
+from scheduler.sampling.sampling import spread
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST

@@ -10,8 +10,8 @@ from statistics import fmean, stdev
 import pytest
 
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 
 def test_arbitrarily_many_schedulers_operate_concurrently() -> None:
@@ -168,7 +168,7 @@ def shares(nodes: int, seed: int, seconds: float) -> dict[str, float]:
 
 def test_three_users_get_slot_seconds_by_weight_on_one_node() -> None:
     """§3.5 through scheduler, node monitor and executors: weights 1, 1, 2, and tasks of 20 to 400 ms. On one node the
-    bound of `node_monitor.queues` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
+    bound of `node_monitor.queueing.queues` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
     got = shares(1, seed=1, seconds=60.0)
     assert all(abs(share - 1) < 6.4 / 60 for share in got.values()), got
 

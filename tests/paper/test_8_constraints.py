@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.paper.test_3_3_constraints import Rig
 
 FINISHED = TaskStatus.FINISHED

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.adaptive import GAIN, AdaptiveRatio
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
+from scheduler.sampling.adaptive import GAIN, AdaptiveRatio
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 NODES = 100

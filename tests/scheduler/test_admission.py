@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler import footprint
-from scheduler.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
+from scheduler.book import footprint
+from scheduler.book.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 

@@ -16,8 +16,8 @@ from scheduler.audit import AuditFile, JobEnded
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, ClusterError, JobSpec, LocalCluster
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption, SparrowError
+from sparrow_py.wire import messages as m
 
 Lines = list[dict[str, Any]]
 

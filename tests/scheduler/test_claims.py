@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executor_state import AppPlan
+from node_monitor.executors.executor_state import AppPlan
 from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
-from scheduler import footprint
-from scheduler.claims import TAKEN_OVER_MAX
+from scheduler.book import footprint
+from scheduler.book.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
+from scheduler.direct.placement import PLACEMENTS
 from scheduler.options import SchedulerOptions
-from scheduler.placement import PLACEMENTS
 from simulator.blobs import FakeBlobs
 from simulator.world import World
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve, submission
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST

@@ -11,9 +11,9 @@ import pytest
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST

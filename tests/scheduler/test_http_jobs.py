@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from scheduler import http_jobs, views
 from scheduler.core import SchedulerCore
-from scheduler.http_jobs import LINE_OVERHEAD_BYTES, HttpJob, HttpJobs, encode_line, json_value
-from scheduler.job_requests import client_job
-from scheduler.openapi import scheduler_document
+from scheduler.http import http_jobs, views
+from scheduler.http.http_jobs import LINE_OVERHEAD_BYTES, HttpJob, HttpJobs, encode_line, json_value
+from scheduler.http.job_requests import client_job
+from scheduler.http.openapi import scheduler_document
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
-from sparrow_py.http_api import ApiError
+from sparrow_py.daemon.http_api import ApiError
 from sparrow_py.job import BlobRef, TaskStatus
-from sparrow_py.shares import SHARE
+from sparrow_py.limits.shares import SHARE
+from sparrow_py.wire import messages as m
 
 PAYLOAD_BYTES_MAX = 1000
 JOB_BYTES = 4311

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.book.jobs import JobState
 from scheduler.job_log import INTERVAL_S, LINES_MAX, JobLog
-from scheduler.jobs import JobState
 from sparrow_py import Client, LocalCluster
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.scheduler.test_cancelling import Rig
 from tests.support import tasks
 from tests.support.recorder import submission

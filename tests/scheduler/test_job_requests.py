@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.job_requests import JobRequest, StageRequest, TaskRequest, client_job, job_of
+from scheduler.http.job_requests import JobRequest, StageRequest, TaskRequest, client_job, job_of
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import INPUTS_MAX, JobSpec, StageSpec, TaskSpec
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core import SchedulerCore
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.scheduler.test_comings_and_goings import Rig
 
 WHY = "user 'anna' has no account at this node (run_as)"

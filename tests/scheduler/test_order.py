@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.order import DURATION_DEFAULT_S, ShortestFirst, work_s
-from sparrow_py import messages as m
+from scheduler.sampling.order import DURATION_DEFAULT_S, ShortestFirst, work_s
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 

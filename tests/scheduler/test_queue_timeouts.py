@@ -7,8 +7,8 @@ from typing import Any
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 import aiohttp
 import pytest
 
-from scheduler import routes
 from scheduler.daemon import SchedulerDaemon
+from scheduler.http import routes
 from scheduler.options import SchedulerOptions
-from sparrow_py import http_api
-from sparrow_py import messages as m
+from sparrow_py.daemon import http_api
 from sparrow_py.job import TaskStatus
-from sparrow_py.seats import Seats
+from sparrow_py.limits.seats import Seats
+from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S
 
 JOB = {"job_id": "j", "app": "app", "tasks": [{}], "wait_for_nodes_s": 1000}

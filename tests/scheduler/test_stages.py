@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from scheduler.book.jobs import JobState
+from scheduler.book.progress import INPUT_LOSSES_MAX
 from scheduler.core import SchedulerCore
-from scheduler.jobs import JobState
 from scheduler.options import SchedulerOptions
-from scheduler.progress import INPUT_LOSSES_MAX
 from simulator.world import World
-from sparrow_py import messages as m
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST

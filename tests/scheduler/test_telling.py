@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.claims import REDIALLED_S
+from scheduler.book.claims import REDIALLED_S
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py import messages as m
-from sparrow_py.dialling import REDIAL_MAX_S
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.dialling import REDIAL_MAX_S
 from tests.support.recorder import Recorder, submission
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from scheduler.book.validation import check_submission
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.validation import check_submission
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import STAGE_EDGES_MAX, JobSpec, TaskSpec, check_name
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 NAN = math.nan

@@ -9,10 +9,10 @@ import pytest
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.probing import WITHDRAWN_WAIT_S
-from sparrow_py import messages as m
+from scheduler.sampling.probing import WITHDRAWN_WAIT_S
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
 REASON = "exited with code 1; it said:\nNo module named 'sparrow_py'"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.order import ORDERS
+from scheduler.sampling.order import ORDERS
 from simulator.world import ClientHost, NodeHost, World
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 PROPERTY = settings(
     derandomize=True,

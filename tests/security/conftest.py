@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparrow_py import LocalCluster
-from sparrow_py.credentials import Access
+from sparrow_py.access.credentials import Access
 from tests.support.guarded import ADA, BOB, CLUSTER, Authority, usual_tokens
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py import auth
-from sparrow_py.auth import CLIENT, CLUSTER, Principal, Token, Tokens, blob_key, parse_tokens
-from sparrow_py.credentials import ASKS_FOR_TLS, OPEN, tls_reason
+from sparrow_py.access import auth
+from sparrow_py.access.auth import CLIENT, CLUSTER, Principal, Token, Tokens, blob_key, parse_tokens
+from sparrow_py.access.credentials import ASKS_FOR_TLS, OPEN, tls_reason
 from sparrow_py.errors import AccessDenied, InvalidOption
 
 SECRET, OTHER, THIRD = "s" * 32, "o" * 32, "t" * 32

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from node_monitor import mute_connections
-from node_monitor.apps import App
-from node_monitor.blob_store import BlobStore
-from node_monitor.executor_state import AppPlan
-from node_monitor.executors import ExecutorPool
-from node_monitor.mute_connections import MUTE_MAX, MuteConnections
-from sparrow_py import executor_protocol as x
-from sparrow_py.daemon import until
+from node_monitor.blobs.blob_store import BlobStore
+from node_monitor.executors import mute_connections
+from node_monitor.executors.apps import App
+from node_monitor.executors.executor_state import AppPlan
+from node_monitor.executors.executors import ExecutorPool
+from node_monitor.executors.mute_connections import MUTE_MAX, MuteConnections
+from sparrow_py.daemon.daemon import until
 from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
 from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
 

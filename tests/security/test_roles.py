@@ -11,11 +11,11 @@ from threading import Thread
 import pytest
 
 from sparrow_py import BlobRef, Client, JobSpec, LocalCluster, NoScheduler, TaskLost
-from sparrow_py import messages as m
-from sparrow_py.auth import BLOB_KEY
-from sparrow_py.credentials import Access
+from sparrow_py.access.auth import BLOB_KEY
+from sparrow_py.access.credentials import Access
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support import tasks
 from tests.support.guarded import ADA, BOB, CLUSTER, RawLinks, ask, hello, job_message
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until

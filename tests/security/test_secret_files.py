@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import secret_files
-from sparrow_py.auth import TLS, TOKEN_FILE_BYTES_MAX
+from sparrow_py.access import secret_files
+from sparrow_py.access.auth import TLS, TOKEN_FILE_BYTES_MAX
+from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of, tls_of_environment
 from sparrow_py.errors import InvalidOption
-from sparrow_py.secret_files import check_tls_files, read_tokens, tls_of, tls_of_environment
 
 SECRET = "s" * 32
 SOMEBODY = 12345

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.__main__ import SimulatorGroup, main
 from simulator.hosts import SimulationError
-from sparrow_py.command_group import exit_code, one_line
+from sparrow_py.daemon.command_group import exit_code, one_line
 from sparrow_py.errors import InvalidOption
 
 

@@ -12,9 +12,9 @@ from simulator.clocks import HostClock
 from simulator.faults import Fault
 from simulator.links import Link
 from simulator.world import NodeHost, World
-from sparrow_py import messages as m
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 FINISHED = TaskStatus.FINISHED
 HEARTBEAT_S = 2.0

@@ -11,18 +11,18 @@ import pytest
 import node_monitor.core
 from node_monitor.core import NodeMonitorCore
 from node_monitor.memory import Memory
+from scheduler.book.jobs import JobState, StageState
+from scheduler.book.nodes import Nodes
+from scheduler.book.progress import Progress
+from scheduler.book.telling import Telling
 from scheduler.core import SchedulerCore
-from scheduler.jobs import JobState, StageState
-from scheduler.nodes import Nodes
-from scheduler.probing import Probing
-from scheduler.progress import Progress
-from scheduler.telling import Telling
+from scheduler.sampling.probing import Probing
 from simulator.broken import Broken
 from simulator.world import World
-from sparrow_py import messages as m
-from sparrow_py.client_core import ClientCore
+from sparrow_py.client.client_core import ClientCore
 from sparrow_py.errors import InvariantViolated
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 
 Patch = pytest.MonkeyPatch
 

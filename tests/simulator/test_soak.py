@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from scheduler.core import SchedulerCore
-from scheduler.probing import Probing
+from scheduler.sampling.probing import Probing
 from simulator import faults, scenarios, soak
 from simulator.soak import run_seed, soak_command
 from sparrow_py.errors import InvalidOption

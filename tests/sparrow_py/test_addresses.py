@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py import addresses, resolution
 from sparrow_py.errors import InvalidRequest, NoScheduler
+from sparrow_py.wire import addresses, resolution
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:20503", "localhost:1", "node-1.example.org:65535", "[::1]:20503"])

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sparrow_py import blobs
-from sparrow_py.credentials import OPEN, Access
+from sparrow_py.access.credentials import OPEN, Access
+from sparrow_py.client import blobs
 from sparrow_py.errors import AccessDenied, LinkError, Refused, ResultLost, TaskError
 from sparrow_py.job import BlobRef
 from tests.support.web_servers import web_servers

@@ -20,9 +20,9 @@ from node_monitor.conformance import main as conformance
 from scheduler.__main__ import main as scheduler
 from scheduler.options import SchedulerOptions
 from simulator.__main__ import main as simulator
-from sparrow_py import version
+from sparrow_py.daemon import version
+from sparrow_py.daemon.options import command
 from sparrow_py.errors import InvalidOption
-from sparrow_py.options import command
 
 COMMANDS = {
     "sparrow": sparrow,

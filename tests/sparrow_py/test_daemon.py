@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import daemon
+from sparrow_py.daemon import daemon
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S
 
@@ -44,7 +44,7 @@ async def test_what_refers_to_itself_is_collected_though_nothing_else_is_made(mo
 
 COUNT_ARENAS = """
 import ctypes, sys, threading
-from sparrow_py.daemon import limit_malloc_arenas
+from sparrow_py.daemon.daemon import limit_malloc_arenas
 
 if sys.argv[1] == "limited":
     limit_malloc_arenas()

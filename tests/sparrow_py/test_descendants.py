@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from sparrow_py import descendants
-from sparrow_py.descendants import kill_descendants
-from sparrow_py.process_control import children
+from sparrow_py.processes import descendants
+from sparrow_py.processes.descendants import kill_descendants
+from sparrow_py.processes.process_control import children
 from tests.support.daemons import gone
 from tests.support.waiting import wait_until
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import dialling, links
-from sparrow_py import messages as m
-from sparrow_py.dialling import Dialling
 from sparrow_py.errors import LinkError
+from sparrow_py.wire import dialling, links
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.dialling import Dialling
 from tests.support.waiting import TIMEOUT_S
 
 ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002"]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparrow_py import executor_protocol as x
 from sparrow_py.errors import LinkError
-from sparrow_py.executor_connection import ExecutorConnection
-from sparrow_py.executor_files import load, read, store, using
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_files import load, read, store, using
 from sparrow_py.job import TaskStatus
 
 FROM_EXECUTOR: list[x.ExecutorMessage] = [

@@ -10,13 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sparrow_py import http_guard, links
-from sparrow_py import messages as m
-from sparrow_py.auth import ANYBODY
-from sparrow_py.credentials import log
-from sparrow_py.daemon import holder_of
+from sparrow_py.access.auth import ANYBODY
+from sparrow_py.access.credentials import log
+from sparrow_py.daemon import http_guard
+from sparrow_py.daemon.daemon import holder_of
 from sparrow_py.errors import LinkError
-from sparrow_py.sparing_log import SparingLog
+from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.wire import links
+from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S
 
 HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "ann", "", newest=m.PROTOCOL_VERSION)

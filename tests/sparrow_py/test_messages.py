@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
 
 NODE = m.NodeInfo(4, {"cpu": 4.0}, {"zone": "a"}, {"python": "3.11", "noop": ""})
 STAGE = m.Stage("python", 2, b"common", "3.11", 2.0, 0, None)

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
+from sparrow_py.daemon.options import LOOPBACK_HOSTS, command, option, parse, parse_pairs
 from sparrow_py.errors import InvalidOption
-from sparrow_py.options import LOOPBACK_HOSTS, command, option, parse, parse_pairs
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

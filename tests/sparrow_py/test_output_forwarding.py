@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sparrow_py import output_forwarding
-from sparrow_py.output_channel import READY, OutputChannel, Page
-from sparrow_py.output_forwarding import READ_BYTES, SHOWN_CHARS_MAX, OutputForwarder
+from sparrow_py.embedded import output_forwarding
+from sparrow_py.embedded.output_channel import READY, OutputChannel, Page
+from sparrow_py.embedded.output_forwarding import READ_BYTES, SHOWN_CHARS_MAX, OutputForwarder
 from tests.support.gated_stream import GatedStream
 
 PIPE_BYTES = 1 << 16

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py.output_lines import LINE_CHARS_MAX, MARK_NAME_CHARS_MAX, Backlog, LineAssembler, Screen, name_in_mark
+from sparrow_py.executors.output_lines import (
+    LINE_CHARS_MAX,
+    MARK_NAME_CHARS_MAX,
+    Backlog,
+    LineAssembler,
+    Screen,
+    name_in_mark,
+)
 
 
 def fed(pieces: list[bytes], *, marked: bool = False) -> list[str]:

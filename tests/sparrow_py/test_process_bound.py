@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, JobSpec, LocalCluster, SparrowError, SparrowExecutor, process_bound
+from sparrow_py import AsyncClient, Client, JobSpec, LocalCluster, SparrowError, SparrowExecutor
+from sparrow_py.processes import process_bound
 from tests.support import tasks
 from tests.support.daemons import clean_environment, gone
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -197,7 +198,7 @@ def test_a_child_without_a_free_descriptor_ends_well_all_the_same(
 
     held = client.submit(tasks.hold, gate)
     with monkeypatch.context() as patch:
-        patch.setattr("sparrow_py.process_bound.os.open", refuse)
+        patch.setattr("sparrow_py.processes.process_bound.os.open", refuse)
         in_child(check)
     gate.touch()
     goes_on(client)

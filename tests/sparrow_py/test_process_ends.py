@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sparrow_py.process_ends import KEPT_BYTES, LINES_MAX, Tail, exit_reason
+from sparrow_py.processes.process_ends import KEPT_BYTES, LINES_MAX, Tail, exit_reason
 from tests.support.waiting import TIMEOUT_S
 
 

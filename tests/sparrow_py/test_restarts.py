@@ -1,6 +1,6 @@
 """How often a daemon of an embedded cluster is started again."""
 
-from sparrow_py.restarts import RESTARTS_MAX, RESTARTS_WINDOW_S, Restarts
+from sparrow_py.embedded.restarts import RESTARTS_MAX, RESTARTS_WINDOW_S, Restarts
 
 
 def test_a_daemon_that_goes_on_dying_is_given_up() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from scheduler.core import SchedulerCore
-from sparrow_py import Client, LocalCluster, SchedulerHere, SparrowExecutor, running
-from sparrow_py import messages as m
+from sparrow_py import Client, LocalCluster, SchedulerHere, SparrowExecutor
+from sparrow_py.client import running
 from sparrow_py.errors import LinkError
+from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
 from tests.scheduler.test_cancelling import Rig as SchedulerRig
 from tests.sparrow_py.test_client_core import Rig as ClientRig

@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sparrow_py import blobs
-from sparrow_py.credentials import OPEN
+from sparrow_py.access.credentials import OPEN
+from sparrow_py.client import blobs
+from sparrow_py.client.session import Session
+from sparrow_py.client.uploading import Uploading
+from sparrow_py.daemon.standstill import Standstill
 from sparrow_py.errors import AccessDenied, LinkError, NoScheduler, Refused
-from sparrow_py.session import Session
-from sparrow_py.standstill import Standstill
-from sparrow_py.uploading import Uploading
 from tests.support.waiting import TIMEOUT_S
 from tests.support.web_servers import web_servers
 
@@ -67,7 +67,7 @@ async def listen() -> AsyncIterator[Listen]:
 
 @pytest.fixture
 async def http(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aiohttp.ClientSession]:
-    monkeypatch.setattr("sparrow_py.uploading.RETRY_MAX_S", 0.01)
+    monkeypatch.setattr("sparrow_py.client.uploading.RETRY_MAX_S", 0.01)
     async with aiohttp.ClientSession() as session:
         yield session
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparrow_py import executor_protocol as x
-from sparrow_py import links
-from sparrow_py import messages as m
 from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.wire import links
+from sparrow_py.wire import messages as m
 from tests.support.record_frames import DIRECTIONS, EXECUTOR_DIRECTIONS
 from tests.support.wire import agree, examples, members_of, plain, recorded_lines, recorded_schema
 

@@ -24,7 +24,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **more}
 
 
-FORK_SERVER = "sparrow_py.fork_server"
+FORK_SERVER = "sparrow_py.executors.fork_server"
 """The module that a fork server is started with."""
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import aiohttp
 import trustme
 
-from sparrow_py import TLS, links
-from sparrow_py import messages as m
-from sparrow_py.credentials import OPEN, Access
+from sparrow_py import TLS
+from sparrow_py.access.credentials import OPEN, Access
 from sparrow_py.errors import LinkError
-from sparrow_py.links import Link
+from sparrow_py.wire import links
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.links import Link
 from tests.support.waiting import TIMEOUT_S
 
 CLUSTER, NEXT_CLUSTER = "cluster-secret-".ljust(40, "1"), "cluster-secret-".ljust(40, "2")

@@ -179,8 +179,8 @@ def die(how: str) -> None:
 
 def _name_as_result(path: str, hash_: str) -> None:
     """Have this worker name another file than that which it has written, or another hash, for its next large result."""
-    from sparrow_py.executor_connection import ExecutorConnection
-    from sparrow_py.executor_protocol import File
+    from sparrow_py.executors.executor_connection import ExecutorConnection
+    from sparrow_py.executors.executor_protocol import File
 
     data = ExecutorConnection.data
 
@@ -204,7 +204,7 @@ def through_a_link(outside: str, name: str, size: int) -> bytes:
 
     The thing of that name there is as large as is said here.
     """
-    from sparrow_py.calls import encode_value
+    from sparrow_py.client.calls import encode_value
 
     folder = os.environ["SPARROW_EXECUTOR_FILES"]
     os.chdir(folder)

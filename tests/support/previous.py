@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from sparrow_py.links import LINK_PATH
+from sparrow_py.wire.links import LINK_PATH
 from tests.support.waiting import TIMEOUT_S
 from tests.support.wire import plain, recorded_lines, recorded_schema
 

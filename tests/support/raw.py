@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from sparrow_py import messages as m
+from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10

@@ -24,9 +24,9 @@ from aiohttp import web
 
 from frontends.synthetic.tasks import encode_duration
 from sparrow_py import AsyncClient, JobSpec, StageSpec, TaskSpec, TaskStatus
-from sparrow_py import executor_protocol as x
-from sparrow_py import messages as m
-from sparrow_py.links import LINK_PATH
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.links import LINK_PATH
 from tests.support.daemons import Daemon
 from tests.support.wire import RECORDED, describe, examples, members_of, plain
 

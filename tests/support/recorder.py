@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sparrow_py import messages as m
 from sparrow_py.job import BlobRef
+from sparrow_py.wire import messages as m
 
 M = TypeVar("M")
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from node_monitor.blob_store import BlobStore
-from node_monitor.blobs import BlobTable
+from node_monitor.blobs.blob_store import BlobStore
+from node_monitor.blobs.blobs import BlobTable
+from sparrow_py.access.credentials import OPEN
 from sparrow_py.clock import Clock
-from sparrow_py.credentials import OPEN
 
 
 def store_in(

@@ -117,7 +117,7 @@ def kill_worker() -> None:
 
 def hang_up_afterwards() -> None:
     """Have this worker close its connection when it has sent this call's result, and live on until it is killed."""
-    from sparrow_py.executor_connection import ExecutorConnection
+    from sparrow_py.executors.executor_connection import ExecutorConnection
 
     send = ExecutorConnection.send
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from node_monitor.queues import TURN_S, Charge, QueuedTicket, ReservationQueue
+from node_monitor.queueing.queues import TURN_S, Charge, QueuedTicket, ReservationQueue
 
 
 class VirtualNode:
@@ -138,6 +138,6 @@ class GapWatch:
         self.worst = max(self.worst, self._high - self._low)
 
     def bound(self, node: VirtualNode) -> float:
-        """The bound of `node_monitor.queues` on `worst`, with some room for sums of floats."""
+        """The bound of `node_monitor.queueing.queues` on `worst`, with some room for sums of floats."""
         l_i, l_j = (node.longest[user] / weight for user, weight in (self.first, self.second))
         return self.outstanding * (l_i + l_j + 2 * max(l_i, l_j)) * (1 + 1e-9) + 1e-9

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparrow_py import Client, LocalCluster
-from sparrow_py import messages as m
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
 from tests.support import tasks
 from tests.support.daemons import http, nodes_of
 from tests.support.waiting import TIMEOUT_S, wait_until

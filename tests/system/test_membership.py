@@ -7,9 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sparrow_py import Client, JobSpec, LocalCluster, TaskStatus, resolution
-from sparrow_py import messages as m
-from sparrow_py.dialling import Dialling
+from sparrow_py import Client, JobSpec, LocalCluster, TaskStatus
+from sparrow_py.wire import messages as m
+from sparrow_py.wire import resolution
+from sparrow_py.wire.dialling import Dialling
 from tests.support import tasks
 from tests.support.daemons import Daemon, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until

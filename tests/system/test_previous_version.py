@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from sparrow_py import AsyncClient, NoScheduler
-from sparrow_py import messages as m
+from sparrow_py.wire import messages as m
 from tests.support.daemons import Daemon, get_json
 from tests.support.previous import PlayedScheduler, Recording, dial
 from tests.support.record_frames import two_jobs

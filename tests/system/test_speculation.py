@@ -22,9 +22,9 @@ from sparrow_py import (
     LocalCluster,
     Speculation,
     TaskStatus,
-    blobs,
 )
-from sparrow_py.session import INLINE_BYTES_MAX
+from sparrow_py.client import blobs
+from sparrow_py.client.session import INLINE_BYTES_MAX
 from tests.support import tasks
 from tests.support.daemons import get_json, gone, workers_of
 from tests.support.straggling import hold_every_start, hold_first_start

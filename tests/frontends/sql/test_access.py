@@ -18,8 +18,8 @@ from frontends.sql.errors import NotYours
 from frontends.sql.held import DATASETS_MAX, DATASETS_OF_USER_MAX, HeldTables
 from frontends.sql.tasks import Drop, Fragment, Load, Task, encode_task
 from frontends.sql.tpch import REPLICATED, STORED
-from sparrow_py import executor_protocol as x
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
+from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import Monitor
 

@@ -12,8 +12,8 @@ import pytest
 from frontends.sql.dataset import Dataset
 from frontends.sql.results import decode_tables
 from frontends.sql.tasks import Drop, Fragment, Input, Load, Task, encode_task
-from sparrow_py import executor_protocol as x
-from sparrow_py.executor_files import read
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.executors.executor_files import read
 from sparrow_py.job import TaskStatus
 from sparrow_py.start import command
 from tests.frontends.executor_harness import Monitor

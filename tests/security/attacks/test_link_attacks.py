@@ -13,10 +13,11 @@ import pytest
 
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
-from sparrow_py import http_guard, links
-from sparrow_py import messages as m
-from sparrow_py.daemon import until
+from sparrow_py.daemon import http_guard
+from sparrow_py.daemon.daemon import until
 from sparrow_py.errors import LinkError
+from sparrow_py.wire import links
+from sparrow_py.wire import messages as m
 from tests.support.daemons import Daemon, get_json, nodes_of
 from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, TEXT, Raw, batch, connected, ws_frame
 from tests.support.waiting import TIMEOUT_S, wait_until

@@ -1,0 +1,1 @@
+"""Large inputs and results that lie at a node."""

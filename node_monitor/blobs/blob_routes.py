@@ -1,0 +1,139 @@
+"""The HTTP of large inputs and results: clients give and fetch them, nodes fetch them from each other."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
+from sparrow_py.client import blobs
+from sparrow_py.client.blobs import WrongBytes
+from sparrow_py.daemon import http_guard
+from sparrow_py.daemon.daemon import holder_of, json_error, json_response
+from sparrow_py.errors import shown
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.web_request import BaseRequest
+
+    from node_monitor.blobs.blob_store import BlobStore
+
+READ_BYTES = 1 << 20
+"""Read from a file at a time where the loop has no sendfile."""
+
+
+def add_blob_routes(app: web.Application, store: BlobStore) -> None:
+    """Add GET, HEAD and PUT of /v1/blobs/{hash}."""
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        hash = request.match_info["hash"]
+        if not blobs.is_hash(hash):
+            return _malformed(hash)
+        if not store.has(hash):
+            return _absent(hash)
+        try:
+            os.close(os.open(store.path(hash), os.O_RDONLY))  # aiohttp answers whatever keeps it from opening with 404.
+        except FileNotFoundError:
+            return _absent(hash)
+        except OSError as error:
+            return _not_now(f"blob {hash} cannot be read now: {error.strerror}")
+        return _BlobResponse(store, hash, holder_of(request))
+
+    async def put(request: web.Request) -> web.StreamResponse:
+        hash, size = request.match_info["hash"], request.content_length
+        if not blobs.is_hash(hash):
+            return _malformed(hash)
+        if size is None:
+            return json_error(411, "Content-Length is missing: say how many bytes the blob has")
+        if "Content-Encoding" in request.headers:
+            given = shown(request.headers["Content-Encoding"])
+            return json_error(415, f"Content-Encoding: {given} is not valid; allowed: no header")
+        if store.has(hash):
+            return _stored(store, hash, 200)
+        if size > store.table.bytes_max:
+            return json_error(413, store.table.refusal(size))
+        return await _receive(request, hash, size)
+
+    async def _receive(request: web.Request, hash: str, size: int) -> web.StreamResponse:
+        user = holder_of(request)
+        async with store.upload_seats.taken(user):
+            why_not = store.why_no_room(size, user)
+            if why_not:
+                return json_error(507, why_not)
+            await _say_continue(request)
+            try:
+                await store.receive(hash, size, request.content, user=user)
+            except NoRoom as error:
+                return json_error(507, str(error))
+            except WrongBytes as error:
+                return json_error(422, f"the body is not the blob {hash}: {error}")
+            except TimeoutError:
+                return _closing(json_error(408, _too_slow()))
+            except (ConnectionError, web.RequestPayloadError):
+                return _closing(json_error(400, "the connection ended before the body did"))
+        store.counters.uploaded_bytes += size
+        return _stored(store, hash, 201)
+
+    app.router.add_get("/v1/blobs/{hash}", get)
+    app.router.add_put("/v1/blobs/{hash}", put, expect_handler=_continue_later)
+
+
+def _stored(store: BlobStore, hash: str, status: int) -> web.Response:
+    """The blob is here, for a while at least."""
+    store.touch(hash)
+    return json_response({"hash": hash, "size": store.table.size(hash)}, status)
+
+
+def _absent(hash: str) -> web.Response:
+    return json_error(404, f"blob {hash} is not here, or not any more")
+
+
+def _not_now(message: str) -> web.Response:
+    response = json_error(503, message)
+    response.headers["Retry-After"] = "1"
+    return response
+
+
+def _malformed(hash: str) -> web.Response:
+    return json_error(400, f"hash: {shown(hash)} is not valid; allowed: {blobs.HASH_ALLOWED}")
+
+
+def _too_slow() -> str:
+    return f"nothing came for {blobs.STALL_TIMEOUT_S:g} s, or less than {ARRIVAL_BYTES_PER_S_MIN} bytes/s"
+
+
+def _closing(response: web.Response) -> web.Response:
+    """There is no telling what comes next on this connection."""
+    response.force_close()
+    return response
+
+
+async def _continue_later(_: web.Request) -> None:
+    """A client that says `Expect: 100-continue` sends the body once it is told to: not before it is wanted."""
+
+
+async def _say_continue(request: web.Request) -> None:
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # This is not yet of the answer.
+
+
+class _BlobResponse(web.FileResponse):
+    """A blob, or a range of it, from its file: it arrives whole even if it is evicted meanwhile."""
+
+    def __init__(self, store: BlobStore, hash: str, holder: str) -> None:
+        super().__init__(store.path(hash), READ_BYTES, headers={"Content-Type": "application/octet-stream"})
+        self._store = store
+        self._hash = hash
+        self._holder = holder
+        """Whose share of connections it counts to while it is sent."""
+
+    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
+        self._store.touch(self._hash)
+        with http_guard.served(request, self._holder):
+            writer = await super().prepare(request)  # Sends it all.
+        if request.method == "GET" and self.status in (200, 206):
+            self._store.served(self._hash, self.content_length or 0, whole=self.status == 200)
+        return writer

@@ -1,0 +1,625 @@
+"""The files behind `blobs.BlobTable`: large inputs and results that lie at this machine, and how they come.
+
+They come from clients (`receive`, an upload), from executors (`take`, a file that is moved) and from other nodes
+(`fetch`). Each is named by its hash once it is whole and nobody can change it any more, so that what has a name is what
+it says; the page cache keeps in memory what is used, and the daemon holds no more than a few chunks per transfer.
+One store serves all node monitors of a process. It decides nothing: `BlobTable` says what may stay.
+
+Hashing and writing is done by a few threads, a batch at a time: neither a slow disk nor SHA-256 holds the loop up.
+
+The directory (mode 0700) lies in the given one, which should be on a disk that has room for `bytes_max` and a little
+more: files that are being served when they are evicted take room until they have been sent.
+    HASH        a blob; read-only, for the executors' account, or of several those whose tasks have needed it
+    incoming/   a directory for each executor, where it puts its results
+    partial/    blobs on their way, and files to be deleted
+    lock        locked while a store uses the directory; files of one that died are deleted by the next that starts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import aiohttp
+
+from node_monitor.blobs.blobs import BlobTable
+from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
+from node_monitor.executors import access_lists
+from node_monitor.executors.removal import END_TIMEOUT_S, Remover, remove_tree
+from sparrow_py.access.credentials import Access
+from sparrow_py.client import blobs
+from sparrow_py.client.blobs import WrongBytes
+from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.errors import InvalidOption, LinkError, shown
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.job import BlobRef
+from sparrow_py.limits.seats import Seats
+
+log = logging.getLogger("sparrow.node_monitor.blobs")
+FETCHES_AT_ONCE_MAX = 16
+UPLOADS_AT_ONCE_MAX = 16
+"""More wait for their turn: each takes a few chunks of memory. One user has a share of them, so that others need not
+wait for its slow ones."""
+ARRIVAL_BYTES_PER_S_MIN = 16 << 10
+"""A blob that comes more slowly is not waited for any longer: it keeps a place from others."""
+WRITERS_MAX = 4
+"""Threads that hash and write."""
+BATCH_BYTES = 512 << 10
+"""Bytes hashed and written in one go; a transfer has at most two batches in memory."""
+PREFIX = "sparrow-blobs"
+LOCK_NAME = "lock"
+STOPPED = "the node monitor is shutting down"
+
+T = TypeVar("T")
+Done = Callable[[str, str], None]
+"""Called with a hash and "", or why the blob could not be had."""
+
+
+class NoRoom(Exception):
+    """A blob cannot be kept: the table has no room for it, or the disk."""
+
+
+class Counters:
+    """What the metrics show; all counts since the start."""
+
+    __slots__ = ("fetch_failures", "fetched_bytes", "served_bytes", "uploaded_bytes")
+
+    def __init__(self) -> None:
+        self.fetched_bytes = 0
+        self.uploaded_bytes = 0
+        self.served_bytes = 0
+        """Of transfers that ended well."""
+        self.fetch_failures = 0
+
+
+class _Transfer:
+    """A blob that is being fetched, and who waits for it."""
+
+    __slots__ = ("addresses", "task", "user", "waiting")
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+        """Who wanted it first: it takes of that one's share."""
+        self.addresses: list[str] = []
+        """Those tried, then those to try."""
+        self.waiting: list[Done] = []
+        self.task: asyncio.Task[None] | None = None
+
+    def join(self, addresses: Iterable[str], done: Done) -> None:
+        """Somebody else wants the blob, and may know of other places."""
+        new = (address for address in dict.fromkeys(addresses) if address not in self.addresses)
+        self.addresses += itertools.islice(new, blobs.ADDRESSES_TRIED_MAX - len(self.addresses))
+        self.waiting.append(done)
+
+
+class BlobStore:
+    """The blobs of one process. All methods run on its loop, after `start`."""
+
+    def __init__(
+        self,
+        table: BlobTable,
+        session: aiohttp.ClientSession,
+        access: Callable[[], Access],
+        clock: Clock,
+        directory: str = "",
+        readers_gid: int | None = None,
+        readers: Mapping[str, int] | None = None,
+    ) -> None:
+        """readers: accounts, by name their user ids, that get to the blobs that `file_for` names, and to no others.
+
+        readers_gid: a group that gets to all.
+        """
+        self.table = table
+        self.address = ""
+        """Where this process's HTTP listens, host:port; not fetched from. Set once it is known."""
+        self.counters = Counters()
+        self.upload_seats = Seats("UPLOADS_AT_ONCE_MAX", UPLOADS_AT_ONCE_MAX, "uploads are read at a time")
+        self._session = session
+        self._access = access
+        self._clock = clock
+        self._readers = dict(readers or {})
+        self._directory = _Directory(directory, readers_gid, tuple(self._readers.values()))
+        self._readers_gid = readers_gid
+        """Group of the executors' user, if that is another than ours."""
+        self._readable: dict[str, set[int]] = {}
+        """Hash to the user ids of the accounts that may read the blob."""
+        self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
+        self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
+        self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
+        self._transfers: dict[tuple[str, int], _Transfer] = {}
+        self._unfetched: set[str] = set()
+        """Results that executors gave and nobody has fetched; all are here."""
+        self._numbers = itertools.count()
+        self.remover = Remover()
+        """Of what executors leave in their directories."""
+        self._stopped = False
+
+    def start(self) -> None:
+        """Make the directories; `InvalidOption` if that cannot be done."""
+        self._directory.open()
+
+    async def stop(self) -> None:
+        """End all transfers and delete all files. Who waits for a fetch is told so."""
+        self._stopped = True
+        self._timer.cancel()
+        tasks = [transfer.task for transfer in self._transfers.values() if transfer.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for (hash, size), transfer in list(self._transfers.items()):  # Those cancelled before they began.
+            self._ended(transfer, hash, size, STOPPED)
+        self._writers.shutdown(wait=False)
+        await self.remover.stop()
+        await asyncio.to_thread(self._directory.close)
+
+    # ---- what is here ------------------------------------------------------------------------
+
+    @property
+    def incoming(self) -> str:
+        """Where executors' directories for their results are, on the same file system."""
+        return self._directory.incoming
+
+    def path(self, hash: str) -> str:
+        """Where the blob is, if it is here."""
+        return f"{self._directory.root}/{hash}"
+
+    def has(self, hash: str) -> bool:
+        """Whether the blob is here. One whose file somebody deleted is not, and is forgotten."""
+        if hash not in self.table:
+            return False
+        if not os.path.isfile(self.path(hash)):  # noqa: PTH113 - a Path takes longer to make than this to ask
+            log.warning("the file of blob %s was deleted", hash)
+            self.table.discard(hash)
+            self._forget(hash)
+            return False
+        return True
+
+    def file(self, hash: str) -> x.File:
+        """The blob for an executor; `KeyError` if it is not here. Pin it for as long as it is read."""
+        size = self.table.size(hash)
+        if size is None:
+            raise KeyError(hash)
+        return x.File(self.path(hash), size, hash)
+
+    def file_for(self, hash: str, account: str) -> x.File:
+        """As `file`, for an executor of this account, which may read it from now on."""
+        uid = self._readers.get(account)
+        if uid is not None:
+            readable = self._readable.setdefault(hash, set())
+            if uid not in readable:
+                try:
+                    access_lists.allow(self.path(hash), {*readable, uid}, access_lists.READ, owner=access_lists.READ)
+                    readable.add(uid)
+                except OSError as error:  # The task will say that it cannot be read.
+                    log.warning("blob %s cannot be opened to account %s: %s", hash, account, _os_reason(error))
+        return self.file(hash)
+
+    def _forget(self, hash: str) -> None:
+        """What is known of a blob that is here no more."""
+        self._unfetched.discard(hash)
+        self._readable.pop(hash, None)
+
+    def why_no_room(self, size: int, user: str = "") -> str:
+        """Why a blob of this size of the user's cannot be kept now; "" if it can."""
+        return "" if self.table.fits(size, self._clock(), user) else self.table.refusal(size, user=user)
+
+    def pin(self, hash: str, owner: Hashable) -> bool:
+        """Keep the blob until `unpin(owner)`; False: it is not here."""
+        return self.table.pin(hash, owner)
+
+    def unpin(self, owner: Hashable) -> None:
+        """The owner needs none of its blobs any more."""
+        self.table.unpin(owner, self._clock())
+        self._timer.update()
+
+    def touch(self, hash: str) -> None:
+        """The blob, if it is here, was used."""
+        self.table.touch(hash, self._clock())
+
+    def served(self, hash: str, bytes_sent: int, whole: bool) -> None:
+        """The blob, or a part of it, was sent to somebody."""
+        self.counters.served_bytes += bytes_sent
+        self.touch(hash)
+        if whole:
+            self._unfetched.discard(hash)
+
+    @property
+    def unfetched(self) -> int:
+        """Results of executors that nobody has fetched, and somebody may be about to: pinned or leased. O(results)."""
+        now_s = self._clock()
+        return sum(self.table.holds(hash, now_s) for hash in self._unfetched)
+
+    def _expire(self) -> None:
+        self._delete(self.table.expire(self._clock()))
+
+    def _delete(self, hashes: Iterable[str]) -> None:
+        """Delete files: the names at once, as they may be taken again, the bytes in a thread, as that may last."""
+        for hash in hashes:
+            self._forget(hash)
+            path = self._partial_path()
+            with contextlib.suppress(OSError):
+                os.rename(self.path(hash), path)  # noqa: PTH104
+            with contextlib.suppress(RuntimeError):  # Stopped: the directory goes as a whole.
+                self._writers.submit(_unlink, path)
+
+    def _partial_path(self) -> str:
+        return f"{self._directory.partial}/{next(self._numbers)}"
+
+    # ---- from executors ----------------------------------------------------------------------
+
+    async def take(self, directory: ResultDirectory, file: x.File, owner: Hashable, user: str = "") -> x.File:
+        """Take over a result that an executor has put into its directory, at the user's expense, and pin it for the
+        owner; where it is now.
+
+        Its hash is found here: what the executor says of it is a claim. `LinkError` if the executor may not name this
+        file; `NoRoom` if it cannot be kept, `WrongBytes` if the executor has said another hash. Then it is not here.
+        """
+        path = self._partial_path()
+        kept = False
+        try:
+            with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
+                await self._in_thread(taking.begin)
+                with self._room(file.size, user, "result"):
+                    while not await self._in_thread(taking.go_on):
+                        pass
+            hash = taking.hash
+            if file.hash not in ("", hash):
+                raise WrongBytes(f"the result's file has the SHA-256 {hash}; its executor said {shown(file.hash)}")
+            self._keep(path, hash, file.size, owner, user)
+            kept = True
+        finally:
+            if not kept:
+                _unlink(path)
+        self._unfetched.add(hash)
+        return self.file(hash)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """`NoRoom` if the work is not done: the disk is full, say."""
+        try:
+            doing = self._writers.submit(work)
+        except RuntimeError:
+            raise NoRoom(STOPPED) from None
+        try:
+            return await asyncio.wrap_future(doing)
+        except LinkError:
+            raise
+        except OSError as error:
+            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+
+    # ---- from clients and other nodes --------------------------------------------------------
+
+    async def receive(
+        self, hash: str, size: int, content: aiohttp.StreamReader, owner: Hashable = None, user: str = ""
+    ) -> None:
+        """Read a blob from a body and keep it, at the user's expense; pin it if there is an owner.
+
+        `NoRoom` if it cannot be kept, `WrongBytes` if it is not what it should be, `TimeoutError` if nothing came for
+        `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and what `content` raises. Then nothing is kept.
+        """
+        path = self._partial_path()
+        kept = False
+        try:
+            with self._room(size, user), _Arrival(path, self._writers, self._readers_gid) as arrival:
+                blobs.check_digest(await arrival.read(content, size), hash)
+            self._keep(path, hash, size, owner, user)
+            kept = True
+        finally:
+            if not kept:
+                _unlink(path)
+
+    @contextlib.contextmanager
+    def _room(self, size: int, user: str, what: str = "blob") -> Iterator[None]:
+        """Room for a blob on its way, which is to be kept right after; `NoRoom` if there is none."""
+        evicted = self.table.reserve(size, self._clock(), user)
+        if evicted is None:
+            raise NoRoom(self.table.refusal(size, what, user))
+        self._delete(evicted)
+        try:
+            yield
+        finally:
+            self.table.release(size, user)
+
+    def _keep(self, path: str, hash: str, size: int, owner: Hashable, user: str) -> None:
+        """A blob that is whole, closed to others and has room gets its name, and is pinned if there is an owner.
+
+        `NoRoom` if it cannot have its name.
+        """
+        if self.has(hash):  # It has come another way meanwhile.
+            _unlink(path)
+        else:
+            try:
+                os.rename(path, self.path(hash))  # noqa: PTH104
+            except OSError as error:
+                raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+        evicted = self.table.add(hash, size, self._clock(), user)
+        assert evicted is not None, "there was room for the blob just now"
+        self._delete(evicted)
+        if owner is not None:
+            self.table.pin(hash, owner)
+        self._timer.update()
+
+    def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
+        """Get the blob from one of `ref.at`, unless it is here, for the user.
+
+        `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. While it runs the blob
+        is pinned, so that it may pin it. Fetches of one blob at the same time share one transfer.
+        """
+        reason = self._malformed(ref)
+        if reason is None:
+            reason = self._here(ref)
+        if reason is not None:
+            owner = object()
+            self.table.pin(ref.hash, owner)
+            asyncio.get_running_loop().call_soon(self._answer, [done], ref.hash, reason, owner)
+            return
+        key = ref.hash, ref.size
+        transfer = self._transfers.get(key)
+        if transfer is None:
+            transfer = self._transfers[key] = _Transfer(user)
+            transfer.task = asyncio.create_task(self._transfer(transfer, ref))
+        transfer.join(ref.at, done)
+
+    def _malformed(self, ref: BlobRef) -> str | None:
+        if self._stopped:
+            return STOPPED
+        if not blobs.is_hash(ref.hash):
+            return f"hash: {shown(ref.hash)} is not valid; allowed: {blobs.HASH_ALLOWED}"
+        if ref.size < 0:
+            return f"size: {ref.size} is not valid; allowed: a whole number from 0"
+        return None
+
+    def _here(self, ref: BlobRef) -> str | None:
+        """None: the blob is not here; "": it is; else why what is here is not it."""
+        if not self.has(ref.hash):
+            return None
+        self.touch(ref.hash)
+        here = self.table.size(ref.hash)
+        return "" if here == ref.size else f"it is {here} bytes here, not {ref.size}"
+
+    async def _transfer(self, transfer: _Transfer, ref: BlobRef) -> None:
+        reason = STOPPED
+        try:
+            async with self._fetch_seats.taken(transfer.user):
+                reason = await self._fetch_from_any(transfer, ref)
+        except Exception as error:  # A bug of ours: who waits must hear of it.
+            log.exception("blob %s could not be fetched", ref.hash)
+            reason = f"internal error: {error!r}"
+        finally:
+            self._ended(transfer, ref.hash, ref.size, reason)
+
+    def _ended(self, transfer: _Transfer, hash: str, size: int, reason: str) -> None:
+        del self._transfers[hash, size]
+        self.counters.fetch_failures += bool(reason)
+        self._answer(transfer.waiting, hash, reason, transfer)
+
+    async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
+        """ "" and the blob is pinned for the transfer, or why it cannot be had."""
+        reasons = []
+        for address in transfer.addresses:  # It may grow meanwhile.
+            here = self._here(ref)
+            if here is not None:
+                self.table.pin(ref.hash, transfer)
+                return here
+            if address == self.address:
+                reasons.append(f"{address}: not here any more")
+                continue
+            try:
+                access = self._access()
+                proof = access.blob_headers(ref.hash)
+                async with blobs.get_blob(self._session, address, access, ref.hash, proof) as response:
+                    blobs.check_size(response.content_length, ref.size)
+                    await self.receive(ref.hash, ref.size, response.content, transfer, transfer.user)
+            except NoRoom as error:
+                return f"no room: {error}"
+            except LinkError as error:
+                reasons.append(str(error))
+                continue
+            self.counters.fetched_bytes += ref.size
+            return ""
+        return blobs.all_reasons(reasons)
+
+    def _answer(self, waiting: list[Done], hash: str, reason: str, owner: Hashable) -> None:
+        for done in waiting:
+            try:
+                done(hash, reason)
+            except Exception:  # The others must hear of it all the same.
+                log.exception("what waited for blob %s failed", hash)
+        self.unpin(owner)
+
+
+class _Arrival:
+    """A file that is written and hashed as its bytes come. It is open until the `with` block ends."""
+
+    def __init__(self, path: str, writers: ThreadPoolExecutor, readers_gid: int | None) -> None:
+        try:
+            self._file = open(os.open(path, NEW_FILE, 0o600), "wb")  # noqa: PTH123, SIM115
+            close_to_others(self._file.fileno(), readers_gid)
+        except OSError as error:
+            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+        self._writers = writers
+        self._writing: Future[None] | None = None
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> _Arrival:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file once no thread writes to it: a descriptor closed early could be another file's by then."""
+        if self._writing is None:
+            _close(self._file)
+        else:
+            self._writing.add_done_callback(lambda _: _close(self._file))
+
+    async def read(self, content: aiohttp.StreamReader, size: int) -> str:
+        """Read and write it all; returns the SHA-256. Raises as `BlobStore.receive`."""
+        received = batch_bytes = 0
+        batch: list[bytes] = []
+        clock = asyncio.get_running_loop().time
+        begun_s = clock()
+        while True:
+            due_s = min(clock(), begun_s + received / ARRIVAL_BYTES_PER_S_MIN) + blobs.STALL_TIMEOUT_S
+            async with asyncio.timeout_at(due_s):
+                chunk = await content.readany()
+            received += len(chunk)
+            if received > size or (received < size and not chunk):
+                raise WrongBytes(f"it is {'more than' if received > size else 'only'} {min(received, size)} bytes")
+            batch.append(chunk)
+            batch_bytes += len(chunk)
+            if batch_bytes >= BATCH_BYTES or not chunk:
+                await self._written()
+                self._write(batch)
+                batch, batch_bytes = [], 0
+            if not chunk:
+                await self._written()
+                return self._digest.hexdigest()
+
+    def _write(self, batch: list[bytes]) -> None:
+        """Let a thread write while the next batch comes."""
+        try:
+            self._writing = self._writers.submit(self._absorb, batch)
+        except RuntimeError:
+            raise NoRoom(STOPPED) from None
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            try:
+                await asyncio.wrap_future(self._writing)
+            except OSError as error:
+                raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+
+    def _absorb(self, batch: list[bytes]) -> None:
+        for chunk in batch:
+            self._digest.update(chunk)
+            self._file.write(chunk)
+        self._file.flush()
+
+
+class _Directory:
+    """Where a store's files are: in the given directory, or in a temporary one of its own."""
+
+    def __init__(self, given: str, readers_gid: int | None = None, readers: Sequence[int] = ()) -> None:
+        self._given = given
+        self._readers_gid = readers_gid
+        self._readers = readers
+        self._lock: int | None = None
+        self.root = ""
+
+    @property
+    def incoming(self) -> str:
+        return f"{self.root}/incoming"
+
+    @property
+    def partial(self) -> str:
+        return f"{self.root}/partial"
+
+    def open(self) -> None:
+        """Lock it, make it, and delete what was left by a store that died; `InvalidOption` if that cannot be done."""
+        try:
+            if self._given:
+                self._open_given()
+            else:
+                self._open_temporary()
+            for name in (self.incoming, self.partial):
+                Path(name).mkdir(mode=0o700)
+            if self._readers_gid is not None:
+                for name in (self.root, self.incoming):  # To be entered, not listed: names of blobs are secrets.
+                    os.chown(name, -1, self._readers_gid)
+                    Path(name).chmod(0o710)
+            if self._readers:
+                self._let_in()
+        except OSError as error:
+            allowed = f"a directory where files can be made ({_os_reason(error)})"
+            raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), allowed) from None
+
+    def _let_in(self) -> None:
+        """Let the accounts enter, not list; `InvalidOption` if the file system knows no access lists."""
+        try:
+            for name in (self.root, self.incoming):
+                access_lists.allow(name, self._readers, access_lists.ENTER, owner=7)
+        except OSError as error:
+            raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), access_lists.allowed(error)) from None
+
+    def close(self) -> None:
+        """Delete all files, and unlock it."""
+        if self._lock is None:
+            return
+        # The lock of a given directory stays: the next that starts may have it open already.
+        remove_tree(self.root, END_TIMEOUT_S, keep=LOCK_NAME if self._given else "")
+        os.close(self._lock)
+        self._lock = None
+
+    def _open_given(self) -> None:
+        directory = Path(os.path.realpath(self._given), PREFIX)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own_directory(directory):
+            raise InvalidOption("blob_dir", self._given, f"one where {PREFIX} is a directory of this user's")
+        access_lists.remove(str(directory))  # Of another time.
+        directory.chmod(0o700)
+        self.root = str(directory)
+        self._lock = _try_lock(self.root, create=True)
+        if self._lock is None:
+            raise InvalidOption("blob_dir", self._given, "a directory that no other node monitor uses")
+        remove_tree(self.root, keep=LOCK_NAME)
+
+    def _open_temporary(self) -> None:
+        for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}-*"):
+            _delete_abandoned(path)
+        while self._lock is None:  # Another that starts may have taken the new one for abandoned.
+            self.root = os.path.realpath(tempfile.mkdtemp(prefix=f"{PREFIX}-"))
+            self._lock = _try_lock(self.root, create=True)
+
+
+def _try_lock(root: str, create: bool = False) -> int | None:
+    """A descriptor that holds the directory's lock until it is closed; None if another has it."""
+    path = f"{root}/{LOCK_NAME}"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.stat(path)):  # noqa: PTH116
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
+
+
+def _delete_abandoned(path: Path) -> None:
+    """Delete a temporary directory whose store has died."""
+    with contextlib.suppress(OSError):
+        lock = _try_lock(str(path)) if _is_own_directory(path) else None
+        if lock is not None:
+            remove_tree(str(path), END_TIMEOUT_S)
+            os.close(lock)
+
+
+def _is_own_directory(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.unlink(path)  # noqa: PTH108
+
+
+def _close(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):  # It was flushed, or is not kept.
+        file.close()
+
+
+def _os_reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,269 @@
+"""Which large inputs and results ("blobs") a node keeps: the bookkeeping, and every decision of what may stay.
+
+Inputs and results above a size do not go through schedulers; they lie at node monitors, named by the SHA-256 of their
+bytes. Every blob is a file from the start, in the node's blob directory: it is spilled to disk by construction, the
+page cache keeps those that are used in memory, and no daemon's memory grows with them. `blob_store` has the files.
+
+Pure: no clock, no I/O. Seconds are the caller's; time that goes back counts as standing still.
+
+A blob is
+    pinned   somebody here needs it (a job's input, a result that was not acknowledged): it stays;
+    leased   nobody does, but somebody did within `lease_s` (a client is about to fetch a result): it stays;
+    lapsed   neither: it goes when room is needed, least recently used first, or once unused for `retention_s`.
+What is pinned, leased or on its way counts to the user who brought it; one user leaves a share for others (`shares`).
+Leased and lapsed blobs are kept in order of their last use, so that time takes them from the front of one to the end
+of the other, and every operation is O(1) amortised.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from sparrow_py.errors import InvariantViolated
+from sparrow_py.limits.shares import Shares
+
+BLOBS_MAX = 100_000
+"""Blobs kept by one node, however small: each is a file."""
+
+
+class _Blob:
+    """A blob that is here."""
+
+    __slots__ = ("owners", "size", "used_s", "user")
+
+    def __init__(self, size: int, user: str) -> None:
+        self.size = size
+        self.user = user
+        """Who brought it."""
+        self.used_s = 0.0
+        self.owners: set[Hashable] = set()
+
+
+class BlobTable:
+    """The blobs of one node, at most `bytes_max` bytes of them, those on their way included."""
+
+    def __init__(self, bytes_max: int, retention_s: float, lease_s: float, count_max: int = BLOBS_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.count_max = count_max
+        self.bytes_used = 0
+        """Of the blobs that are here."""
+        self.bytes_reserved = 0
+        """Set aside for blobs on their way."""
+        self._lease_s = lease_s
+        self._keep_s = max(lease_s, retention_s)
+        self._now_s = 0.0
+        self._reservations = 0
+        self._held_bytes = Shares("blob_bytes_max", bytes_max, "bytes are kept at a node", lends=True)
+        self._held_count = Shares("BLOBS_MAX", count_max, "blobs are kept at a node", lends=True)
+        self._blobs: dict[str, _Blob] = {}
+        self._leased: OrderedDict[str, _Blob] = OrderedDict()
+        self._lapsed: OrderedDict[str, _Blob] = OrderedDict()
+        self._pins: dict[Hashable, dict[str, None]] = {}
+        """The hashes that each owner has pinned; a dict for its order."""
+
+    def __contains__(self, hash: str) -> bool:
+        return hash in self._blobs
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+    def size(self, hash: str) -> int | None:
+        """Bytes of the blob; None: it is not here."""
+        blob = self._blobs.get(hash)
+        return None if blob is None else blob.size
+
+    def holds(self, hash: str, now_s: float) -> bool:
+        """Whether the blob is here and somebody needs it, or did a moment ago: it is pinned or leased."""
+        self._advance(now_s)
+        return hash in self._blobs and hash not in self._lapsed
+
+    # ---- room --------------------------------------------------------------------------------
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes that cannot be had by evicting: pinned, leased, or set aside."""
+        return self._held_bytes.total
+
+    def fits(self, size: int, now_s: float, user: str = "") -> bool:
+        """Whether there is room for so many bytes of the user's, after evicting if need be."""
+        self._advance(now_s)
+        return not (self._held_bytes.why_not(user, size) or self._held_count.why_not(user))
+
+    def refusal(self, size: int, what: str = "blob", user: str = "") -> str:
+        """Why so many bytes do not fit."""
+        why_not = self._held_bytes.why_not(user, size)
+        if not why_not:
+            return f"{self._held_count.why_not(user)}; {self._held_count.total} are in use"
+        return f"the {what} is {size} bytes; {why_not}; {self.bytes_held} are in use"
+
+    def reserve(self, size: int, now_s: float, user: str = "") -> list[str] | None:
+        """Set room aside for a blob on its way; returns what was evicted for it, None if there is no room.
+
+        Blobs on their way at the same time each have their room, those of one hash, too. `release` gives it back,
+        just before `add` takes it for good.
+        """
+        evicted = self._make_room(size, now_s, user)
+        if evicted is not None:
+            self.bytes_reserved += size
+            self._reservations += 1
+            self._hold(size, user)
+        return evicted
+
+    def release(self, size: int, user: str = "") -> None:
+        """Give back what `reserve` set aside."""
+        self.bytes_reserved -= size
+        self._reservations -= 1
+        self._let_go(size, user)
+
+    def add(self, hash: str, size: int, now_s: float, user: str = "") -> list[str] | None:
+        """A blob is here, and leased; returns what was evicted for it, None if there is no room (see `refusal`).
+
+        One that was here already is touched. Whether the user may have so much is for `fits` and `reserve` to say.
+        """
+        if hash in self._blobs:
+            self.touch(hash, now_s)
+            return []
+        evicted = self._make_room(size, now_s)
+        if evicted is not None:
+            self.bytes_used += size
+            self._blobs[hash] = blob = _Blob(size, user)
+            self._hold(size, user)
+            self._lease(hash, blob)
+        return evicted
+
+    def _hold(self, size: int, user: str) -> None:
+        self._held_bytes.take(user, size)
+        self._held_count.take(user)
+
+    def _let_go(self, size: int, user: str) -> None:
+        self._held_bytes.give_back(user, size)
+        self._held_count.give_back(user)
+
+    def _make_room(self, size: int, now_s: float, user: str = "") -> list[str] | None:
+        if not self.fits(size, now_s, user):
+            return None
+        evicted = []
+        while (
+            self.bytes_used + self.bytes_reserved + size > self.bytes_max
+            or len(self._blobs) + self._reservations >= self.count_max
+        ):
+            evicted.append(self._drop_oldest())
+        return evicted
+
+    # ---- use ---------------------------------------------------------------------------------
+
+    def pin(self, hash: str, owner: Hashable) -> bool:
+        """Keep the blob until `unpin(owner)`; False: it is not here. Pinning it twice for an owner is as once."""
+        blob = self._blobs.get(hash)
+        if blob is None:
+            return False
+        if not blob.owners:
+            self._take(hash, blob)
+        blob.owners.add(owner)
+        self._pins.setdefault(owner, {})[hash] = None
+        return True
+
+    def unpin(self, owner: Hashable, now_s: float) -> None:
+        """The owner needs none of its blobs any more: those that nobody else has pinned are leased from now on."""
+        self._advance(now_s)
+        for hash in self._pins.pop(owner, ()):
+            blob = self._blobs[hash]
+            blob.owners.discard(owner)
+            if not blob.owners:
+                self._lease(hash, blob)
+
+    def touch(self, hash: str, now_s: float) -> None:
+        """The blob, if it is here, was used: its lease begins anew."""
+        self._advance(now_s)
+        blob = self._blobs.get(hash)
+        if blob is not None and not blob.owners:
+            self._take(hash, blob)
+            self._lease(hash, blob)
+
+    def discard(self, hash: str) -> None:
+        """The blob is here no more, whatever pinned it: somebody deleted its file."""
+        blob = self._blobs.pop(hash, None)
+        if blob is None:
+            return
+        self.bytes_used -= blob.size
+        if not blob.owners:
+            self._take(hash, blob)
+        self._let_go(blob.size, blob.user)
+        for owner in blob.owners:
+            pinned = self._pins[owner]
+            del pinned[hash]
+            if not pinned:
+                del self._pins[owner]
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def expire(self, now_s: float) -> list[str]:
+        """Drop what is neither pinned nor leased and was not used for `retention_s`; returns the hashes."""
+        self._advance(now_s)
+        expired = []
+        while self._lapsed and next(iter(self._lapsed.values())).used_s + self._keep_s <= self._now_s:
+            expired.append(self._drop_oldest())
+        return expired
+
+    def next_deadline_s(self) -> float | None:
+        """When `expire` may have something to do; None: not before something changes."""
+        order = self._lapsed or self._leased  # All that lapsed were last used before all that are leased.
+        return next(iter(order.values())).used_s + self._keep_s if order else None
+
+    def _advance(self, now_s: float) -> None:
+        """Leases end as time goes on."""
+        self._now_s = max(self._now_s, now_s)
+        while self._leased:
+            hash, blob = next(iter(self._leased.items()))
+            if blob.used_s + self._lease_s > self._now_s:
+                break
+            del self._leased[hash]
+            self._lapsed[hash] = blob
+            self._let_go(blob.size, blob.user)
+
+    # ---- the two orders ----------------------------------------------------------------------
+
+    def _lease(self, hash: str, blob: _Blob) -> None:
+        blob.used_s = self._now_s
+        self._leased[hash] = blob
+
+    def _take(self, hash: str, blob: _Blob) -> None:
+        """Take a blob without pins out of the order it is in; it is held from now on."""
+        if self._leased.pop(hash, None) is None:
+            del self._lapsed[hash]
+            self._hold(blob.size, blob.user)
+
+    def _drop_oldest(self) -> str:
+        hash, blob = self._lapsed.popitem(last=False)
+        del self._blobs[hash]
+        self.bytes_used -= blob.size
+        return hash
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantViolated` if the table contradicts itself. O(blobs and pins)."""
+        pinned = {hash: blob.owners for hash, blob in self._blobs.items() if blob.owners}
+        by_owner = {(hash, owner) for owner, hashes in self._pins.items() for hash in hashes}
+        idle = [*self._lapsed.items(), *self._leased.items()]
+        uses_s = [blob.used_s for _, blob in idle]
+        checks = {
+            "bytes_used is not the sum of the blobs": self.bytes_used == sum(b.size for b in self._blobs.values()),
+            "the held bytes are not those that have not lapsed": self.bytes_held
+            == self.bytes_used + self.bytes_reserved - sum(blob.size for blob in self._lapsed.values()),
+            "the held are not those that have not lapsed": self._held_count.total
+            == len(self._blobs) + self._reservations - len(self._lapsed),
+            "more bytes than bytes_max": self.bytes_used + self.bytes_reserved <= self.bytes_max,
+            "more blobs than count_max": len(self._blobs) + self._reservations <= self.count_max,
+            "something was released that was not reserved": min(self.bytes_reserved, self._reservations) >= 0,
+            "a blob is not in just one state": sorted([*pinned, *(hash for hash, _ in idle)]) == sorted(self._blobs),
+            "an idle blob is another than the one here": all(self._blobs.get(hash) is blob for hash, blob in idle),
+            "pins and owners differ": by_owner == {(hash, owner) for hash in pinned for owner in pinned[hash]},
+            "an owner without pins is kept": all(self._pins.values()),
+            "idle blobs are not in order of their last use": uses_s == sorted(uses_s),
+            "a lease lapsed early": all(b.used_s + self._lease_s <= self._now_s for b in self._lapsed.values()),
+        }
+        for problem, holds in checks.items():
+            if not holds:
+                raise InvariantViolated(problem, [f"{len(self._blobs)} blobs, {self.bytes_used} bytes"])

@@ -1,0 +1,1 @@
+"""The node monitor's HTTP."""

@@ -1,0 +1,60 @@
+"""The node monitors' metrics, read from their cores when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from node_monitor.blobs.blob_store import BlobStore
+from node_monitor.core import NodeMonitorCore
+
+COUNTERS = {
+    "reservations": "Reservations queued.",
+    "cancelled_reservations": "Reservations removed because their scheduler cancelled them.",
+    "refused_reservations": "Reservations refused.",
+    "asks": "getTask messages sent.",
+    "noops": "Slots that asked and got no task.",
+    "ask_timeouts": "getTask messages not answered in time.",
+    "started": "Tasks given to executors.",
+    "ended": "Tasks that executors finished or failed.",
+    "handed_back": "Tasks handed back unstarted.",
+    "executor_deaths": "Executors that died, but for idle ones that were ended to make room.",
+    "start_failures": "Starts of executors that were in vain: they ended before they said hello.",
+    "withdrawals": "Times that an app was offered no more, as its executors did not start.",
+    "suspicions": "Times that reservations were refused for a while because tasks of several jobs had died here.",
+}
+
+BLOB_COUNTERS = {
+    "fetched_bytes": "Bytes of large data fetched from other nodes.",
+    "uploaded_bytes": "Bytes of large data that clients uploaded.",
+    "served_bytes": "Bytes of large data sent to clients and other nodes.",
+    "fetch_failures": "Large data that could not be fetched from the nodes named.",
+}
+
+
+def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metric]:
+    """All metrics, summed over the node monitors of this process."""
+    for name, help_text in COUNTERS.items():
+        total = sum(getattr(core.counters, name) for core in cores)
+        yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)
+    for name, help_text in BLOB_COUNTERS.items():
+        value = getattr(store.counters, name)
+        yield CounterMetricFamily(f"sparrow_node_monitor_blob_{name}", help_text, value=value)
+    gauges = {
+        "slots": ("Slots.", sum(core.slots for core in cores)),
+        "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
+        "idle_workers": (
+            "Executors that are kept for their users while they have nothing to do.",
+            sum(app.idle for core in cores for app in core.offered.values()),
+        ),
+        "withdrawn_apps": (
+            "Apps that are not offered now, as their executors do not start.",
+            sum(app.offer.withdrawn for core in cores for app in core.apps.values()),
+        ),
+        "blobs": ("Large inputs and results kept.", len(store.table)),
+        "blob_bytes": ("Their bytes.", store.table.bytes_used),
+        "queued_reservations": ("Reservations queued now.", sum(len(core.queue) for core in cores)),
+    }
+    for name, (help_text, value) in gauges.items():
+        yield GaugeMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=value)

@@ -1,0 +1,104 @@
+"""The node monitor's OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node_monitor.http.views import BlobStored, NodeList, StateRequest
+from sparrow_py.daemon.openapi import answer, content, document, errors, operation, path_parameter
+
+_BYTES = {"application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}}
+_HASH = path_parameter("hash", "The SHA-256 of the blob's bytes, in lower-case hexadecimal.", pattern="^[0-9a-f]{64}$")
+_MALFORMED = "The hash is none."
+_ABSENT = "It is not here, or not any more."
+_UNREADABLE = "It is here and cannot be read now: the node has run out of file descriptors, say."
+
+
+def node_monitor_document() -> dict[str, Any]:
+    """The document."""
+    paths = {
+        "/v1/nodes": {"get": _nodes()},
+        "/v1/nodes/state": {"post": _change_state()},
+        "/v1/blobs/{hash}": {"get": _get_blob(), "head": _head_blob(), "put": _put_blob()},
+    }
+    description = "The nodes of a process, and large inputs and results."
+    return document("Sparrow node monitor", description, paths, (NodeList, StateRequest, BlobStored))
+
+
+def _nodes() -> dict[str, Any]:
+    return operation("listNodes", "The nodes of this process", {"200": answer("They.", NodeList)})
+
+
+def _change_state() -> dict[str, Any]:
+    return operation(
+        "changeState",
+        "Cordon nodes, drain them, or have them take part again",
+        {
+            "200": answer("The nodes that were meant. A draining node that is cordoned goes on draining.", NodeList),
+            **errors(
+                {
+                    400: "A field has something wrong: it is named.",
+                    404: "No such node is in this process.",
+                    408: "The body did not come in time.",
+                    413: "The body is too large.",
+                    415: "The body is not said to be JSON, or is compressed.",
+                }
+            ),
+        },
+        description="A cordoned node gets no further reservations and serves those that it has; a draining one hands "
+        "back all that has not started.",
+        body={"required": True, "content": content(StateRequest)},
+    )
+
+
+def _get_blob() -> dict[str, Any]:
+    return operation(
+        "getBlob",
+        "Fetch a blob, or a range of it",
+        {
+            "200": {"description": "All of it.", "content": _BYTES},
+            "206": {"description": "The range that was asked for.", "content": _BYTES},
+            "304": answer("It is as the request's header says."),
+            "412": answer("It is not as the request's header demands."),
+            "416": answer("It has no such range."),
+            **errors({400: _MALFORMED, 404: _ABSENT, 503: _UNREADABLE}),
+        },
+        parameters=[_HASH],
+    )
+
+
+def _head_blob() -> dict[str, Any]:
+    absent = {"304": "It is as the request's header says.", "400": _MALFORMED, "404": _ABSENT, "503": _UNREADABLE}
+    built = operation(
+        "headBlob",
+        "Whether a blob is here, and its size",
+        {"200": answer("It is."), **{status: answer(text) for status, text in absent.items()}},
+        parameters=[_HASH],
+    )
+    # An answer to HEAD has no body.
+    built["responses"] = {status: {"description": r["description"]} for status, r in built["responses"].items()}
+    return built
+
+
+def _put_blob() -> dict[str, Any]:
+    return operation(
+        "putBlob",
+        "Upload a blob",
+        {
+            "201": answer("It is here now.", BlobStored),
+            "200": answer("It was here before.", BlobStored),
+            **errors(
+                {
+                    400: f"{_MALFORMED[:-1]}, or the connection ended before the body did.",
+                    408: "The body did not go on.",
+                    411: "Content-Length is missing.",
+                    413: "It is larger than all that may be kept.",
+                    415: "It is compressed.",
+                    422: "The body is not the blob of this hash.",
+                    507: "There is no room now.",
+                }
+            ),
+        },
+        parameters=[_HASH],
+        body={"required": True, "content": _BYTES},
+    )

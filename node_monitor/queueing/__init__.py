@@ -1,0 +1,1 @@
+"""The reservations and tasks that wait at a node, and which is next."""

@@ -1,0 +1,113 @@
+"""What a node asks for ahead of free slots (prefetch): which tickets of a user may be, and how much of it is here.
+
+A reservation that is asked for ahead stays queued and is charged to nobody. Its task waits beside it (`ReadyTasks`)
+until the queue's policy takes the reservation. So to ask ahead changes nobody's turn, and each user may do so.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from node_monitor.queueing.queues import Key, QueuedTicket
+
+
+class Ahead:
+    """One user's tasks of one app, as far as they are ahead of their turn: asked for, ready, or behind a running task.
+
+    tickets: those that may have reservations for which no task was asked, in order of arrival.
+    """
+
+    __slots__ = ("_books", "app", "count", "refill_at", "tickets", "user")
+
+    def __init__(self, books: AskingAhead, app: str, user: str) -> None:
+        self._books = books
+        self.app = app
+        self.user = user
+        self.count = 0
+        self.refill_at = 0
+        """More are asked for when so few are left."""
+        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()
+
+    def less(self, count: int = 1) -> None:
+        """So many are not ahead any more."""
+        self.count -= count
+        if self.count <= self.refill_at or not self.count:
+            self._books.looks(self)
+
+
+class AskingAhead:
+    """The books of all users and apps. slots: of the node; a ticket's `prefetch` is so many tasks for each."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._all: dict[tuple[str, str], Ahead] = {}
+        self.due: dict[Ahead, None] = {}
+        """Those for which there may be something to ask for."""
+
+    def all(self) -> Iterator[Ahead]:
+        """All books."""
+        yield from self._all.values()
+
+    def queued(self, ticket: QueuedTicket) -> None:
+        """Reservations were queued for the ticket."""
+        key = (ticket.app, ticket.user)
+        ahead = self._all.get(key)
+        if ahead is None:
+            ahead = self._all[key] = Ahead(self, *key)
+        ticket.ahead = ahead
+        ahead.tickets[ticket.key] = ticket
+        self.due[ahead] = None
+
+    def cancelled(self, ticket: QueuedTicket) -> None:
+        """The ticket has no reservation any more for which no task was asked."""
+        ahead = ticket.ahead
+        if ahead is not None:
+            ahead.tickets.pop(ticket.key, None)
+            self.looks(ahead)
+
+    def executors_came(self, app: str) -> None:
+        """The app, which may have had no executor, has one."""
+        for ahead in self._all.values():
+            if ahead.app == app:
+                self.due[ahead] = None
+
+    def looks(self, ahead: Ahead) -> None:
+        """Ask for more, if there is anything to ask for; an empty book is closed."""
+        if ahead.tickets:
+            self.due[ahead] = None
+        elif not ahead.count:
+            self._all.pop((ahead.app, ahead.user), None)
+            self.due.pop(ahead, None)
+
+    def take_due(
+        self, has_executors: Callable[[str], bool], unasked: Callable[[QueuedTicket], int]
+    ) -> list[tuple[QueuedTicket, int]]:
+        """What to ask for now: tickets, and how many tasks of each; they count as asked from then on."""
+        due, self.due = self.due, {}
+        asking: list[tuple[QueuedTicket, int]] = []
+        for ahead in due:
+            if has_executors(ahead.app):  # Else `executors_came` follows.
+                asking += self._fill(ahead, unasked)
+            if not ahead.tickets:
+                self.looks(ahead)
+        return asking
+
+    def _fill(self, ahead: Ahead, unasked: Callable[[QueuedTicket], int]) -> Iterator[tuple[QueuedTicket, int]]:
+        """In bulk: once what is ahead has fallen to half of what the first ticket may have."""
+        filling = False
+        while ahead.tickets:
+            ticket = next(iter(ahead.tickets.values()))
+            most = ticket.prefetch * self._slots
+            left = unasked(ticket)
+            if left > 0:
+                filling = filling or 2 * ahead.count <= most
+                count = min(left, most - ahead.count) if filling else 0
+                if count > 0:
+                    ahead.count += count
+                    ticket.asked += count
+                    yield ticket, count
+                if count < left:
+                    ahead.refill_at = most // 2
+                    return
+            del ahead.tickets[ticket.key]

@@ -1,0 +1,781 @@
+"""The queues of reservations at a node monitor, and the policies that pick the next one (paper §3.5).
+
+The paper shares the cluster by sharing every node: each user's probes wait in a queue of their own, the node serves the
+queues by weighted fair queueing, and shares then hold across the cluster in expectation; where operators want strict
+priorities there is a queue per priority instead. Three policies, one interface (`ReservationQueue`): `FairQueue`, the
+default, `PriorityQueue`, `FifoQueue`.
+
+Pure: no clock, no randomness, no I/O. Durations are seconds of slot time (one slot held for one second is one
+slot-second).
+
+The algorithm of `FairQueue`
+============================
+Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Of each
+user k there are two numbers, each divided by its weight w_k: T_k, its true service, that is what tasks that have ended
+took; and P_k, what is pending, that is the estimates for tasks that have not. The node has a virtual time V.
+
+- take: of the users that have a ticket that may run, the one with the least tag T_k + P_k is served. Ties go to the one
+  with fewer charges outstanding over weight, then to the one that has been backlogged for longer. V becomes
+  max(V, T_k): estimates are never in it. Then P_k rises by the estimate.
+- The estimate is what the ticket states, else the recent mean of the user's tasks here; but no more than the longest of
+  them, and `TURN_S` if there are none. What is not believed costs nobody, its user included; what is too low is made up
+  for when the task ends.
+- settle: the task held a slot for a seconds: P_k falls by its estimate, T_k rises by a/w_k. refund: P_k falls. Both use
+  the weight of the charge, whatever the user's weight is by now. So T_k never falls.
+- lift: a user that becomes backlogged starts from T_k = max(T_k, V - P_k), so it has saved nothing up while idle, and
+  still owes what it owed. The same happens to a user that a take passed over because none of its tickets may run:
+  credit earned while unable to run would starve the others later. Tasks that were running at the lift count towards
+  it when they end (`slack`), else the time that they had run by then would be charged twice.
+- V stands still when nobody is queued; it needs no running task to define it. A user is forgotten when it has nothing
+  queued, no charge outstanding and T_k <= V: as a new user it would start at the same tag. When nobody has anything
+  queued or outstanding, everything is forgotten.
+
+The bounds
+==========
+A charge is outstanding from take until settle or refund. Let c be the number of slots, each of which has one charge
+outstanding at most; or several short ones that were given to it at a time, which come to `TURN_S` and count as one
+here. Let L_k be the longest of the tasks that k has had in the busy period, and at least `TURN_S`, and l_k = L_k/w_k.
+No estimate is in this, nothing that anybody states, and nothing that was fetched ahead of its turn, as that is not
+charged. P_k <= c l_k, since no estimate is above L_k; and what is outstanding of k comes to c l_k at most when it ends.
+
+(A) Let users i and j both be backlogged, with a ticket that may run, throughout [t1, t2], and S_k be the service over
+weight that k's tasks get in [t1, t2]. Then, however long the interval, whoever else comes and goes,
+
+    |S_i - S_j|  <=  c (l_i + l_j) + 2 c max(l_i, l_j)  <=  4 c max(l_i, l_j).
+
+Proof. (1) T_k >= V - c l_k while k is backlogged. Let q be the last take that raised V. If k was lifted at q or later,
+it was to V - P_k at least. Else k could run at q and was not before the chosen one in order, so T_k + P_k >= V just
+after q. T_k has not fallen since, and P_k <= c l_k then.
+(2) T_k <= V + c l_k. At k's last charge T_k <= V, as V was raised to it; and a lift sets it to V at most. Since then it
+rose only by what was outstanding, and V never falls.
+(3) So |T_i - T_j| <= c (l_i + l_j) at t1.
+(4) Call charges outstanding at t1 old, those made in (t1, t2] new. Let s be the last new charge of i; if there is none,
+S_i <= c l_i and we are done. Just before s, T_i + P_i <= T_j + P_j, else j would have been chosen. No lift falls within
+(t1, s]. From t1 to s T_i rises by N_i, what its new charges that end by s take, at least; T_j by N_j and what its old
+ones take, at most. Besides N_i, tasks of i get l_i at most for each old charge and for each that is outstanding just
+after s; tasks of j get N_j at least. Hence
+    S_i - S_j <= (T_j - T_i)(t1) + (P_j - P_i)(s) + [old charges of either: c max(l_i, l_j)]
+                 + [l_i for each of i's outstanding just after s],
+where P_j(s) is at most l_j for each of j's outstanding at s, so that it and the last term come to c max(l_i, l_j). With
+(3), and with i and j exchanged, that is the bound. QED
+
+(B) A newcomer beside one backlogged user, who was served alone since V reached its T, gets the next slot that frees: it
+waits for one task that runs. Proof. It starts at T = V, with P = 0 and no charge. Of the other one T >= V; and where
+that is an equality and P = 0, it has a charge outstanding, or there is a free slot. QED
+
+(C) A newcomer beside n backlogged users. Before it is served, those get at most (c + c m + n) max(l_k w_k) slot-seconds
+of tasks charged after it came, m being the number of those behind V, at most min(c, n). Proof. V stands still till
+then, as a user with T_k > V comes after the newcomer. One with T_k = V is served once at most: then it has a charge
+outstanding, which the newcomer has not. One with T_k < V had a charge outstanding when V was last raised, by (1), and
+is behind by no more than those charges' estimates: in all at most c of them, c max(l_k w_k). It is served until it has
+made up for that, and what it has outstanding then is c l_k at most. QED
+
+Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
+exact as on its first day. The rounding, at most one tick a charge, is left out above.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from node_monitor.executors.executor_state import ExecutorState
+    from node_monitor.queueing.ahead import Ahead
+
+MAX_DURATION_S = 1e9
+"""Longest duration accepted (seconds, 31 years). Longer, or not a number, is an error of the caller."""
+
+CHARGE_S_MAX = 600.0
+"""Default of the most that a task is charged before it has ended (seconds), whatever its user states."""
+
+LEAST_CHARGE_S = 1e-5
+"""Least charge for a task (seconds): one that takes no time takes its turn all the same."""
+
+TURN_S = 0.002
+"""Seconds that a turn at a slot counts at least, where the longest of a user's tasks matters: a slot may be given
+several short tasks at a time, so many seconds of them at most by their mean duration. It is also the estimate of a
+task's duration for a user of whom nothing is known."""
+
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+"""Weights accepted; only their ratios matter."""
+
+MAX_DEBTORS = 1024
+"""Idle users whose debt a level remembers; beyond it the smallest debts are forgiven. V can stand still while new users
+keep coming (each starts at V), so without a limit their number would have none."""
+
+_TICKS_PER_S = 1e15
+"""Ticks of virtual time to a slot-second at weight 1: at the greatest weight a millisecond still is a million ticks."""
+
+_EWMA_GAIN = 0.25
+"""Share of the newest task in a user's mean duration: about the last eight tasks count."""
+
+_HEAP_SLACK = 64
+"""Superseded heap entries tolerated beyond the number of live ones before a heap is rebuilt."""
+
+Key = tuple[str, int]
+
+
+class QueuedTicket:
+    """What is queued: `count` reservations for one group ("ticket") of a scheduler. The queue it is added to owns it.
+
+    key: (scheduler name, ticket id), unique among what is queued.
+    job, user, app: names. weight: the user's share relative to others', `MIN_WEIGHT` to `MAX_WEIGHT`.
+    priority: higher goes first, under the policy "priority" only.
+    prefetch, asked, ahead: tasks that may be fetched ahead of a free slot, for how many of the reservations that was
+    asked and not answered, and whose books they are in: the node monitor's business, not the queue's.
+    expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
+    count: reservations left.
+    """
+
+    __slots__ = (
+        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "job", "key", "prefetch", "priority", "user",
+        "weight",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: Key,
+        job: str,
+        user: str,
+        weight: float = 1.0,
+        priority: int = 0,
+        app: str = "",
+        prefetch: int = 0,
+        expected_duration_s: float | None = None,
+        demand: dict[str, float] | None = None,
+        count: int = 1,
+    ) -> None:
+        self.key = key
+        self.job = job
+        self.user = user
+        self.weight = weight
+        self.priority = priority
+        self.app = app
+        self.prefetch = prefetch
+        self.expected_duration_s = expected_duration_s
+        self.demand = demand
+        self.count = count
+        self.asked = 0
+        self.ahead: Ahead | None = None
+
+    def __repr__(self) -> str:
+        return f"QueuedTicket({self.key}, user={self.user!r}, count={self.count})"
+
+
+class Charge:
+    """One reservation taken off the queue and charged to its user, until `settle` or `refund`, whichever it is, once.
+
+    estimate_s: what was charged, in seconds of slot time.
+    executor: where a place was taken for it; the node monitor's business, not the queue's, and there while it asks.
+    """
+
+    __slots__ = ("_cost", "_flow", "_lifts", "_open", "_rate", "estimate_s", "executor", "ticket")
+
+    executor: ExecutorState
+
+    def __init__(self, ticket: QueuedTicket, estimate_s: float, flow: _Flow | None = None, cost: int = 0) -> None:
+        self.ticket = ticket
+        self.estimate_s = estimate_s
+        self._flow = flow
+        self._cost = cost  # ticks charged
+        self._open = True
+        if flow is not None:
+            self._rate = flow.rate  # the weight may change before the end
+            self._lifts = flow.lifts
+
+
+class ReservationQueue(ABC):
+    """Reservations queued at one node monitor, and the policy that picks the next. Counts are plain numbers: a ticket
+    for 100,000 reservations costs what a ticket for one does. All operations take constant time but for the length of a
+    heap's path and the tickets that `take` passes over because they may not run."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, dict[int, QueuedTicket]] = {}  # scheduler -> ticket id -> ticket
+        self._users: dict[str, int] = {}  # reservations queued, users with none left out
+        self.size = 0
+        """Reservations queued in all."""
+
+    def add(self, ticket: QueuedTicket) -> None:
+        """Queue a ticket. If its key is queued already the count of that one grows, and it keeps its place. The weight
+        is the user's from now on. ValueError, and nothing is queued, if a number is out of range."""
+        if ticket.count < 1:
+            raise ValueError(f"count must be at least 1, not {ticket.count}")
+        if not MIN_WEIGHT <= ticket.weight <= MAX_WEIGHT:
+            raise ValueError(f"weight must be from {MIN_WEIGHT} to {MAX_WEIGHT}, not {ticket.weight}")
+        if ticket.expected_duration_s is not None:
+            _check_duration("expected_duration_s", ticket.expected_duration_s)
+        scheduler, number = ticket.key
+        tickets = self._index.get(scheduler)
+        if tickets is None:
+            tickets = self._index[scheduler] = {}
+        known = tickets.get(number)
+        users, user = self._users, (known or ticket).user
+        self.size += ticket.count
+        users[user] = users.get(user, 0) + ticket.count
+        if known is None:
+            tickets[number] = ticket
+            self._enqueue(ticket)
+        else:
+            known.count += ticket.count
+            known.weight = ticket.weight
+            self._reweigh(known)
+
+    def cancel(self, key: Key, count: int | None = None) -> int:
+        """Remove `count` reservations of a ticket uncharged, or all; returns how many went, 0 if it was not queued."""
+        ticket = self.ticket(key)
+        if ticket is None:
+            return 0
+        if count is None or count >= ticket.count:
+            count = ticket.count
+            self._dequeue(ticket)
+            self._unindex(key)
+        self._spend(ticket, count)
+        ticket.count -= count
+        return count
+
+    def cancel_scheduler(self, scheduler: str) -> int:
+        """Remove all tickets of a scheduler; returns how many reservations went."""
+        return sum([self.cancel(ticket.key) for ticket in list(self._index.get(scheduler, {}).values())])
+
+    def clear(self) -> int:
+        """Remove everything queued; returns how many reservations went. Outstanding charges stay."""
+        return sum([self.cancel_scheduler(scheduler) for scheduler in list(self._index)])
+
+    @abstractmethod
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
+        """Take the next reservation by policy among the tickets for which `may_run` is true, and charge its user an
+        estimate. None, and nothing is charged, if there is none, or if it is of a ticket that is not `wanted`. Within a
+        user (FIFO: within the queue) tickets go in order of arrival, those that may not run are passed over. Neither
+        function may touch the queue."""
+
+    @abstractmethod
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        """Take another reservation of a ticket, which is queued, for the slot that was just given to one of it."""
+
+    @abstractmethod
+    def refund(self, charge: Charge) -> None:
+        """The ask led to no task (no-op, time-out, handed back): as if it had never been charged, so it does not cost
+        the user its turn. What held a slot, however briefly, is settled instead, or its user had that for nothing. The
+        reservation stays taken; whoever wants it queued again adds it."""
+
+    @abstractmethod
+    def settle(self, charge: Charge, service_s: float) -> None:
+        """The task ended after service_s seconds of slot time: the charge is corrected to it."""
+
+    def user_count(self, user: str) -> int:
+        """Reservations queued for the user."""
+        return self._users.get(user, 0)
+
+    def others_wait(self, user: str) -> bool:
+        """Whether anybody but the user has something queued."""
+        return len(self._users) > (user in self._users)
+
+    def users(self) -> dict[str, int]:
+        """Reservations queued per user, users with none left out. A copy."""
+        return dict(self._users)
+
+    def __len__(self) -> int:
+        """Reservations queued in all."""
+        return self.size
+
+    def ticket(self, key: Key) -> QueuedTicket | None:
+        """The ticket queued under the key."""
+        tickets = self._index.get(key[0])
+        return None if tickets is None else tickets.get(key[1])
+
+    def tickets(self) -> Iterator[QueuedTicket]:
+        """All tickets queued, in no particular order. The queue must not change meanwhile."""
+        for tickets in self._index.values():
+            yield from tickets.values()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError, with a message, if the bookkeeping does not add up. Costs a pass over all tickets."""
+        users: dict[str, int] = {}
+        for scheduler, tickets in self._index.items():
+            assert tickets, f"scheduler {scheduler} is indexed without a ticket"
+            for number, ticket in tickets.items():
+                assert ticket.key == (scheduler, number), f"{ticket} is indexed as {(scheduler, number)}"
+                assert ticket.count > 0, f"{ticket} is queued with nothing left"
+                users[ticket.user] = users.get(ticket.user, 0) + ticket.count
+        assert users == self._users, f"reservations per user: counted {users}, kept {self._users}"
+        assert sum(users.values()) == self.size, f"reservations: counted {sum(users.values())}, kept {self.size}"
+
+    @abstractmethod
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        """Give the new ticket its place."""
+
+    @abstractmethod
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        """Take the ticket's place away."""
+
+    def _reweigh(self, ticket: QueuedTicket) -> None:  # noqa: B027 - a policy without weights has nothing to do
+        """The ticket, queued already, came with another weight."""
+
+    def _spend(self, ticket: QueuedTicket, count: int) -> None:
+        """Count reservations of the ticket as gone."""
+        self.size -= count
+        left = self._users[ticket.user] - count
+        if left:
+            self._users[ticket.user] = left
+        else:
+            del self._users[ticket.user]
+
+    def _unindex(self, key: Key) -> None:
+        tickets = self._index[key[0]]
+        del tickets[key[1]]
+        if not tickets:
+            del self._index[key[0]]
+
+
+class FifoQueue(ReservationQueue):
+    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
+
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
+        for ticket in self._line.values():
+            if may_run(ticket):
+                return self.take_of(ticket) if wanted is None or wanted(ticket) else None
+        return None
+
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        self._spend(ticket, 1)
+        ticket.count -= 1
+        if not ticket.count:
+            del self._line[ticket.key]
+            self._unindex(ticket.key)
+        stated = ticket.expected_duration_s
+        return Charge(ticket, TURN_S if stated is None else stated)
+
+    def refund(self, charge: Charge) -> None:
+        _close(charge)
+
+    def settle(self, charge: Charge, service_s: float) -> None:
+        _check_duration("service_s", service_s)
+        _close(charge)
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        self._line[ticket.key] = ticket
+
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        del self._line[ticket.key]
+
+
+class FairQueue(ReservationQueue):
+    """Weighted fair sharing of slot-seconds between users (§3.5). The algorithm, its bounds and their proofs are at the
+    top of this file.
+
+    slots: servers of the node. The algorithm is the same for any number; the bounds grow with it.
+    charge_s_max: the most that an estimate is charged, in seconds.
+    """
+
+    def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
+        super().__init__()
+        if slots < 1:
+            raise ValueError(f"slots must be at least 1, not {slots}")
+        if not 0.0 < charge_s_max <= MAX_DURATION_S:
+            raise ValueError(f"charge_s_max must be above 0 and at most {MAX_DURATION_S} seconds, not {charge_s_max}")
+        self.slots = slots
+        self.charge_s_max = charge_s_max
+        self._level = _Level(0, charge_s_max)
+        self._ranked = [self._level]  # levels, highest priority first
+
+    def _levels(self) -> list[_Level]:
+        return self._ranked
+
+    @property
+    def flow_count(self) -> int:
+        """Users of whom something is remembered, once for each priority: those with reservations queued, with charges
+        outstanding, or in debt."""
+        return sum(len(level.flows) for level in self._levels())
+
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
+        for level in self._ranked:
+            passed: list[_Flow] = []
+            charge = None
+            try:
+                ticket = level.first(may_run, passed)
+                if ticket is not None:
+                    if wanted is None or wanted(ticket):
+                        charge = self._charge(level, ticket)
+                    return charge
+            finally:
+                if passed:
+                    level.pass_over(passed, preferred=charge is not None)
+        return None
+
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        return self._charge(self._level_of(ticket), ticket)
+
+    def _charge(self, level: _Level, ticket: QueuedTicket) -> Charge:
+        charge = level.charge(ticket)
+        self.size -= 1  # As `_spend` does, at every task.
+        users, user = self._users, ticket.user
+        left = users[user] - 1
+        if left:
+            users[user] = left
+        else:
+            del users[user]
+        if not ticket.count:
+            self._unindex(ticket.key)
+        return charge
+
+    def refund(self, charge: Charge) -> None:
+        flow = _close(charge)
+        flow.level.end(flow, charge, 0)
+
+    def settle(self, charge: Charge, service_s: float) -> None:
+        if not 0.0 <= service_s <= MAX_DURATION_S:  # At every task, which is why it is looked at here.
+            _check_duration("service_s", service_s)
+        flow = _close(charge)
+        if flow.known:
+            flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
+        else:
+            flow.mean_s, flow.known = service_s, True
+        if service_s > flow.longest_s:  # noqa: PLR1730 - at every task, where max() costs more than all else here
+            flow.longest_s = service_s
+        cost_s = service_s if service_s > LEAST_CHARGE_S else LEAST_CHARGE_S
+        flow.level.end(flow, charge, int(cost_s * charge._rate))
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        queued = 0
+        for level in self._levels():
+            level.check_invariants()
+            for flow in level.flows.values():
+                for key, ticket in flow.tickets.items():
+                    assert self.ticket(key) is ticket, f"{ticket} has a place but is not indexed"
+                    assert ticket.user == flow.user, f"{ticket} is queued for {flow.user}"
+                    assert self._level_of(ticket) is level, f"{ticket} is queued at priority {level.priority}"
+                queued += len(flow.tickets)
+        assert queued == sum(1 for _ in self.tickets()), "a ticket is indexed but has no place"
+
+    def _level_of(self, ticket: QueuedTicket) -> _Level:
+        """Where the ticket is queued."""
+        return self._level
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        self._level.enqueue(ticket)
+
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        self._level_of(ticket).dequeue(ticket)
+
+    def _reweigh(self, ticket: QueuedTicket) -> None:
+        self._level_of(ticket).reweigh(ticket)
+
+
+class PriorityQueue(FairQueue):
+    """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
+    the users within one priority, as in `FairQueue`."""
+
+    def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
+        super().__init__(slots, charge_s_max)
+        self._ranked = []
+        self._by_priority: dict[int, _Level] = {}
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        ranked = sorted(self._by_priority.values(), key=lambda level: -level.priority)
+        assert self._ranked == ranked, "levels out of order"
+
+    def _level_of(self, ticket: QueuedTicket) -> _Level:
+        return self._by_priority[ticket.priority]
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        level = self._by_priority.get(ticket.priority)
+        if level is None:
+            level = _Level(ticket.priority, self.charge_s_max)
+            # Those without a user are let go only now: they cost next to nothing, and may be of use again.
+            self._ranked = sorted([*(one for one in self._ranked if one.active), level], key=lambda one: -one.priority)
+            self._by_priority = {one.priority: one for one in self._ranked}
+        level.enqueue(ticket)
+
+
+def make_queue(policy: str, slots: int, charge_s_max: float = CHARGE_S_MAX) -> ReservationQueue:
+    """The queue for a policy: "fair" (the daemon's default), "fifo" or "priority"; the rest as for `FairQueue`."""
+    if policy == "fair":
+        return FairQueue(slots, charge_s_max)
+    if policy == "priority":
+        return PriorityQueue(slots, charge_s_max)
+    if policy == "fifo":
+        return FifoQueue()
+    raise ValueError(f"unknown queue policy {policy!r}: allowed are 'fair', 'fifo', 'priority'")
+
+
+class _Flow:
+    """One user at one priority level."""
+
+    __slots__ = (
+        "entry", "known", "level", "lifts", "longest_s", "mean_s", "order", "outstanding", "pending", "rate", "slack",
+        "tickets", "true", "user",
+    )  # fmt: skip
+
+    def __init__(self, user: str, level: _Level) -> None:
+        self.user = user
+        self.level = level
+        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # in order of arrival; any = backlogged
+        self.outstanding = 0  # charges not closed yet
+        self.rate = 0.0  # ticks to a slot-second: _TICKS_PER_S / weight
+        self.known = False  # whether a task of it has ended here
+        self.mean_s = TURN_S  # EWMA of the durations of its tasks here, seconds
+        self.longest_s = TURN_S  # the longest of them
+        self.true = level.virtual  # T, ticks
+        self.pending = 0  # P, ticks: the estimates of its open charges
+        self.slack = 0  # What of the last lift has not been found to be service of charges older than it, ticks.
+        self.lifts = 0
+        self.order = 0  # rank by when it became backlogged, settles ties
+        self.entry: _Entry | None = None  # its live entry in level.heap (backlogged) or level.debts (idle, in debt)
+
+    def position(self) -> tuple[int, float]:
+        """Its place in order: the tag, then the charges outstanding over weight."""
+        return self.true + self.pending, self.outstanding * self.rate
+
+
+_Entry = tuple[int, float, int, _Flow]  # position when pushed, order, flow; two that are equal are of the same flow
+
+
+class _Level:
+    """The users of one priority, their tags and their virtual time.
+
+    `heap` has a live entry for each backlogged user, at or below its position: one that fell gets a new entry, one that
+    rose is put right when its entry comes up. An entry that is not its flow's `entry` is dead: it goes once on top.
+    """
+
+    __slots__ = ("_arrivals", "_charge_s_max", "active", "debtors", "debts", "flows", "heap", "priority", "virtual")
+
+    def __init__(self, priority: int, charge_s_max: float) -> None:
+        self.priority = priority
+        self._charge_s_max = charge_s_max
+        self.virtual = 0  # V, ticks
+        self.flows: dict[str, _Flow] = {}
+        self.active = 0  # flows with anything queued or outstanding
+        self.heap: list[_Entry] = []
+        self.debts: list[_Entry] = []  # idle users by tag, until V reaches it
+        self.debtors = 0  # live entries of `debts`
+        self._arrivals = 0
+
+    def enqueue(self, ticket: QueuedTicket) -> None:
+        flow = self.flows.get(ticket.user)
+        if flow is None:
+            flow = self.flows[ticket.user] = _Flow(ticket.user, self)
+            self.active += 1
+        elif not flow.tickets and not flow.outstanding:
+            self.active += 1
+            if flow.entry is not None:
+                self.debtors -= 1
+        if flow.tickets:
+            self.reweigh(ticket)
+        else:  # It is backlogged from now on.
+            flow.rate = _TICKS_PER_S / ticket.weight
+            self._lift(flow)
+            self._arrivals += 1
+            flow.order = self._arrivals
+            self._push(flow)
+        flow.tickets[ticket.key] = ticket
+
+    def reweigh(self, ticket: QueuedTicket) -> None:
+        """The ticket's user, who is backlogged, has the ticket's weight from now on."""
+        flow = self.flows[ticket.user]
+        flow.rate = _TICKS_PER_S / ticket.weight
+        self._fell(flow)
+
+    def dequeue(self, ticket: QueuedTicket) -> None:
+        flow = self.flows[ticket.user]
+        del flow.tickets[ticket.key]
+        if not flow.tickets:
+            flow.entry = None
+            if not flow.outstanding:
+                self._rest(flow)
+
+    def first(self, may_run: Callable[[QueuedTicket], bool], passed: list[_Flow]) -> QueuedTicket | None:
+        """The first ticket in order that may run; flows that were passed over are not in the heap any more."""
+        heap = self.heap
+        while heap:
+            entry = heap[0]
+            flow = entry[3]
+            if flow.entry is not entry:
+                heappop(heap)
+                continue
+            if len(heap) > 1:  # Where one user is alone its place does not matter, and may stay below its position.
+                tag, load = flow.true + flow.pending, flow.outstanding * flow.rate
+                if tag > entry[0] or load > entry[1]:
+                    flow.entry = entry = (tag, load, flow.order, flow)
+                    heapreplace(heap, entry)
+                    continue
+            for ticket in flow.tickets.values():
+                if may_run(ticket):
+                    return ticket
+            heappop(heap)
+            passed.append(flow)
+        return None
+
+    def pass_over(self, passed: list[_Flow], *, preferred: bool) -> None:
+        """These flows have nothing that may run. If another was preferred to them, they save nothing up by that."""
+        for flow in passed:
+            if preferred:
+                self._lift(flow)
+            self._push(flow)
+
+    def charge(self, ticket: QueuedTicket) -> Charge:
+        """Serve the ticket's flow: its entry in the heap may be below its position from now on."""
+        flow = self.flows[ticket.user]
+        if flow.true > self.virtual:
+            self.virtual = flow.true
+            debts = self.debts
+            while debts and debts[0][0] <= flow.true:
+                self._forgive()
+        estimate_s = ticket.expected_duration_s
+        if estimate_s is None:
+            estimate_s = flow.mean_s
+        most_s = flow.longest_s if flow.longest_s < self._charge_s_max else self._charge_s_max
+        if estimate_s > most_s:  # noqa: PLR1730
+            estimate_s = most_s
+        cost = int((estimate_s if estimate_s > LEAST_CHARGE_S else LEAST_CHARGE_S) * flow.rate)
+        flow.pending += cost
+        flow.outstanding += 1
+        ticket.count -= 1
+        if not ticket.count:
+            del flow.tickets[ticket.key]
+            if not flow.tickets:
+                flow.entry = None
+        return Charge(ticket, estimate_s, flow, cost)
+
+    def end(self, flow: _Flow, charge: Charge, service: int) -> None:
+        """The charge ends: it was worth `service` ticks."""
+        flow.pending -= charge._cost
+        flow.outstanding -= 1
+        if charge._lifts != flow.lifts:  # It ran already when the flow was lifted.
+            known = min(flow.slack, service)
+            flow.slack -= known
+            service -= known
+        flow.true += service
+        if flow.tickets:
+            entry = flow.entry
+            if entry is None or flow.true + flow.pending <= entry[0]:  # Else it is behind its entry, as it may be.
+                self._fell(flow)
+        elif not flow.outstanding:
+            self._rest(flow)
+
+    def _lift(self, flow: _Flow) -> None:
+        """Start the flow no earlier than now: it is behind V by no more than what it has outstanding."""
+        floor = self.virtual - flow.pending
+        if flow.true < floor:
+            flow.lifts += 1
+            flow.slack = floor - flow.true
+            flow.true = floor
+
+    def _push(self, flow: _Flow) -> None:
+        flow.entry = entry = (*flow.position(), flow.order, flow)
+        heap = self.heap
+        heappush(heap, entry)
+        if len(heap) > _HEAP_SLACK:
+            self._trim(heap)
+
+    def _fell(self, flow: _Flow) -> None:
+        """The flow, which is backlogged, may have come forward."""
+        entry, tag = flow.entry, flow.true + flow.pending
+        if entry is not None and tag <= entry[0] and (tag < entry[0] or flow.outstanding * flow.rate < entry[1]):
+            self._push(flow)
+
+    def _forget(self, flow: _Flow) -> None:
+        flow.entry = None
+        del self.flows[flow.user]
+        self._trim(self.heap)
+
+    def _reset(self) -> None:
+        """A busy period ended: nobody owes anybody anything, all tags and V go."""
+        for flow in self.flows.values():
+            flow.entry = None  # Which refers to its flow: so it goes without the garbage collector.
+        self.flows.clear()
+        self.heap.clear()
+        self.debts.clear()
+        self.debtors = self.virtual = 0
+
+    def _rest(self, flow: _Flow) -> None:
+        """The flow has nothing queued and nothing outstanding any more: forget it, or remember its debt."""
+        self.active -= 1
+        if not self.active:
+            self._reset()
+            return
+        if flow.true <= self.virtual:
+            self._forget(flow)
+            return
+        flow.entry = entry = (flow.true, 0.0, flow.order, flow)
+        heappush(self.debts, entry)
+        self.debtors += 1
+        while self.debtors > MAX_DEBTORS:
+            self._forgive()
+        self._trim(self.debts)
+
+    def _forgive(self) -> None:
+        """Drop the first entry of `debts`, and if it is live the user with it."""
+        entry = heappop(self.debts)
+        flow = entry[3]
+        if flow.entry is entry:
+            self._forget(flow)
+            self.debtors -= 1
+
+    def _trim(self, heap: list[_Entry]) -> None:
+        """Rebuild a heap once most of it is dead: constant time, amortised. Its first live entry stays the first."""
+        if len(heap) > 2 * len(self.flows) + _HEAP_SLACK:
+            heap[:] = [entry for entry in heap if entry[3].entry is entry]
+            heapify(heap)
+
+    def check_invariants(self) -> None:
+        active = debtors = 0
+        live = {id(entry) for entry in self.heap}
+        owed = {id(entry) for entry in self.debts}
+        for user, flow in self.flows.items():
+            assert (flow.user, flow.level) == (user, self), f"{user} is filed wrongly"
+            assert flow.outstanding >= 0, f"{user} has {flow.outstanding} charges outstanding"
+            assert flow.true >= 0, f"{user} has a negative tag {flow.true}"
+            assert flow.pending >= 0, f"{user} has {flow.pending} pending"
+            assert flow.outstanding or not flow.pending, f"{user} has {flow.pending} pending for no charge"
+            if flow.tickets or flow.outstanding:
+                active += 1
+            if flow.tickets:
+                assert flow.entry is not None, f"{user} is backlogged but has no entry"
+                assert id(flow.entry) in live, f"{user} is backlogged but cannot be picked"
+                position = flow.position()
+                assert flow.entry[:2] <= position, f"{user} is filed at {flow.entry[:2]}, after its {position}"
+            elif flow.outstanding:
+                assert flow.entry is None, f"{user} has nothing queued but is filed"
+            else:
+                assert id(flow.entry) in owed, f"{user} is idle but remembered"
+                assert flow.true > self.virtual, f"{user} owes nothing but is remembered"
+                debtors += 1
+        assert active == self.active, f"active users: counted {active}, kept {self.active}"
+        assert active or not (self.flows or self.heap or self.debts or self.virtual), "nobody is here, but remembered"
+        assert debtors == self.debtors <= MAX_DEBTORS, f"users in debt: counted {debtors}, kept {self.debtors}"
+        for heap in (self.heap, self.debts):
+            for i in range(1, len(heap)):
+                assert heap[(i - 1) // 2][:3] <= heap[i][:3], "a heap is out of order"
+
+
+def _close(charge: Charge) -> _Flow:
+    """Mark a charge ended; a second end would take it off the user's tag twice."""
+    if not charge._open:
+        raise ValueError(f"the charge for {charge.ticket} was settled or refunded before")
+    charge._open = False
+    return charge._flow  # type: ignore[return-value]  # None under FIFO, which does not look at it
+
+
+def _check_duration(name: str, duration_s: float) -> None:
+    if not 0.0 <= duration_s <= MAX_DURATION_S:  # false for NaN, too
+        raise ValueError(f"{name} must be from 0 to {MAX_DURATION_S} seconds, not {duration_s}")

@@ -1,0 +1,64 @@
+"""What a job makes a scheduler hold, in bytes, so that whatever a user submits counts to its `held_bytes_max`.
+
+Payloads and results count as they are, while they are held. All else counts from when it comes until the job ends, by
+these constants: what CPython takes, measured and rounded up, so that neither a million empty stages nor long lists of
+names are memory that nobody counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sparrow_py.job import BlobRef
+
+if TYPE_CHECKING:
+    from sparrow_py.wire.messages import Data, KnownOutcome, Stage, SubmitJob, TaskDetail
+
+JOB_BYTES = 2000
+STAGE_BYTES = 2200
+TASK_BYTES = 50
+"""Of every task that is announced."""
+DETAIL_BYTES = 500
+"""Of a task that has preferred nodes or inputs."""
+TEXT_BYTES = 110
+"""Of a name or text, besides its characters."""
+RANGE_BYTES = 130
+"""Of a range of inputs."""
+REF_BYTES = 300
+"""Of a reference to large data, besides its addresses."""
+
+
+def job_bytes(job: SubmitJob) -> int:
+    """Of a job with its stages and the tasks that are to come, without what is common to them."""
+    tasks = sum(stage.task_count for stage in job.stages)
+    return JOB_BYTES + TASK_BYTES * tasks + sum(map(stage_bytes, job.stages))
+
+
+def stage_bytes(stage: Stage) -> int:
+    """Of a stage without its tasks and what is common to them."""
+    where = sum(_texts((constraint.attribute, *constraint.values)) for constraint in stage.where)
+    common = ref_bytes(stage.common) if isinstance(stage.common, BlobRef) else 0
+    return STAGE_BYTES + _texts((stage.name, *stage.after, *(stage.demand or ()))) + where + common
+
+
+def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int:
+    """Of tasks that have come, besides their payloads: references to large data, and what few tasks have."""
+    refs = sum(ref_bytes(payload) for payload in payloads if isinstance(payload, BlobRef))
+    return refs + sum(
+        DETAIL_BYTES + _texts(detail.preferred) + RANGE_BYTES * len(detail.inputs) for detail in details.values()
+    )
+
+
+def known_bytes(known: KnownOutcome) -> int:
+    """Of the result of a task that is to come, and has ended elsewhere."""
+    return ref_bytes(known.result) if isinstance(known.result, BlobRef) else len(known.result)
+
+
+def ref_bytes(ref: BlobRef) -> int:
+    """Of a reference to large data."""
+    return REF_BYTES + _texts(ref.at)
+
+
+def _texts(texts: Iterable[str]) -> int:
+    return sum(TEXT_BYTES + len(text) for text in texts)

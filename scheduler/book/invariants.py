@@ -1,0 +1,113 @@
+"""What must hold of a job after every event (guarantee 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.book.jobs import (
+    ASKED,
+    BLOCKED,
+    NOT_ASKED,
+    PLACED,
+    SETTLED,
+    STOPPING,
+    UNPLACED,
+    UNTOLD,
+    JobState,
+    StageState,
+)
+
+if TYPE_CHECKING:
+    from scheduler.core import SchedulerCore
+
+
+def check_job(job: JobState, core: SchedulerCore) -> str | None:
+    """What is wrong with the job, or None."""
+    if job.over:
+        return "it is over, and still here"
+    settled = sum(stage.settled for stage in job.stages)
+    if job.settled != settled:
+        return f"{settled} tasks of its stages are settled, counted as {job.settled}"
+    if job.held_bytes != job.counted_bytes():
+        return f"it holds {job.counted_bytes()} bytes, counted as {job.held_bytes}"
+    placed = {attempt_id for stage in job.stages for attempt_id in stage.attempts.values()}
+    if placed != set(job.attempts):
+        return f"attempts are {sorted(job.attempts)}, of placed tasks {sorted(placed)}"
+    asked = STOPPING if job.cancel_running else ASKED if job.cancelled else NOT_ASKED
+    if any(attempt.cancelling < asked for attempt in job.attempts.values()):
+        return "it is cancelled, and not all nodes where it runs have been asked for that"
+    if job.running_at is not None:
+        running: dict[str, int] = {}
+        for attempt in job.attempts.values():
+            running[attempt.node_id] = running.get(attempt.node_id, 0) + 1
+        if running != {node: count for node, count in job.running_at.items() if count}:
+            return f"running at {running}, counted as {job.running_at}"
+    for hash_, waiting in job.awaited.items():
+        if not waiting or any(hash_ not in job.stages[index].blocked.get(task, ()) for index, task in waiting):
+            return f"input {hash_} is awaited by {sorted(waiting)}, who do not wait for it"
+    for node_id in job.sent_to:
+        if job.id not in core.nodes[node_id].sent:
+            return f"was sent to node {node_id}, which does not have it"
+    for stage in job.stages:
+        problem = _check_stage(stage, core)
+        if problem:
+            return f"stage {stage.index}: {problem}"
+    return None
+
+
+def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
+    expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
+    if counts != expected:
+        return f"tasks unplaced, placed, settled, blocked, untold are {counts}, counted as {expected}"
+    open_successors = sum(not successor.closed for successor in stage.successors)
+    if open_successors != stage.open_successors:
+        return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
+    if stage.untold and not stage.job.acknowledges:
+        return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
+    if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.
+        return "it is not open, but has reservations or attempts"
+    problem = _check_reservations(stage, core)
+    if problem:
+        return problem
+    for task, attempt_id in stage.attempts.items():
+        attempt = stage.job.attempts[attempt_id]
+        if attempt.task != task or attempt not in core.nodes[attempt.node_id].attempts:
+            return f"task {task} is placed as attempt {attempt_id}, which its node does not have"
+    for task, hashes in stage.blocked.items():
+        if not hashes or any((stage.index, task) not in stage.job.awaited.get(hash_, ()) for hash_ in hashes):
+            return f"task {task} waits for inputs {sorted(hashes)} that nobody sees to"
+    return None
+
+
+def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
+    nodes, tickets = core.nodes, core.probing.tickets
+    live = sum(sum(ticket.live.values()) for ticket in stage.tickets.values())
+    if live != stage.live:
+        return f"{live} live reservations, counted as {stage.live}"
+    for ticket in stage.tickets.values():
+        if ticket.stage is not stage or tickets.get(ticket.id) is not ticket:
+            return f"ticket {ticket.id} is not this stage's"
+        for node_id, count in ticket.live.items():
+            if count < 1 or node_id not in nodes or ticket.id not in nodes[node_id].tickets:
+                return f"ticket {ticket.id} has {count} reservations at node {node_id}, which does not"
+    if not stage.unplaced and stage.complete and stage.tickets:
+        return "nothing is unplaced, but reservations are left"
+    lacking = stage.unplaced > stage.live
+    if stage.locality is not None:
+        by_node: dict[str, int] = {}
+        for ticket in stage.tickets.values():
+            for node_id, count in ticket.live.items():
+                by_node[node_id] = by_node.get(node_id, 0) + count
+        problem = stage.locality.problem(by_node, set(stage.unplaced_tasks()))
+        if problem:
+            return problem
+        lacking = stage.locality.lacking
+    if core.direct is not None:
+        lacking = core.direct.lacks(stage)
+    waits = stage.no_node_since_s is not None or (stage.locality is not None and bool(stage.locality.hopeless))
+    if lacking and stage.open and stage.probe_at_s is None and not waits:
+        return (
+            f"{stage.unplaced} unplaced tasks, {stage.live} live reservations, no re-probe pending, no wait for nodes"
+        )
+    return None

@@ -1,0 +1,413 @@
+"""What a scheduler holds of a job: its stages, the tasks not placed yet, the attempts that run.
+
+A stage counts its tasks from 0; the job, and every message, counts through all its stages.
+`StageState.first` is the difference.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+import math
+
+from scheduler.book.footprint import job_bytes, known_bytes
+from scheduler.book.nodes import Kind, Node
+from scheduler.sampling.locality import Locality
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Report, Stage, SubmitJob, TaskDetail
+
+UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
+"""BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
+knows how often it has been started."""
+
+NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
+"""What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
+that it runs. STOPPING: to stop it, whether or not it runs."""
+
+ShareKey = tuple[str, Kind, int]
+"""(user, kind, prefetch): stages with the same key may pass reservations on."""
+
+
+class Attempt:
+    """One start of a task whose outcome is not known."""
+
+    __slots__ = ("cancelling", "id", "node_id", "stage", "task")
+
+    def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
+        self.id = attempt_id
+        self.stage = stage
+        self.task = task
+        self.node_id = node_id
+        self.cancelling = NOT_ASKED
+        """It only grows: a node is asked at most once without and once with `running`."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Its task is not to start again: its node was asked to cancel it, and has not said that it runs."""
+        return self.cancelling in (ASKED, STOPPING)
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts attempts the same in every run."""
+        return self.stage.job.id, self.id
+
+
+class Ticket:
+    """A group of reservations, owned by one stage at a time."""
+
+    __slots__ = ("id", "live", "stage")
+
+    def __init__(self, ticket_id: int, stage: StageState) -> None:
+        self.id = ticket_id
+        self.stage = stage
+        self.live: dict[str, int] = {}
+        """Node id to reservations queued there, as far as this scheduler knows."""
+
+
+class StageState:
+    """One stage: the unit of scheduling.
+
+    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked or untold.
+    Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
+    tasks go out in submission order. A stage with task-level constraints keeps its unplaced tasks
+    in `locality` instead.
+    """
+
+    __slots__ = (
+        "attempts", "backoff_s", "barred_by", "blocked", "closed", "common", "details", "doomed", "dooms", "first",
+        "fresh", "index", "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s",
+        "open_successors", "own_ticket", "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio",
+        "promised", "promised_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec",
+        "starts", "states", "successors", "tickets", "unknown_at", "unplaced", "untold", "waits_for",
+    )  # fmt: skip
+
+    def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
+        self.job = job
+        self.index = index
+        self.first = first
+        """The number in the job of its first task."""
+        self.spec = spec
+        self.common = spec.common
+        self.kind = Kind.of(spec)
+        self.share_key: ShareKey | None = None if spec.local else (job.user, self.kind, spec.prefetch)
+        """None: its reservations are for its own tasks alone."""
+        self.waits_for: set[int] = set()
+        """Indices of the stages that must finish first."""
+        self.predecessors: list[StageState] = []
+        self.successors: list[StageState] = []
+        self.open_successors = 0
+        """How many of them are not closed: who may still ask for its results."""
+        self.large = False
+        """Whether one of its results lies at a node, and so may get lost."""
+        self.closed = False
+        """Whether it is over, and none of its tasks will have to run again for its result."""
+        self.doomed = ""
+        """Why its tasks will never run; empty if they may."""
+        self.dooms = False
+        """Whether a task of it, or of a stage before it, did not finish, so that all its successors are doomed."""
+        self.payloads: list[Data | None] = []
+        self.details: dict[int, TaskDetail] = {}
+        self.states = bytearray()
+        self.fresh = 0
+        self.returned: list[int] = []
+        self.locality = Locality() if spec.local else None
+        self.unplaced = 0
+        self.settled = 0
+        self.starts: dict[int, int] = {}
+        """Earlier starts of tasks that were started before and are to be started again, or were."""
+        self.attempts: dict[int, int] = {}
+        """Placed task to its attempt."""
+        self.rerun: set[int] = set()
+        """Tasks whose outcome the client has, and which run again for their result."""
+        self.blocked: dict[int, set[str]] = {}
+        """Blocked task to the hashes of the inputs it waits for."""
+        self.untold: set[int] = set()
+        """Tasks in the state UNTOLD."""
+        self.input_losses: dict[int, int] = {}
+        """How often a task could not start because inputs were gone."""
+        self.probe_ratio = spec.probe_ratio
+        """The job's own, or what the scheduler has raised it to."""
+        self.tickets: dict[int, Ticket] = {}
+        self.own_ticket: Ticket | None = None
+        self.live = 0
+        """Live reservations over all tickets."""
+        self.promised = 0
+        """Reservations on idle nodes that are about to ask, about."""
+        self.promised_at_s = 0.0
+        """When the last of them was made."""
+        self.place_by_s: dict[int, float] = {}
+        """Unplaced task to the end of its queue timeout, for jobs that have one."""
+        self.reserved_at_s: float | None = None
+        self.no_node_since_s: float | None = None
+        """Since when no connected node may run some of its unplaced tasks."""
+        self.refused_by: set[str] = set()
+        """Nodes that refused reservations, and are not probed for a while."""
+        self.barred_by: dict[str, str] = {}
+        """Nodes that take none of its tasks as long as they are here, and why."""
+        self.unknown_at: dict[str, int] = {}
+        """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""
+        self.backoff_s = 0.0
+        self.probe_at_s: float | None = None
+        """When a pending re-probe is due."""
+
+    # ---- which tasks there are ---------------------------------------------------------------
+
+    def add_tasks(self, payloads: list[Data], details: dict[int, TaskDetail]) -> None:
+        """Further tasks have arrived; `details` by task of the stage."""
+        first = len(self.states)
+        self.payloads += payloads
+        self.states += bytes(len(payloads))
+        self.unplaced += len(payloads)
+        if details:
+            self.details.update(details)
+        if self.locality is not None:
+            for task in range(first, first + len(payloads)):
+                if task in details and details[task].preferred:
+                    self.locality.constrain(task, details[task].preferred)
+                self.locality.add(task)
+
+    @property
+    def open(self) -> bool:
+        """Whether its tasks may run now: its predecessors have finished, and nobody else may still run them."""
+        return not self.waits_for and not self.job.claiming
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tasks that the submission announced have arrived."""
+        return len(self.states) == self.spec.task_count
+
+    @property
+    def over(self) -> bool:
+        """Whether all its tasks are settled."""
+        return self.settled == self.spec.task_count
+
+    def unplaced_tasks(self) -> list[int]:
+        """All unplaced tasks, in order."""
+        return [task for task, state in enumerate(self.states) if state == UNPLACED]
+
+    # ---- how tasks change --------------------------------------------------------------------
+
+    def count_settled(self, change: int) -> None:
+        """So many more of its tasks are settled (or fewer)."""
+        self.settled += change
+        self.job.settled += change
+
+    def take(self, node_id: str) -> int | None:
+        """The task for a node that visits, which is unplaced no more; None if there is none for it.
+
+        The caller places or settles it.
+        """
+        if self.locality is not None:
+            task = self.locality.take(node_id)
+            self.unplaced -= task is not None
+            return task
+        return self._next_unplaced() if self.unplaced else None
+
+    def _next_unplaced(self) -> int:
+        self.unplaced -= 1
+        while self.returned:
+            task = heapq.heappop(self.returned)
+            if self.states[task] == UNPLACED:
+                return task
+        while self.states[self.fresh] != UNPLACED:
+            self.fresh += 1
+        self.fresh += 1
+        return self.fresh - 1
+
+    def withdraw(self, task: int, state: int) -> None:
+        """An unplaced task is settled or blocked without having been placed."""
+        self.unplaced -= 1
+        self.states[task] = state
+        if self.locality is not None:
+            self.locality.remove(task)
+
+    def await_client(self, task: int) -> None:
+        """A task that was placed or settled is to start again, once its client knows its starts."""
+        self.states[task] = UNTOLD
+        self.attempts.pop(task, None)
+        self.untold.add(task)
+
+    def give_back(self, task: int) -> None:
+        """A task that was placed, settled, blocked or untold is unplaced again."""
+        self.states[task] = UNPLACED
+        self.attempts.pop(task, None)
+        self.unplaced += 1
+        if self.locality is not None:
+            self.locality.add(task)
+        else:
+            heapq.heappush(self.returned, task)
+
+    def forget_reservations(self, node_id: str, count: int) -> None:
+        """Some of the newest reservations at the node are gone without having been spent."""
+        self.live -= count
+        if self.locality is not None:
+            self.locality.drop(node_id, count)
+
+
+class JobState:
+    """One job: a DAG of stages, most often of one."""
+
+    __slots__ = (
+        "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
+        "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes",
+        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
+        "stages", "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
+        "wait_for_nodes_s",
+    )  # fmt: skip
+
+    def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
+        self.id = message.job
+        self.epoch = message.epoch
+        self.instance = message.instance
+        self.name = message.name
+        self.client = client
+        """Who is told; empty once it has vanished."""
+        self.user = user
+        self.max_attempts = message.max_attempts
+        self.retry_failed = message.retry_failed
+        self.queue_timeout_s = _finite(message.queue_timeout_s)
+        self.wait_for_nodes_s = message.wait_for_nodes_s
+        self.on_client_lost = message.on_client_lost
+        self.report_placed = message.report_placed
+        self.acknowledges = message.acknowledges
+        """Whether its client answers what it is told of starts, and is waited for (`telling`)."""
+        self.submitted_at_s = now_s
+        self.born_s = now_s - message.age_s
+        """When its user submitted it, perhaps at another scheduler."""
+        self.cancelled = False
+        self.cancel_reason = ""
+        """Why it was cancelled."""
+        self.cancel_running = False
+        """Whether what runs is to be cancelled with it."""
+        self.cancel_later: dict[int, bool] = {}
+        """Tasks to cancel as soon as it is claimed, and whether even if they run."""
+        self.received = 0
+        """Tasks that have arrived, by the job's count."""
+        self.settled = 0
+        """Settled tasks of all stages."""
+        self.counts = dict.fromkeys(TaskStatus, 0)
+        self.attempts: dict[int, Attempt] = {}
+        """Attempts whose outcome is not known, those of earlier epochs that were adopted included."""
+        self.results: dict[int, Data] = {}
+        """Results that stages which are not over may ask for, by the job's count of tasks."""
+        self.awaited: dict[str, set[tuple[int, int]]] = {}
+        """Hash of an input that is to come back to the (stage, task)s that wait for it."""
+        self.sent_to: set[str] = set()
+        """Nodes that hold something of the job."""
+        self.avoids: set[str] = set()
+        """Jobs that no node may run at the same time, as far as they are here; the relation goes both ways (§8)."""
+        self.running_at: dict[str, int] | None = None
+        """Node to attempts there, kept for jobs that avoid others or are avoided."""
+        self.claiming: set[str] = set()
+        """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
+        self.known: dict[int, KnownOutcome] = {}
+        """What the client knows of tasks that have not arrived yet (epoch above 0)."""
+        self.unstarted: list[tuple[int, int]] = []
+        """(first, count) of tasks, in order, of which the scheduler before has said that no start was open."""
+        self.in_vain: dict[int, int] = {}
+        """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
+        self.failed_before: dict[int, tuple[Node, Report]] = {}
+        """The latest failures among them (`retry_failed`)."""
+        self.using: dict[str, int] | None = {} if message.accounts else None
+        """Memories of nodes where its tasks may be started, as the client was told in the message of this number; 0 if
+        it has answered. None: the client is not told of them."""
+        self.used: set[str] | None = None
+        """Memories of nodes where other schedulers may have started its tasks; None: who knows."""
+        self.vouched: set[str] = set()
+        """Memories of nodes that have said of all its tasks whether they have started them."""
+        self.started_before: set[int] = set()
+        """The tasks that they have started."""
+        self.held_bytes = 0
+        """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
+        self.fixed_bytes = job_bytes(message)
+        """The part of them that is held until it ends; see `footprint`."""
+        first, self.stages = 0, []
+        for index, spec in enumerate(message.stages):
+            self.stages.append(StageState(self, index, first, spec))
+            first += spec.task_count
+        self.task_count = first
+        self._link_stages()
+
+    stages: list[StageState]
+
+    def _link_stages(self) -> None:
+        by_name = {stage.spec.name: stage for stage in self.stages}
+        for stage in self.stages:
+            for name in dict.fromkeys(stage.spec.after):
+                stage.waits_for.add(by_name[name].index)
+                stage.predecessors.append(by_name[name])
+                by_name[name].successors.append(stage)
+                by_name[name].open_successors += 1
+
+    def dissolve(self) -> None:
+        """It has ended: its parts let go of each other, and so go at once, without the garbage collector, whose pauses
+        would be every job's."""
+        for stage in self.stages:
+            stage.predecessors.clear()
+            stage.successors.clear()
+        self.stages.clear()
+
+    def attempt_id(self, counter: int) -> int:
+        """The attempt id for the scheduler's next attempt number."""
+        return self.epoch << EPOCH_SHIFT | counter
+
+    def stage_of(self, task: int) -> StageState:
+        """The stage that has this task of the job; `task` must be one."""
+        if not 0 <= task < self.task_count:
+            raise IndexError(task)
+        if len(self.stages) == 1:
+            return self.stages[0]
+        # The last stage that begins at or before the task: of those that begin there, all but the last are empty.
+        return self.stages[bisect.bisect_right(self.stages, task, key=lambda stage: stage.first) - 1]
+
+    def was_unstarted(self, task: int) -> bool:
+        """Whether the scheduler before has said that no start of the task was open."""
+        index = bisect.bisect_right(self.unstarted, (task, self.task_count)) - 1
+        return index >= 0 and task < sum(self.unstarted[index])
+
+    def without_start(self) -> list[tuple[int, int]]:
+        """(first, count) of tasks, in order, of which no start is open and no outcome known."""
+        if self.claiming and self.epoch:  # Nothing was started here, and elsewhere who knows: as it was told.
+            return self.unstarted
+        ranges: list[tuple[int, int]] = []
+        for stage in self.stages:
+            arrived = (task for task, state in enumerate(stage.states) if state in (UNPLACED, BLOCKED, UNTOLD))
+            for task in itertools.chain(arrived, range(len(stage.states), stage.spec.task_count)):
+                first, count = ranges[-1] if ranges else (0, 0)
+                if ranges and first + count == stage.first + task:
+                    ranges[-1] = first, count + 1
+                else:
+                    ranges.append((stage.first + task, 1))
+        return ranges
+
+    @property
+    def accounted_for(self) -> bool:
+        """Whether all nodes where other schedulers may have started tasks of it have said which."""
+        return self.used is not None and self.used <= self.vouched
+
+    @property
+    def unplaced(self) -> int:
+        """Tasks that are admitted and not placed, those that have not arrived included."""
+        return sum(stage.unplaced + stage.spec.task_count - len(stage.states) for stage in self.stages)
+
+    @property
+    def over(self) -> bool:
+        """Whether every task is settled."""
+        return self.settled == self.task_count
+
+    def counted_bytes(self) -> int:
+        """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
+        commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
+        payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
+        payloads += sum(map(known_bytes, self.known.values()))
+        return (
+            self.fixed_bytes
+            + payloads
+            + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
+        )
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds == math.inf else seconds

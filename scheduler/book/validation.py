@@ -1,0 +1,156 @@
+"""What a submission must be like, whoever sent it. Raises `InvalidRequest` naming the field."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sparrow_py import constraints
+from sparrow_py.errors import InvalidRequest, LinkError, shown
+from sparrow_py.job import (
+    HASH_CHARS,
+    INPUTS_MAX,
+    MAX_ATTEMPTS_MAX,
+    ON_CLIENT_LOST,
+    PREFERRED_MAX,
+    PREFETCH_MAX,
+    PROBE_RATIO_MAX,
+    STAGES_MAX,
+    BlobRef,
+    check_demand,
+    check_name,
+    check_number,
+    check_order,
+    check_whole,
+)
+from sparrow_py.wire.messages import (
+    DETAIL_BYTES_FREE,
+    FRAME_BYTES_MAX,
+    MEMORY_CHARS_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    WITHDRAWN_CHARS_MAX,
+    AddTasks,
+    NodeInfo,
+    Stage,
+    SubmitJob,
+    TaskDetail,
+)
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import JobState
+
+EPOCH_MAX = (1 << 22) - 1
+SLOTS_MAX = 1 << 16
+TASKS_PER_JOB_MAX = 1 << 31
+AVOID_MAX = 1000
+ADDRESSES_MAX = 64
+ADDRESS_CHARS_MAX = 256
+INPUT_RANGE_BYTES = 12
+"""What a range of inputs takes in a Launch, at most."""
+
+
+def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES) -> None:
+    """Check every field of a `SubmitJob`; its common bytes may be `bytes_max`."""
+    check_name("job_id", job.job, empty=False)
+    check_name("name", job.name)
+    check_whole("epoch", job.epoch, 0, EPOCH_MAX)
+    check_whole("max_attempts", job.max_attempts, 1, MAX_ATTEMPTS_MAX)
+    check_number("age_s", job.age_s, 0, math.inf)
+    for name, value in (("queue_timeout_s", job.queue_timeout_s), ("wait_for_nodes_s", job.wait_for_nodes_s)):
+        if value is not None:
+            check_number(name, value, 0, math.inf)
+    if job.on_client_lost not in ON_CLIENT_LOST:
+        raise InvalidRequest("on_client_lost", job.on_client_lost, " or ".join(ON_CLIENT_LOST))
+    if len(job.avoid) > AVOID_MAX:
+        raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
+    if not 1 <= len(job.stages) <= STAGES_MAX:
+        raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
+    check_order([(stage.name, stage.after) for stage in job.stages])
+    for index, stage in enumerate(job.stages):
+        where = f"stages[{index}]." if len(job.stages) > 1 else ""
+        _check_stage(where, stage, bytes_max)
+    check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
+
+
+def check_node(node: NodeInfo) -> None:
+    """Check what a node monitor says of its node."""
+    check_whole("slots", node.slots, 0, SLOTS_MAX)
+    if len(node.memory) > MEMORY_CHARS_MAX:
+        raise LinkError(f"memory is {len(node.memory)} characters; at most {MEMORY_CHARS_MAX}")
+    for app, reason in node.withdrawn.items():
+        if len(reason) > WITHDRAWN_CHARS_MAX:
+            raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
+
+
+def check_blob(blob: BlobRef) -> None:
+    """Check a reference to large data that a client gives."""
+    addresses = len(blob.at) <= ADDRESSES_MAX and all(len(address) <= ADDRESS_CHARS_MAX for address in blob.at)
+    if len(blob.hash) != HASH_CHARS or blob.size < 0 or not addresses:
+        raise LinkError(f"{shown(blob)} is no reference to a blob")
+
+
+def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
+    """Check tasks that have arrived; `LinkError` if they cannot be. With its inputs each must fit a frame to a node."""
+    details = message.details or {}
+    _check_details(job, message.first, len(message.payloads), details)
+    for task, payload in enumerate(message.payloads, message.first):
+        if isinstance(payload, BlobRef):
+            check_blob(payload)
+            continue
+        size = len(payload)
+        if details and task in details:
+            size += max(0, INPUT_RANGE_BYTES * len(details[task].inputs) - DETAIL_BYTES_FREE)
+        if size > bytes_max:
+            raise LinkError(f"job {job.id}: a payload of {size} bytes, with its inputs; at most {bytes_max}")
+
+
+def _check_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
+    before: dict[int, set[int]] = {}
+    """Stage whose tasks ask for results to the stages before it."""
+    for task, detail in details.items():
+        if not first <= task < first + count:
+            raise LinkError(f"job {job.id}: details of task {task} come with tasks {first} to {first + count - 1}")
+        stage = job.stage_of(task)
+        if detail.preferred and not stage.spec.local:
+            raise LinkError(f"job {job.id}: task {task} has preferred nodes, its stage says that it is not local")
+        if len(detail.preferred) > PREFERRED_MAX or len(set(detail.preferred)) < len(detail.preferred):
+            raise LinkError(f"job {job.id}: task {task} prefers more than {PREFERRED_MAX} nodes, or one twice")
+        if detail.inputs and stage.index not in before:
+            before[stage.index] = {predecessor.index for predecessor in stage.predecessors}
+        if sum(size for _, size in detail.inputs) > INPUTS_MAX:
+            raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
+        for start, size in detail.inputs:
+            source = job.stage_of(start) if 0 <= start < job.task_count else None
+            if (
+                source is None
+                or source.index not in before[stage.index]
+                or not 0 < size <= source.first + source.spec.task_count - start
+            ):
+                raise LinkError(
+                    f"job {job.id}: task {task} asks for tasks {start} to {start + size - 1}, which are "
+                    f"not of one stage before its own"
+                )
+
+
+def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
+    check_name(where + "name", stage.name)
+    check_name(where + "app", stage.app, empty=False)
+    check_name(where + "runtime", stage.runtime)
+    check_whole(where + "task_count", stage.task_count, 0, TASKS_PER_JOB_MAX)
+    check_number(where + "probe_ratio", stage.probe_ratio, 1, PROBE_RATIO_MAX)
+    check_whole(where + "prefetch", stage.prefetch, 0, PREFETCH_MAX)
+    for name in ("expected_duration_s", "delay_s", "task_timeout_s"):
+        if getattr(stage, name) is not None:
+            check_number(where + name, getattr(stage, name), 0, 1e9)
+    if stage.demand is not None:
+        check_demand(where + "demand", stage.demand)
+        if stage.demand and stage.prefetch:
+            raise InvalidRequest(where + "prefetch", stage.prefetch, "0 for tasks with a demand")
+    if len(stage.where) > constraints.CONSTRAINTS_MAX:
+        raise InvalidRequest(where + "where", f"{len(stage.where)} of them", f"at most {constraints.CONSTRAINTS_MAX}")
+    for index, constraint in enumerate(stage.where):
+        constraints.check(f"{where}where[{index}]", constraint)
+    if isinstance(stage.common, BlobRef):
+        check_blob(stage.common)
+    elif len(stage.common) > bytes_max:
+        raise InvalidRequest(where + "common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")

@@ -1,0 +1,122 @@
+"""The scheduler's OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.http.http_jobs import ResultLine
+from scheduler.http.job_requests import USER_DEFAULT, JobRequest
+from scheduler.http.views import JobCancelled, JobDetail, JobList, NodeList
+from sparrow_py.daemon.http_api import NDJSON_TYPE
+from sparrow_py.daemon.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
+from sparrow_py.job import NAME_BYTES_MAX
+
+LISTED_MAX = 10_000
+"""Jobs or nodes in one answer."""
+
+_JOB = path_parameter("job", "The job's id.", maxLength=NAME_BYTES_MAX)
+_BOOLEAN = {"type": "boolean", "default": False}
+_LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
+
+
+def scheduler_document() -> dict[str, Any]:
+    """The document."""
+    paths = {
+        "/v1/jobs": {"get": _list_jobs(), "post": _submit()},
+        "/v1/jobs/{job}": {"get": _job(), "delete": _cancel()},
+        "/v1/jobs/{job}/results": {"get": _results()},
+        "/v1/nodes": {"get": _nodes()},
+    }
+    structs = (JobRequest, JobDetail, JobList, JobCancelled, ResultLine, NodeList)
+    return document("Sparrow scheduler", "Jobs: submitted, followed and cancelled.", paths, structs)
+
+
+def _list_jobs() -> dict[str, Any]:
+    return operation(
+        "listJobs",
+        "The jobs that are queued or running",
+        {"200": answer(f"At most {LISTED_MAX}.", JobList), **errors({400: "The query has something wrong."})},
+        parameters=[query_parameter("ended", "Also those of HTTP that have ended, whose results are kept.", _BOOLEAN)],
+    )
+
+
+def _submit() -> dict[str, Any]:
+    return operation(
+        "submitJob",
+        "Submit a job",
+        {
+            "202": answer("The job is accepted: it will end.", JobDetail, headers=_LOCATION),
+            "200": answer("A job of this id was accepted before: this is its state.", JobDetail, headers=_LOCATION),
+            **errors(
+                {
+                    400: "A field has something wrong: it is named.",
+                    408: "The body did not come in time.",
+                    409: "The id is that of another client's job.",
+                    413: "The body is larger than http_body_bytes_max.",
+                    415: "The body is not said to be JSON, or is compressed.",
+                    429: "The user has as much here as it may.",
+                    503: "The scheduler is shutting down, or has too much to hold.",
+                }
+            ),
+        },
+        description="Posting the same job_id again is no second job, as long as the first is kept.",
+        body={"required": True, "content": content(JobRequest)},
+        parameters=[
+            query_parameter(
+                "default_user",
+                "Whose the job is if neither it nor the token or certificate says.",
+                {"type": "string", "minLength": 1, "maxLength": NAME_BYTES_MAX, "default": USER_DEFAULT},
+            )
+        ],
+    )
+
+
+def _job() -> dict[str, Any]:
+    return operation(
+        "getJob",
+        "How far a job is",
+        {"200": answer("The job.", JobDetail), **errors({404: "No such job runs here or is kept."})},
+        parameters=[_JOB],
+    )
+
+
+def _results() -> dict[str, Any]:
+    stream = {
+        "description": "A line of JSON for each task, as they end; the response ends when the job has ended. "
+        "One that breaks off is not whole.",
+        "content": {NDJSON_TYPE: {"schema": {"type": "string"}, "itemSchema": ref(ResultLine)}},
+    }
+    return operation(
+        "getResults",
+        "Follow a job's results",
+        {
+            "200": stream,
+            **errors(
+                {404: "No such job, submitted over HTTP, runs here or is kept.", 503: "Too many read results already."}
+            ),
+        },
+        description="What was there before comes first. Any number of readers gets all of it.",
+        parameters=[_JOB],
+    )
+
+
+def _cancel() -> dict[str, Any]:
+    return operation(
+        "cancelJob",
+        "Cancel a job",
+        {
+            "202": answer("What has not started is cancelled; what runs is stopped, if that was asked.", JobCancelled),
+            **errors({400: "The query has something wrong.", 404: "There is no such job.", 409: "It has ended."}),
+        },
+        parameters=[_JOB, query_parameter("running", "Whether to stop what runs, too.", _BOOLEAN)],
+    )
+
+
+def _nodes() -> dict[str, Any]:
+    whole = {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}
+    return operation(
+        "listNodes",
+        "The nodes that are connected",
+        {"200": answer(f"At most {LISTED_MAX}.", NodeList), **errors({400: "The query has something wrong."})},
+        parameters=[query_parameter("sample", "So many at random of those that are ready.", whole)],
+    )

@@ -1,0 +1,126 @@
+"""What the scheduler's HTTP says of jobs and nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from scheduler.book.jobs import JobState, StageState
+from scheduler.book.nodes import Node
+from scheduler.core import SchedulerCore
+from scheduler.http.http_jobs import HttpJob, StageSummary
+
+
+class JobCounts(msgspec.Struct, kw_only=True):
+    """What is said of every job. Its tasks are unplaced, running, or have ended in one of four ways."""
+
+    id: str
+    name: str
+    user: str
+    app: str
+    state: Literal["running", "ended"]
+    tasks: int
+    unplaced: int
+    running: int
+    finished: int
+    failed: int
+    cancelled: int
+    lost: int
+    submitted_at_s: float
+    ended_at_s: float | None
+
+
+class JobSummary(JobCounts, kw_only=True):
+    """A job in the list of jobs."""
+
+    stages: int
+
+
+class JobDetail(JobCounts, kw_only=True):
+    """One job. Tasks of stages that wait for others are unplaced."""
+
+    stages: list[StageSummary]
+
+
+class JobList(msgspec.Struct):
+    """Jobs."""
+
+    jobs: list[JobSummary]
+
+
+class JobCancelled(msgspec.Struct):
+    """What of the job had not started is cancelled."""
+
+    job: str
+
+
+class NodeSummary(msgspec.Struct):
+    """A node that is connected. `busy` and `reservations` are this scheduler's own there."""
+
+    id: str
+    address: str
+    """host:port of the node monitor's HTTP."""
+    slots: int
+    busy: int
+    reservations: int
+    apps: dict[str, str]
+    attributes: dict[str, str]
+    resources: dict[str, float]
+    state: str
+    withdrawn: dict[str, str]
+    """Apps that it should run and whose executors do not start: the reason of each."""
+
+
+class NodeList(msgspec.Struct):
+    """Nodes."""
+
+    nodes: list[NodeSummary]
+
+
+def summary(job: JobState | HttpJob) -> JobSummary:
+    """A job that runs, or one of HTTP that has ended."""
+    return JobSummary(**_counts(job), stages=len(job.stages))
+
+
+def detail(job: JobState | HttpJob) -> JobDetail:
+    """The same with its stages."""
+    if isinstance(job, HttpJob):
+        return JobDetail(**_counts(job), stages=job.stage_summaries())
+    alone = len(job.stages) == 1  # Then it has the job's name, and needs none.
+    return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
+
+
+def _counts(job: JobState | HttpJob) -> dict[str, Any]:
+    if isinstance(job, HttpJob):
+        app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
+    else:
+        app, unplaced, running, ended_at_s = job.stages[0].spec.app, job.unplaced, len(job.attempts), None
+    return {
+        "id": job.id,
+        "name": job.name,
+        "user": job.user,
+        "app": app,
+        "state": "running" if ended_at_s is None else "ended",
+        "tasks": job.task_count,
+        "unplaced": unplaced,
+        "running": running,
+        **{status.value: count for status, count in job.counts.items()},
+        "submitted_at_s": job.submitted_at_s,
+        "ended_at_s": ended_at_s,
+    }
+
+
+def _stage(name: str, stage: StageState) -> StageSummary:
+    count = stage.spec.task_count
+    unplaced = stage.unplaced + count - len(stage.states)
+    return StageSummary(name, stage.spec.app, list(stage.spec.after), count, unplaced, stage.settled)
+
+
+def node(node: Node, core: SchedulerCore) -> NodeSummary:
+    """A node."""
+    info = node.info
+    return NodeSummary(
+        node.id, info.address, info.slots, len(node.attempts), core.live_reservations(node.id), info.apps,
+        info.attributes, info.resources, node.state, info.withdrawn,
+    )  # fmt: skip

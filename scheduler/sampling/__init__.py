@@ -1,0 +1,1 @@
+"""The sampling plane: batch sampling with late binding (Sparrow §3)."""

@@ -1,0 +1,265 @@
+"""What a process shows to those it dials, and asks of those who dial it: tokens and mutual TLS, as files say."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sparrow_py.access.auth import (
+    ANYBODY,
+    CLUSTER,
+    TLS,
+    Principal,
+    Tokens,
+    blob_key,
+    check_secret,
+    principal_of_certificate,
+)
+from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.errors import AccessDenied, InvalidOption
+from sparrow_py.limits.sparing_log import SparingLog
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+    from sparrow_py.daemon.options import DaemonOptions
+
+log = logging.getLogger("sparrow.credentials")
+MISSING_OR_WRONG = "the token is missing or wrong"
+refusals = SparingLog(log)
+"""Of all who are refused by this process: links, requests and TLS handshakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How daemons are dialled: with which token and which certificate."""
+
+    token: str = field(default="", repr=False)
+    tls: TLS | None = None
+    context: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, token: str = "", tls: TLS | None = None) -> Access:
+        """With this token and these files; `InvalidOption` if a file will not do."""
+        return cls(token, tls, None if tls is None else client_context(tls))
+
+    @classmethod
+    def of_client(cls, token: str | None = None, tls: TLS | None = None) -> Access:
+        """A client's, with what is not given from SPARROW_TOKEN, SPARROW_TLS_CERT, SPARROW_TLS_KEY, SPARROW_TLS_CA."""
+        return cls.of(client_token(token), tls or tls_of_environment())
+
+    @property
+    def ssl(self) -> ssl.SSLContext | bool:
+        """aiohttp's argument of this name."""
+        return True if self.context is None else self.context
+
+    def url(self, address: str, path: str) -> str:
+        """A path of the daemon at `address` (host:port)."""
+        return f"http{'' if self.context is None else 's'}://{address}{path}"
+
+    def headers(self) -> dict[str, str]:
+        """The headers of a request."""
+        return bearer(self.token)
+
+    def http_connection(self, address: str, timeout_s: float) -> HTTPConnection:
+        """To the daemon at `address`, for the standard library's client; not open yet."""
+        import http.client
+
+        if self.context is None:
+            return http.client.HTTPConnection(address, timeout=timeout_s)
+        return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
+
+    def blob_headers(self, hash: str) -> dict[str, str]:
+        """The headers of a node's request for a blob, from an address that a client named (see `auth.blob_key`)."""
+        return bearer(blob_key(self.token, hash) if self.token else "")
+
+
+OPEN = Access()
+"""Without either."""
+
+
+def client_token(token: str | None) -> str:
+    """The token that a client was given, or that of the environment; `InvalidOption` if it cannot be one."""
+    return read_tokens(None).shown if token is None else check_secret("token", token).shown
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token, if there is one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+class Credentials:
+    """A daemon's. `reload` reads the files again, and `access`, `tokens` and `server_context` are new then."""
+
+    def __init__(self, options: DaemonOptions, *, dials: bool) -> None:
+        self._dials = dials
+        """Whether it shows a token to others, and so must know one."""
+        self._token_file = options.token_file
+        self._tls = options.tls
+        self.tokens = options.tokens
+        self.server_context: ssl.SSLContext | None = None
+        """What new connections are accepted with."""
+        self.access = OPEN
+        """What others are dialled with."""
+        self._take(options.tokens)
+
+    def _take(self, tokens: Tokens) -> None:
+        if self._dials and tokens and not tokens.dialling:
+            raise InvalidOption(
+                "token_file", self._token_file, "a file with a secret of the cluster's, not only its hash, to dial with"
+            )
+        access = Access.of(tokens.dialling, self._tls)
+        server = None if self._tls is None else server_context(self._tls)
+        self.tokens, self.access, self.server_context = tokens, access, server  # All, or none if one will not do.
+
+    @property
+    def reloadable(self) -> bool:
+        """Whether there are files to read again."""
+        return self._token_file is not None or self._tls is not None
+
+    def reload(self) -> bool:
+        """Read the files again. If one will not do, that is logged, and all stays as it was."""
+        try:
+            self._take(self.tokens if self._token_file is None else read_tokens(self._token_file))
+        except InvalidOption as error:
+            log.error("tokens and certificates stay as they were: %s", error)
+            return False
+        log.info("tokens and certificates were read again: %d tokens", len(self.tokens))
+        return True
+
+    def principal(self, secret: str, certificate: Mapping[str, Any] | None) -> Principal:
+        """Who shows this secret and certificate; `AccessDenied` if that proves nothing.
+
+        With TLS, a certificate that none of our authorities signed has not come so far.
+        """
+        if self.tokens:
+            found = self.tokens.find(secret)
+            if found is None:
+                raise AccessDenied(MISSING_OR_WRONG)
+            return found
+        return ANYBODY if self._tls is None else principal_of_certificate(certificate or {})
+
+
+# ---- TLS -------------------------------------------------------------------------------------
+
+
+def server_context(tls: TLS) -> ssl.SSLContext:
+    """For connections that come: a peer must show a certificate that one of our authorities has signed."""
+    context = _context(tls, ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.sslobject_class = _Accepted
+    return context
+
+
+def client_context(tls: TLS) -> ssl.SSLContext:
+    """For connections that we make: who answers must show a daemon's certificate for the name that was dialled."""
+    context = _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    context.sslobject_class = _Dialled
+    context.sslsocket_class = _DialledSocket
+    return context
+
+
+class _Accepted(ssl.SSLObject):
+    """Of a connection that comes: who fails to show the right certificate is heard of."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            refusals.warning("a TLS handshake failed: %s", error.reason or error)
+            raise
+
+
+class _Dialled(ssl.SSLObject):
+    """Of a connection that asyncio makes."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        _check_daemon(self.getpeercert())
+
+
+class _DialledSocket(ssl.SSLSocket):
+    """Of one that the standard library's HTTP client makes."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        super().do_handshake(block)
+        _check_daemon(self.getpeercert())
+
+
+def _check_daemon(certificate: Mapping[str, Any] | None) -> None:
+    """`SSLCertVerificationError` unless a peer's certificate, which is in order otherwise, is a daemon's: a user's,
+    too, is of our authority, and may be for this address; but a user is told no other's token."""
+    try:
+        principal = principal_of_certificate(certificate or {})
+        problem = "" if principal.role == CLUSTER else f"it is no daemon's, but of {principal}"
+    except AccessDenied as denied:
+        problem = f"it is no daemon's: {denied}"
+    if problem:
+        error = ssl.SSLCertVerificationError(1, problem)
+        error.verify_message = problem
+        raise error
+
+
+def _context(tls: TLS, protocol: ssl._SSLMethod) -> ssl.SSLContext:
+    check_tls_files(tls)
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(tls.cert, tls.key, _no_password)
+    except (OSError, ValueError) as error:
+        raise InvalidOption("tls_cert", tls.cert, f"a certificate (PEM) and its key {tls.key} ({error})") from None
+    try:
+        context.load_verify_locations(tls.ca)
+    except (OSError, ValueError) as error:
+        raise InvalidOption("tls_ca", tls.ca, f"certificates of authorities (PEM) ({error})") from None
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted: there is nobody to ask for its password")
+
+
+CERTIFICATE_REFUSED = (
+    "it ended the TLS connection: the certificate of this side may have expired, or its authority not be known there"
+)
+CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
+ASKS_FOR_TLS = "it ended the connection (does it ask for TLS?)"
+
+
+def tls_reason(error: BaseException, access: Access, *, cut_off: bool = False) -> str:
+    """Why a connection failed, in words, if TLS may have to do with it; else empty.
+
+    Who does not like a certificate, or does not see one, may just end the connection: `cut_off`.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not _says_why(cause):
+        cause = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None) or cause.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted here: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        reason = getattr(cause, "reason", "") or str(cause)
+        if "ALERT" in reason:
+            said = reason.partition("ALERT_")[2].replace("_", " ").lower()
+            return f"it does not accept the TLS of this side: {said}"
+        if not isinstance(cause, ssl.SSLEOFError):
+            return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
+    if cut_off or cause is not None or isinstance(error, ConnectionResetError) or _errno(error) in CUT_OFF:
+        return ASKS_FOR_TLS if access.context is None else CERTIFICATE_REFUSED
+    return ""
+
+
+def _errno(error: BaseException) -> object:
+    return getattr(error, "errno", None)  # aiohttp's have it, and inherit from OSError only.
+
+
+def _says_why(error: BaseException) -> bool:
+    """Whether it is one of `ssl`'s own: aiohttp has some that inherit from those and lack what they say."""
+    return (
+        isinstance(error, ssl.SSLError) and not hasattr(error, "certificate_error") and not hasattr(error, "os_error")
+    )

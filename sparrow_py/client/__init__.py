@@ -1,0 +1,1 @@
+"""The client library: jobs, calls and their outcomes, for threads and for asyncio."""

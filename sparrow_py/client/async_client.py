@@ -1,0 +1,461 @@
+"""The client library for asyncio: `AsyncClient` is `Client` with awaitables, in the caller's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparrow_py.access.auth import TLS
+from sparrow_py.access.credentials import Access
+from sparrow_py.client import calls
+from sparrow_py.client.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
+from sparrow_py.client.calls import function_name
+from sparrow_py.client.client import (
+    MAP_JOB_TASKS,
+    MAP_WINDOW_DEFAULT,
+    cluster_of,
+    outcome_value,
+    stage_of,
+    task_report,
+)
+from sparrow_py.client.cluster_nodes import NodeStatus
+from sparrow_py.client.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.client.speculation import Speculation, check_speculation
+from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.processes import process_bound
+from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.task_context import warn_of_nesting
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.addresses import sources_of_environment
+
+if TYPE_CHECKING:
+    from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
+
+
+Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | SchedulerHere", Access]
+"""What `cluster_of` returns."""
+
+
+class AsyncJob(StaysHere):
+    """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
+
+    def __init__(self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec) -> None:
+        """`jobs` are those of the client that have not ended, by their ids."""
+        loop = asyncio.get_running_loop()
+        self.spec = spec
+        self.job_id = spec.job_id
+        self.submitted_at_s = session.now_s()
+        self.futures: list[asyncio.Future[Any]] = [
+            loop.create_future() for stage in spec.as_stages() for _ in stage.tasks
+        ]
+        for task, future in enumerate(self.futures):
+            future.add_done_callback(partial(self._cancelled_by_caller, task))
+        self._session = session
+        self._jobs = jobs
+        self._reports: list[TaskReport | None] = [None] * len(self.futures)
+        self._accepted: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._completed: list[asyncio.Future[Any]] = []
+        """Those whose task has ended, in that order."""
+        self._watchers: list[asyncio.Future[None]] = []
+        """Of iterators: each waits for the next to complete."""
+
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self.futures)
+        return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+
+    async def __aiter__(self) -> AsyncIterator[asyncio.Future[Any]]:
+        """All futures, as they complete; of several iterators each gets them all."""
+        for number in range(len(self.futures)):
+            while number >= len(self._completed):
+                watcher = asyncio.get_running_loop().create_future()
+                self._watchers.append(watcher)
+                await watcher
+            yield self._completed[number]
+
+    async def accepted(self) -> None:
+        """Return when a scheduler has accepted the job, or it has ended before; raises `Refused` or `InvalidRequest` if
+        none does."""
+        await asyncio.shield(self._accepted)
+
+    async def wait(self) -> None:
+        """Return when all outcomes have come."""
+        if self.futures:
+            await asyncio.wait(self.futures)
+
+    async def results(self) -> list[Any]:
+        """All results in submission order; raises the first failure."""
+        await self.wait()
+        return [future.result() for future in self.futures]
+
+    async def report(self) -> JobReport:
+        """What became of every task; raises if the job was not accepted."""
+        await self.accepted()
+        await asyncio.shield(self._ended)  # The futures may end before, if their caller cancels them.
+        return JobReport(self.job_id, [report for report in self._reports if report is not None])
+
+    def cancel(self, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
+        """Cancel the job, or some of its tasks, as far as they have not started; with `running` stop them."""
+        if tasks is None:
+            self._session.cancel_job(self.job_id, running=running)
+        else:
+            self._session.cancel_tasks(self.job_id, list(tasks), running=running)
+
+    def _settle(self, task: int, value: Any, error: BaseException | None) -> None:
+        future = self.futures[task]
+        if not future.done():  # Else its caller cancelled it, or has set it.
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+                future.exception()  # The job keeps it; asyncio need not warn that nobody asked.
+        self._completed.append(future)
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():  # Else who waited was cancelled.
+                watcher.set_result(None)
+
+    def _cancelled_by_caller(self, task: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self.cancel([task])
+
+    # ---- the session's sink ------------------------------------------------------------------
+
+    def on_refused(self, error: SparrowError) -> None:
+        if not self._accepted.done():
+            self._accepted.set_exception(error)
+            self._accepted.exception()
+        for task, report in enumerate(self._reports):
+            if report is None:  # Else its outcome has come.
+                self._settle(task, None, error)
+        self.on_ended()
+
+    def on_ended(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._jobs.pop(self.job_id, None)
+
+
+class _Sink:
+    """Tells an `AsyncJob` what the session is told of it."""
+
+    def __init__(self, job: AsyncJob) -> None:
+        self._job = job
+
+    def accepted(self) -> None:
+        if not self._job._accepted.done():
+            self._job._accepted.set_result(None)
+
+    def refused(self, error: SparrowError) -> None:
+        self._job.on_refused(error)
+
+    def placed(self, task: int) -> None:
+        """asyncio's futures know no running state."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        job = self._job
+        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
+        value, error = outcome_value(outcome, stage_of(job.spec, outcome.task).app)
+        job._settle(outcome.task, value, error)
+
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        job = self._job
+        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
+        job._settle(outcome.task, None, error)
+
+    def not_cancelled(self, task: int) -> None:
+        """Its outcome will come."""
+
+    def ended(self) -> None:
+        self.accepted()
+        self._job.on_ended()
+
+
+class _State(Enum):
+    NEW = "the client has not been started: await its start(), or use it in an `async with` block"
+    STARTING = "the client has not been started yet: await its start()"
+    OPEN = "the client has been started"
+    CLOSED = "the client is closed"
+    INHERITED = f"the client cannot be used here: {process_bound.INHERITED}"
+
+
+class _Shared:
+    """What a client and its views share: they are started together, and end together."""
+
+    def __init__(self) -> None:
+        self.state = _State.NEW
+        self.jobs: dict[str, AsyncJob] = {}
+        """Those that have not ended, by their ids."""
+        self.session: Session | None = None
+        self.own_cluster: LocalCluster | None = None
+        process_bound.tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In a child of the process: this client is the parent's, and over here, without a word to anybody. One that
+        has not been started may be started in either."""
+        if self.state is _State.STARTING or self.state is _State.OPEN:
+            self.state = _State.INHERITED
+        if self.session is not None:
+            self.session.forked()
+        for job in list(self.jobs.values()):
+            with contextlib.suppress(RuntimeError):  # Its loop was closed before.
+                job.on_refused(SparrowError(self.state.value))
+
+    def open_session(self) -> Session:
+        """The session; `RuntimeError` if the client is not open."""
+        if self.session is None or self.state is not _State.OPEN:
+            raise RuntimeError(self.state.value)
+        return self.session
+
+    async def end(self) -> None:
+        """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
+        session, self.session = self.session, None
+        cluster, self.own_cluster = self.own_cluster, None
+        try:
+            if session is not None:
+                session.core.abandon()
+                await session.stop()
+        finally:
+            for job in list(self.jobs.values()):
+                job.on_refused(SparrowError("the client was closed before the task's outcome came"))
+            if cluster is not None:
+                await asyncio.shield(asyncio.to_thread(cluster.stop))  # It goes on though its caller is cancelled.
+
+
+class AsyncClient(StaysHere):
+    """As `client.Client`, for asyncio. Use it in an `async with` block, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None = None,
+        *,
+        user: str | None = None,
+        token: str | None = None,
+        tls: TLS | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
+        options: CallOptions | None = None,
+        forward_output: bool = True,
+    ) -> None:
+        warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
+        self._schedulers = schedulers
+        self._forward_output = forward_output
+        self._shown = token, tls
+        self._session_options: dict[str, Any] = {
+            "user": user,
+            "connect_timeout_s": connect_timeout_s,
+            "submit_timeout_s": submit_timeout_s,
+            "heartbeat_s": heartbeat_s,
+        }
+        self.options = checked_options(options)
+        self._shared = _Shared()
+
+    def __repr__(self) -> str:
+        shared = self._shared
+        if shared.session is None:
+            return f"<AsyncClient, {shared.state.name.lower()}>"
+        return f"<AsyncClient of {shared.session}, jobs: {len(shared.jobs)}>"
+
+    async def __aenter__(self) -> AsyncClient:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connect; starts an embedded cluster if no schedulers were given, neither to the client nor in
+        SPARROW_SCHEDULER.
+
+        `NoScheduler` if none answers: then it may be tried again. `RuntimeError` if it was started before. If this is
+        cancelled while an embedded cluster starts, that has ended again when the caller hears of it.
+        """
+        shared = self._shared
+        if shared.state is not _State.NEW:
+            raise RuntimeError(shared.state.value)
+        shared.state = _State.STARTING
+        try:
+            starting = _start_cluster(self._schedulers, *self._shown, self._forward_output)
+            shared.own_cluster, schedulers, access = await starting
+            session = Session(schedulers, access=access, **self._session_options)
+            await session.start()
+            shared.session = session
+            if shared.state is not _State.STARTING:
+                raise RuntimeError("the client was closed while it was being started")
+            shared.state = _State.OPEN
+        except BaseException:
+            if shared.state is _State.STARTING:
+                shared.state = _State.NEW
+            await shared.end()
+            raise
+
+    def renew_token(self, token: str) -> None:
+        """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
+        self._shared.open_session().renew_token(token)
+
+    async def close(self) -> None:
+        """End the client and its views: what has not started is cancelled, futures not done end with an error."""
+        if self._shared.state is _State.INHERITED:
+            return  # It is the parent's to end.
+        starting = self._shared.state is _State.STARTING
+        self._shared.state = _State.CLOSED
+        if not starting:  # Else `start` ends what it has begun.
+            await self._shared.end()
+
+    def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
+        """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
+
+        With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
+        """
+        spec.validate()
+        if speculate is not None:
+            check_speculation(speculate, spec)
+        spec = replace(spec, job_id=spec.job_id or new_job_id())
+        session, jobs = self._shared.open_session(), self._shared.jobs
+        if spec.job_id in jobs:
+            raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
+        job = jobs[spec.job_id] = AsyncJob(session, jobs, spec)
+        try:
+            session.submit(spec, _Sink(job), speculate)
+        except BaseException:
+            jobs.pop(spec.job_id, None)
+            raise
+        return job
+
+    def submit_calls(
+        self,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]],
+        *,
+        name: str = "",
+        options: CallOptions | None = None,
+    ) -> AsyncJob:
+        """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
+        options = options or self.options
+        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
+        payloads = argument_payloads(arguments)
+        spec = options.job(name or function_name(function), common, payloads)
+        return self.submit_job(spec, speculate=options.speculate)
+
+    def submit_stages(
+        self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None
+    ) -> AsyncJob:
+        """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
+        options = options or self.options
+        return self.submit_job(options.stages_job(name, list(stages)), speculate=options.speculate)
+
+    async def upload(self, data: bytes) -> BlobRef:
+        """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
+        return await self._shared.open_session().upload(data)
+
+    async def fetch(self, ref: BlobRef) -> bytes:
+        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        return bytes(await self._shared.open_session().download(ref))
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id. See `Client.nodes`."""
+        return await self._shared.open_session().nodes()
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready. See
+        `Client.wait_for_nodes`."""
+        await self._shared.open_session().wait_for_nodes(count, timeout_s)
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Run `function(*args, **kwargs)` on the cluster; await the result."""
+        common = calls.encode_function(function, capture_output=self.options.capture_output)
+        payload = calls.encode_arguments(args, kwargs)
+        spec = self.options.job(function_name(function), common, [payload])
+        return self.submit_job(spec, speculate=self.options.speculate).futures[0]
+
+    async def map(
+        self,
+        function: Callable[..., Any],
+        *iterables: Iterable[Any],
+        chunksize: int = 1,
+        window: int = MAP_WINDOW_DEFAULT,
+        options: CallOptions | None = None,
+    ) -> AsyncIterator[Any]:
+        """The results of `function` over the iterables, in order, with about `window` calls in flight."""
+        check_whole("chunksize", chunksize, 1, 1 << 20)
+        check_whole("window", window, 1, 1 << 24)
+        options = options or self.options
+        common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
+        chunks = calls.encode_chunks(iterables, chunksize)
+        in_flight_max = max(1, window // chunksize)
+        pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
+        try:
+            while True:
+                while len(pending) * 2 <= in_flight_max:
+                    size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
+                    payloads = list(itertools.islice(chunks, size))
+                    if not payloads:
+                        break
+                    spec = options.job(function_name(function), common, payloads)
+                    job = self.submit_job(spec, speculate=options.speculate)
+                    pending.extend((future, job) for future in job.futures)
+                if not pending:
+                    return
+                values = await pending[0][0]
+                pending.popleft()
+                values.reverse()
+                while values:  # The future has the same list: nothing here refers to what was yielded.
+                    yield values.pop()
+        finally:
+            for job in {job.job_id: job for _, job in pending}.values():
+                job.cancel()
+
+    def with_options(self, **changes: Any) -> AsyncClient:
+        """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), options=replace(self.options, **changes))
+        return view
+
+    def cancel(
+        self, what: AsyncJob | asyncio.Future[Any] | Iterable[asyncio.Future[Any]], *, running: bool = False
+    ) -> None:
+        """Cancel a job, a future or several, as far as they have not started; with `running` a whole job is stopped."""
+        if isinstance(what, AsyncJob):
+            what.cancel(running=running)
+            return
+        for future in [what] if isinstance(what, asyncio.Future) else what:
+            future.cancel()
+
+    async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
+        """All results in the order given; raises the first failure."""
+        return list(await asyncio.gather(*futures))
+
+
+async def _start_cluster(
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    token: str | None,
+    tls: TLS | None,
+    forward_output: bool,
+) -> Started:
+    """As `cluster_of`, aside. To be cancelled takes until a cluster that is being started has started and stopped."""
+    thread = ThreadPoolExecutor(1, "sparrow-cluster")
+    starting = thread.submit(cluster_of, schedulers, token, tls, forward_output=forward_output)
+    try:
+        return await asyncio.wrap_future(starting)
+    except asyncio.CancelledError:
+        # The thread gets to it after the start; if this is cancelled again, too.
+        await asyncio.shield(asyncio.wrap_future(thread.submit(_stop_started, starting)))
+        raise
+    finally:
+        thread.shutdown(wait=False)
+
+
+def _stop_started(starting: Future[Started]) -> None:
+    """Stop the cluster that was started, if one was."""
+    if not starting.cancelled() and starting.exception() is None and (own := starting.result()[0]) is not None:
+        own.stop()

@@ -1,0 +1,152 @@
+"""Jobs of Python calls: how calls are run (`CallOptions`), stages of calls (`CallStage`), and the `JobSpec` of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparrow_py.client import calls
+from sparrow_py.client.speculation import Speculation
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.job import (
+    MAX_ATTEMPTS_DEFAULT,
+    PROBE_RATIO_DEFAULT,
+    JobSpec,
+    StageSpec,
+    TaskSpec,
+    check_whole,
+)
+
+_STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
+_JOB_FIELDS = (
+    "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How calls of Python functions are run; the fields are those of `StageSpec` and `JobSpec`.
+
+    capture_output: return what the calls print, in `Future.report`.
+    speculate: submit calls that take too long again, and take the outcome that comes first (§3.4). Only for calls
+        that may run twice, even at the same time, and jobs of one stage. Of `submit`, calls that travel as one job
+        are compared with each other.
+    """
+
+    probe_ratio: float = PROBE_RATIO_DEFAULT
+    prefetch: int = 0
+    max_attempts: int = MAX_ATTEMPTS_DEFAULT
+    retry_failed: bool = False
+    queue_timeout_s: float | None = None
+    expected_duration_s: float | None = None
+    demand: Mapping[str, float] | None = None
+    where: Sequence[str] = ()
+    delay_s: float | None = None
+    task_timeout_s: float | None = None
+    wait_for_nodes_s: float | None = None
+    avoid: Sequence[str] = ()
+    on_client_lost: str = "cancel"
+    capture_output: bool = False
+    report_placed: bool = False
+    speculate: Speculation | None = None
+
+    def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
+        """The job of these calls."""
+        return JobSpec(payloads, name=name, common=common, **self._stage_fields(), **self._job_fields())
+
+    def _stage_fields(self) -> dict[str, Any]:
+        own = {field: getattr(self, field) for field in _STAGE_FIELDS}
+        return {"app": calls.APP, "runtime": calls.RUNTIME, **own}
+
+    def _job_fields(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in _JOB_FIELDS}
+
+    def stages_job(self, name: str, stages: Sequence[CallStage]) -> JobSpec:
+        """The job of these stages of calls; raises `InvalidRequest`, or what pickling raises."""
+        for index, stage in enumerate(stages):
+            if not isinstance(stage, CallStage):
+                raise InvalidRequest(f"stages[{index}]", stage, "a CallStage")
+        sizes = {stage.name: len(stage.arguments) for stage in stages}
+        return JobSpec(stages=[self._stage(stage, sizes) for stage in stages], name=name, **self._job_fields())
+
+    def _stage(self, stage: CallStage, sizes: dict[str, int]) -> StageSpec:
+        options = stage.options or self
+        after = dict.fromkeys(stage.after)
+
+        def task_count(name: str) -> int:
+            if name not in sizes:
+                known = ", ".join(sizes)
+                raise InvalidRequest(f"arguments of stage {stage.name!r}", name, f"results of stages {known}")
+            after[name] = None
+            return sizes[name]
+
+        tasks: list[bytes | TaskSpec] = []
+        for index, arguments in enumerate(stage.arguments):
+            named = f"stage {stage.name!r}: arguments[{index}]"
+            payload, inputs = calls.encode_call(arguments, {}, task_count, named=named)
+            after.update(dict.fromkeys(entry if isinstance(entry, str) else entry[0] for entry in inputs))
+            tasks.append(TaskSpec(payload, inputs=inputs) if inputs else payload)
+        for task, preferred in stage.preferred.items():
+            known_task = tasks[task]
+            spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
+            spec.preferred = preferred
+            tasks[task] = spec
+        common = calls.encode_function(stage.function, name=stage.name, capture_output=options.capture_output)
+        fields = options._stage_fields()
+        return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
+
+
+class CallStage:
+    """A stage of a job of Python calls: `function(*arguments)` for each tuple of arguments.
+
+    A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
+    another stage, after which this one then comes; `after` names further ones. `preferred` maps
+    numbers of tasks to the nodes that have their input; `options` replaces the job's for this stage.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]] = ((),),
+        *,
+        after: Sequence[str] = (),
+        preferred: Mapping[int, Sequence[str]] | None = None,
+        options: CallOptions | None = None,
+    ) -> None:
+        if not callable(function):
+            raise InvalidRequest(f"function of stage {name!r}", function, "something that can be called")
+        self.name = name
+        self.function = function
+        self.arguments = list(arguments)
+        for index, given in enumerate(self.arguments):
+            if not isinstance(given, tuple):
+                raise InvalidRequest(f"arguments[{index}] of stage {name!r}", given, "a tuple of arguments")
+        self.after = after
+        self.preferred = preferred or {}
+        if not isinstance(self.preferred, Mapping):
+            raise InvalidRequest(f"preferred of stage {name!r}", preferred, "a mapping of task numbers to nodes")
+        for task in self.preferred:
+            check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
+        self.options = options
+
+
+def checked_options(options: CallOptions | None) -> CallOptions:
+    """These options, or the default ones; `InvalidRequest` for anything else."""
+    if options is not None and not isinstance(options, CallOptions):
+        raise InvalidRequest("options", options, "CallOptions")
+    return options or CallOptions()
+
+
+def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """The payload of a call for each tuple of arguments; a list will do, too.
+
+    `InvalidRequest` for anything else: a lone string would be an argument for each of its characters.
+    """
+    payloads = []
+    for index, args in enumerate(arguments):
+        if not isinstance(args, tuple | list):
+            raise InvalidRequest(f"arguments[{index}]", args, "a tuple of arguments, of one as in (1,)")
+        payloads.append(calls.encode_arguments(tuple(args), {}, named=f"arguments[{index}]"))
+    return payloads

@@ -1,0 +1,708 @@
+"""The client's pure core: which scheduler gets a job, when to submit again, what is an outcome.
+
+No sockets, clocks or randomness of its own. It makes sure that each task's outcome reaches the
+job's `Sink` exactly once, whatever comes over the wire (guarantee 2). When a scheduler is lost, its
+jobs go to another with a higher epoch and the outcomes that are known (guarantee 4, DESIGN.md §5).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from sparrow_py import constraints
+from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    import random
+
+CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
+ENTRY_OVERHEAD_BYTES = 5
+"""What msgpack adds to a payload in a message, at most."""
+KNOWN_OVERHEAD_BYTES = 32
+"""What an outcome in a `Known` takes beside its result, at most; also a number of a task and of its starts."""
+REF_BYTES = 256
+"""What a reference to large data takes in a message, about; one with many addresses takes more."""
+INSTANCE_BITS = 48
+RETRY_GROWN_MAX_S = 5.0
+"""A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
+RETRY_DOUBLINGS_MAX = 16
+UNANSWERED_MAX = 100
+"""Questions of a job to its scheduler that have no answer yet."""
+USED_MAX = 100_000
+"""Memories of node monitors of which a job remembers that they were used; with more it does without."""
+PENDING = 0
+"""In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
+STATUSES = tuple(TaskStatus)
+
+
+class Sink(Protocol):
+    """Who is told what becomes of a job."""
+
+    def accepted(self) -> None:
+        """The job will run."""
+
+    def refused(self, error: SparrowError) -> None:
+        """Nothing of the job will run, and nothing more will be told."""
+
+    def placed(self, task: int) -> None:
+        """The task has left the queue; told again if it left it again."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        """A task's outcome; called exactly once per task of an accepted job."""
+
+    def not_cancelled(self, task: int) -> None:
+        """The task runs and was not cancelled."""
+
+    def ended(self) -> None:
+        """All outcomes have been told."""
+
+
+class Outbox(Protocol):
+    """Where effects go."""
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Send to a scheduler."""
+
+    def stream(self, scheduler: str, job: ClientJob) -> None:
+        """Send `job.chunks` to the scheduler as fast as it takes them, then call `streamed`."""
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """No node has this input of the job any more: upload it, if it is at hand, then call `uploaded`."""
+
+
+class ClientJob:
+    """A job of this client."""
+
+    __slots__ = (
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner",
+        "payloads", "refusals", "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
+        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "used",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        sink: Sink,
+        deadline_s: float,
+        instance: int = 0,
+        *,
+        submitted_s: float = 0.0,
+        acknowledges: bool = False,
+    ) -> None:
+        self.id = str(spec.job_id) or new_job_id()
+        stages = spec.as_stages()
+        sizes = {stage.name: len(stage.tasks) for stage in stages}
+        firsts, first = {}, 0
+        for name, size in sizes.items():
+            firsts[name] = first
+            first += size
+        self.payloads: list[m.Data] = [
+            task.payload if isinstance(task, TaskSpec) else task for stage in stages for task in stage.tasks
+        ]
+        self.details: dict[int, m.TaskDetail] = {}
+        for stage in stages:
+            for number, task in enumerate(stage.tasks, firsts[stage.name]):
+                if isinstance(task, TaskSpec) and (task.preferred or task.inputs):
+                    self.details[number] = _detail(task, firsts, sizes)
+        self.submission = m.SubmitJob(
+            self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
+            _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
+            spec.on_client_lost, instance, acknowledges,
+        )  # fmt: skip
+        self.submitted_s = submitted_s
+        followed = {name for stage in stages for name in stage.after}
+        self.inner = [range(firsts[name], firsts[name] + sizes[name]) for name in sorted(followed)]
+        """The tasks of stages that others come after: their results are kept, for the next scheduler."""
+        self.sink = sink
+        self.deadline_s = deadline_s
+        """When to give up if no scheduler takes the job."""
+        self.scheduler: str | None = None
+        self.refusals = 0
+        """How often it was refused for now since a scheduler had it last."""
+        self.taken = False
+        """Whether this scheduler has accepted it."""
+        self.accepted = False
+        """Whether any scheduler has, and so the sink was told."""
+        self.cancelled = False
+        self.running_too = False
+        """Whether what runs is to be cancelled with the job."""
+        self.streaming = False
+        self.chunks: Iterator[m.Message] = iter(())
+        self.cancelling: dict[int, bool] = {}
+        """Tasks to cancel that have not been answered for, and whether even if they run."""
+        self.told_to_cancel: set[int] = set()
+        """Those of them that the scheduler has been told."""
+        self.asked_placed: dict[int, Callable[[Sequence[int]], None]] | None = None
+        """Who is to be told which tasks have left the queue, by the number of the question."""
+        self.settled = bytearray(len(self.payloads))
+        self.unsettled = len(self.payloads)
+        self.results: dict[int, m.Data] = {}
+        self.starts: dict[int, int] = {}
+        """Starts in vain of tasks without an outcome, and of tasks with one those before the start that it is of."""
+        self.unstarted: tuple[tuple[int, int], ...] = ()
+        """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
+        self.used: set[str] | None = set()
+        """Memories of node monitors where its tasks may have been started, as far as schedulers say so; None: unknown,
+        as one of them may not have said so."""
+
+    def is_inner(self, task: int) -> bool:
+        """Whether another stage may need the task's result."""
+        return any(task in tasks for tasks in self.inner)
+
+    def attempts(self, task: int) -> int:
+        """How often the task may have been started, if no scheduler says."""
+        if self.scheduler is None:
+            handed_back = any(first <= task < first + count for first, count in self.unstarted)
+            one_more = self.submission.epoch > 0 and not handed_back
+        else:
+            one_more = True
+        return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts)
+
+    def messages(self, bytes_max: int) -> Iterator[m.Message]:
+        """All that follows the submission: what is known of the job's tasks, then the tasks."""
+        if self.submission.epoch:
+            yield from self._known(bytes_max)
+        yield from chunks(self.id, self.payloads, bytes_max, self.details)
+
+    def _known(self, bytes_max: int) -> Iterator[m.Known]:
+        outcomes: list[m.KnownOutcome] = []
+        size = 0
+        for task, status in enumerate(self.settled):
+            if status == PENDING:
+                continue
+            result = self.results.get(task, b"")
+            taken = _bytes_of(result) + KNOWN_OVERHEAD_BYTES
+            if outcomes and (size + taken > bytes_max or len(outcomes) == CHUNK_TASKS):
+                yield m.Known(self.id, outcomes, {})
+                outcomes, size = [], 0
+            size += taken
+            outcomes.append(m.KnownOutcome(task, STATUSES[status - 1], result))
+        starts = list(self.starts.items())
+        if outcomes:
+            yield m.Known(self.id, outcomes, {})
+        count = min(CHUNK_TASKS, bytes_max // KNOWN_OVERHEAD_BYTES)
+        for first in range(0, len(starts), count):
+            yield m.Known(self.id, [], dict(starts[first : first + count]))
+        for index in range(0, len(self.unstarted), count):
+            yield m.Known(self.id, [], {}, self.unstarted[index : index + count])
+        if self.used is not None and self.submission.accounts:
+            used = sorted(self.used)
+            for first in range(0, len(used) or 1, m.NUMBERS_PER_MESSAGE_MAX):
+                yield m.Known(self.id, [], {}, (), tuple(used[first : first + m.NUMBERS_PER_MESSAGE_MAX]))
+
+
+def _stage(stage: StageSpec) -> m.Stage:
+    demand = None if not stage.demand else {str(name): float(amount) for name, amount in stage.demand.items()}
+    where = tuple(constraints.parse(f"where[{index}]", text) for index, text in enumerate(stage.where))
+    return m.Stage(
+        str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
+        _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
+        _float(stage.task_timeout_s), any(isinstance(task, TaskSpec) and task.preferred for task in stage.tasks),
+    )  # fmt: skip
+
+
+def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.TaskDetail:
+    inputs = []
+    for name in task.inputs:
+        first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
+        if count:
+            inputs.append((first, count))
+    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs))
+
+
+def _bytes_of(data: m.Data) -> int:
+    return REF_BYTES + sum(map(len, data.at)) if isinstance(data, BlobRef) else len(data)
+
+
+def _bytes_of_detail(detail: m.TaskDetail) -> int:
+    """What a task's detail takes in a message, at most."""
+    names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
+    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs))
+
+
+def chunks(
+    job_id: str, payloads: list[m.Data], bytes_max: int, details: dict[int, m.TaskDetail] | None = None
+) -> Iterator[m.AddTasks]:
+    """The tasks in messages that each fit a frame."""
+    first = 0
+    while first < len(payloads):
+        size = 0
+        end = first
+        own: dict[int, m.TaskDetail] = {}
+        while end < len(payloads) and end - first < CHUNK_TASKS:
+            payload = payloads[end]
+            size += (len(payload) if isinstance(payload, bytes) else _bytes_of(payload)) + ENTRY_OVERHEAD_BYTES
+            detail = details.get(end) if details else None
+            if detail is not None:
+                size += _bytes_of_detail(detail)
+            if size > bytes_max and end > first:
+                break
+            if detail is not None:
+                own[end] = detail
+            end += 1
+        yield m.AddTasks(job_id, first, payloads[first:end], own or None)
+        first = end
+
+
+class ClientCore:
+    """See the module's docstring. Times are seconds of any clock that never goes back."""
+
+    def __init__(self, rng: random.Random, outbox: Outbox, *, submit_timeout_s: float) -> None:
+        self.jobs: dict[str, ClientJob] = {}
+        self.schedulers: dict[str, int] = {}
+        """Connected schedulers and the largest payload in bytes that each takes."""
+        self._tellers: set[str] = set()
+        """Those of them that say where they start tasks (`messages.Using`) and, if they are asked, which have left the
+        queue (`messages.AskPlaced`)."""
+        self._draining: set[str] = set()
+        """Those of them that take no further jobs."""
+        self.duplicates = 0
+        """Outcomes that came again and were ignored."""
+        self.moves = 0
+        """Jobs that went to another scheduler because theirs was lost."""
+        self._rng = rng
+        self._outbox = outbox
+        self._submit_timeout_s = submit_timeout_s
+        self._waiting: dict[str, ClientJob] = {}
+        """Jobs for which no scheduler is connected."""
+        self._timers: list[tuple[float, str]] = []
+        self._last_error = ""
+        self._questions = itertools.count(1)
+        self._failure: SparrowError | None = None
+        """Why no job can run any more."""
+
+    # ---- events: the user --------------------------------------------------------------------
+
+    def submit(self, spec: JobSpec, sink: Sink, now_s: float) -> ClientJob:
+        """Submit a job; `InvalidRequest` if it cannot be, or if one of this id runs; after `fail` the error of that."""
+        if self._failure is not None:
+            raise self._failure
+        spec.validate()
+        if spec.job_id in self.jobs:
+            raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
+        instance = self._rng.getrandbits(INSTANCE_BITS)
+        deadline_s = now_s + self._submit_timeout_s
+        job = ClientJob(spec, sink, deadline_s, instance, submitted_s=now_s, acknowledges=True)
+        self.jobs[job.id] = job
+        try:
+            self._assign(job, now_s)
+        except BaseException:
+            self.jobs.pop(job.id, None)
+            raise
+        return job
+
+    def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> None:
+        """Cancel what of the job has not started; with `running`, what runs is stopped too."""
+        job = self.jobs.get(job_id)
+        if job is None or (job.cancelled and (job.running_too or not running)):
+            return
+        job.cancelled = True
+        job.running_too = running
+        if job.scheduler is None and not job.submission.epoch:
+            self._withdraw(job)
+        elif job.scheduler is not None and not self._must_stream(job):
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
+
+    @staticmethod
+    def _must_stream(job: ClientJob) -> bool:
+        """Whether the scheduler must get all tasks before they are cancelled: some of them may run already."""
+        return job.streaming and job.submission.epoch > 0
+
+    def cancel_tasks(self, job_id: str, tasks: list[int], now_s: float, *, running: bool = False) -> None:
+        """Cancel tasks; for each the sink is told an outcome or `not_cancelled`. With `running`, whether they run
+        or not."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return
+        for task in tasks:
+            if not job.settled[task] and not job.cancelling.get(task, False):
+                job.cancelling[task] = running
+                job.told_to_cancel.discard(task)
+        if job.scheduler is None and not job.submission.epoch and len(job.cancelling) == job.unsettled:
+            self._withdraw(job)
+        else:
+            self._send_cancels(job)
+
+    def _send_cancels(self, job: ClientJob) -> None:
+        """Send what is to be cancelled, unless the scheduler may yet refuse the job, or has not all its tasks."""
+        if not job.taken or job.streaming or job.scheduler is None:
+            return
+        for running in (False, True):
+            tasks = sorted(
+                task for task, too in job.cancelling.items() if too is running and task not in job.told_to_cancel
+            )
+            count = min(CHUNK_TASKS, self.schedulers[job.scheduler] // ENTRY_OVERHEAD_BYTES)
+            for first in range(0, len(tasks), count):
+                some = tasks[first : first + count]
+                self._outbox.to_scheduler(job.scheduler, m.CancelTasks(job.id, some, running))
+            job.told_to_cancel.update(tasks)
+
+    def _withdraw(self, job: ClientJob) -> None:
+        """Cancel a job that no scheduler has."""
+        job.scheduler = None
+        self._settle_rest(job, TaskStatus.CANCELLED, "it was cancelled before a scheduler took it")
+
+    def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
+        """Ask the job's scheduler which of these tasks have left the queue; `told` is called once with those that have,
+        or with none if the job ends or changes schedulers before that. False if nobody can be asked.
+
+        That a job has been accepted is not waited for: its tasks may run before that is told.
+        """
+        job = self.jobs.get(job_id)
+        if job is None or job.scheduler not in self._tellers:
+            return False
+        if job.asked_placed is None:
+            job.asked_placed = {}
+        if len(job.asked_placed) >= UNANSWERED_MAX:
+            return False
+        number = next(self._questions)
+        job.asked_placed[number] = told
+        self._outbox.to_scheduler(job.scheduler, m.AskPlaced(job_id, number, tasks))
+        return True
+
+    @staticmethod
+    def _placed_now(job: ClientJob, message: m.PlacedNow) -> None:
+        told = job.asked_placed.pop(message.number, None) if job.asked_placed else None
+        if told is not None:
+            told(message.tasks)
+
+    @staticmethod
+    def _no_answer_comes(job: ClientJob) -> None:
+        asked, job.asked_placed = job.asked_placed or {}, None
+        for told in asked.values():
+            told(())
+
+    # ---- events: schedulers ------------------------------------------------------------------
+
+    def scheduler_up(
+        self, scheduler: str, frame_bytes_max: int, now_s: float, version: int = m.PROTOCOL_VERSION
+    ) -> None:
+        """A link stands, of this version of the protocol."""
+        self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
+        if version >= m.SINCE[m.Using]:
+            self._tellers.add(scheduler)
+        waiting, self._waiting = self._waiting, {}
+        for job in waiting.values():
+            self._assign_again(job, now_s)
+
+    def scheduler_down(self, scheduler: str, reason: str, now_s: float) -> None:
+        """A link is gone: its jobs go to another scheduler, with all that is known of them."""
+        self.schedulers.pop(scheduler, None)
+        self._draining.discard(scheduler)
+        self._tellers.discard(scheduler)
+        self._last_error = f"scheduler {scheduler} was lost: {reason}"
+        for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
+            self._move(job, (), now_s)
+
+    def _left(self, scheduler: str, now_s: float) -> None:
+        """The scheduler has no job of this client any more. One that it did not answer for has not reached it: another
+        gets that as if it were new, and nothing of it counts as started."""
+        self.schedulers.pop(scheduler, None)
+        for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
+            if job.taken:
+                self._move(job, (), now_s)
+            else:
+                job.scheduler = None
+                job.streaming = False
+                self._assign_again(job, now_s)
+
+    def _move(self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float) -> None:
+        """The job's scheduler has it no more: take it to another."""
+        job.scheduler = None
+        job.taken = job.streaming = False
+        self._no_answer_comes(job)
+        job.told_to_cancel.clear()
+        job.unstarted = unstarted
+        self.moves += 1
+        # Even a job that was not accepted yet, as far as we know, may have been, and may run.
+        job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
+        job.deadline_s = now_s + self._submit_timeout_s
+        self._assign_again(job, now_s)
+
+    def receive(self, scheduler: str, message: Any, now_s: float) -> None:
+        """A message from a connected scheduler."""
+        if type(message) is m.Draining:
+            self._draining.add(scheduler)
+            return
+        if type(message) is m.AllHandedOver:
+            self._left(scheduler, now_s)
+            return
+        job = self.jobs.get(message.job)
+        if job is None or job.scheduler != scheduler:
+            self.duplicates += type(message) is m.Outcome
+            return
+        kind = type(message)
+        if kind is m.Outcome:
+            self._settle(job, message)
+        elif kind is m.Placed:
+            job.sink.placed(message.task)
+        elif kind is m.JobAccepted:
+            self._accepted(job)
+        elif kind is m.JobRefused:
+            self._try_again(job, message, now_s)
+        elif kind is m.NotCancelled:
+            job.cancelling.pop(message.task, None)
+            job.told_to_cancel.discard(message.task)
+            job.sink.not_cancelled(message.task)
+        elif kind is m.JobEnded:
+            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without saying how this task ended")
+        elif kind is m.Retried:
+            job.starts[message.task] = message.starts
+        elif kind is m.Counted:
+            job.starts.update(message.starts)
+            self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts))
+        elif kind is m.Using:
+            self._using(job, scheduler, message)
+        elif kind is m.Unused:
+            if job.used is not None:
+                job.used.discard(message.memory)
+        elif kind is m.HandedOver:
+            self._move(job, message.unstarted, now_s)
+        elif kind is m.PlacedNow:
+            self._placed_now(job, message)
+        elif kind is m.BlobLost:
+            self._outbox.upload_again(job, message.hash)
+
+    def _using(self, job: ClientJob, scheduler: str, message: m.Using) -> None:
+        if job.used is not None:
+            job.used.update(message.memories)
+            if len(job.used) > USED_MAX:
+                job.used = None
+        self._outbox.to_scheduler(scheduler, m.UsingKnown(job.id, message.number))
+
+    def _accepted(self, job: ClientJob) -> None:
+        job.taken = True
+        job.refusals = 0
+        if not job.accepted:
+            job.accepted = True
+            job.sink.accepted()
+        if job.cancelled and not job.streaming and job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
+        self._send_cancels(job)
+
+    def uploaded(self, job_id: str, blob: BlobRef) -> None:
+        """The input has been uploaded again; `blob.at` is empty if it could not be."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return
+        if blob.at:
+            stages = [_with_common(stage, blob) for stage in job.submission.stages]
+            job.submission = msgspec.structs.replace(job.submission, stages=stages)
+        job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
+        if job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
+
+    def abandon(self) -> None:
+        """The client is done: nobody is told of its jobs any more."""
+        for job in self.jobs.values():
+            self._no_answer_comes(job)
+        self.jobs.clear()
+        self._waiting.clear()
+        self._timers.clear()
+
+    def fail(self, error: SparrowError) -> None:
+        """No scheduler will take a job or tell of one any more: the sinks of all jobs are told so."""
+        self._failure = error
+        jobs = list(self.jobs.values())
+        self.abandon()
+        for job in jobs:
+            job.sink.refused(error)
+
+    def stream_failed(self, job: ClientJob, error: SparrowError) -> None:
+        """A task of the job cannot be sent."""
+        if job.id in self.jobs and job.scheduler is not None:
+            self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, running=True))
+            job.scheduler = None
+            self._refused(job, error)
+
+    def streamed(self, job: ClientJob) -> None:
+        """All tasks of the job have been sent."""
+        job.streaming = False
+        if job.id in self.jobs:
+            if job.cancelled and job.scheduler is not None:
+                self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
+            self._send_cancels(job)
+
+    # ---- events: time ------------------------------------------------------------------------
+
+    def next_deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        return self._timers[0][0] if self._timers else None
+
+    def tick(self, now_s: float) -> None:
+        """Time has come to `now_s`: submit again what was refused, give up what waited too long."""
+        while self._timers and self._timers[0][0] <= now_s:
+            job = self.jobs.get(heapq.heappop(self._timers)[1])
+            if job is not None and job.scheduler is None:
+                if job.id in self._waiting and job.deadline_s > now_s:
+                    continue
+                self._waiting.pop(job.id, None)
+                self._assign_again(job, now_s)
+
+    # ---- decisions ---------------------------------------------------------------------------
+
+    def _assign(self, job: ClientJob, now_s: float) -> None:
+        """Send the job to a scheduler chosen at random, or wait for one."""
+        if not self.schedulers:
+            if now_s >= job.deadline_s:
+                reason = self._last_error or "no scheduler is connected"
+                within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
+                self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {reason}"))
+                return
+            self._waiting[job.id] = job
+            heapq.heappush(self._timers, (job.deadline_s, job.id))
+            return
+        scheduler = self._choose(job)
+        bytes_max = self.schedulers[scheduler]
+        self._check_sizes(job, bytes_max)
+        job.scheduler = scheduler
+        if job.submission.epoch:
+            job.submission = msgspec.structs.replace(job.submission, age_s=max(0.0, now_s - job.submitted_s))
+        self._outbox.to_scheduler(scheduler, job.submission)
+        if scheduler not in self._tellers:
+            job.used = None
+        following = job.messages(bytes_max)
+        first, second = next(following, None), next(following, None)
+        job.streaming = second is not None
+        if first is not None:
+            self._outbox.to_scheduler(scheduler, first)
+        if second is not None:
+            job.chunks = itertools.chain([second], following)
+            self._outbox.stream(scheduler, job)
+
+    def _choose(self, job: ClientJob) -> str:
+        """Any scheduler will do; but jobs that avoid each other must be at one that knows of both (§8)."""
+        for other_id in job.submission.avoid:
+            other = self.jobs.get(other_id)
+            if other is not None and other.scheduler is not None:
+                return other.scheduler
+        staying = [scheduler for scheduler in self.schedulers if scheduler not in self._draining]
+        return self._rng.choice(staying or list(self.schedulers))
+
+    def _assign_again(self, job: ClientJob, now_s: float) -> None:
+        """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
+        try:
+            self._assign(job, now_s)
+        except SparrowError as error:
+            self._refused(job, error)
+
+    @staticmethod
+    def _check_sizes(job: ClientJob, bytes_max: int) -> None:
+        commons = sum(_bytes_of(stage.common) for stage in job.submission.stages)
+        if commons > bytes_max:
+            raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
+        size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0
+        if size > bytes_max + m.MESSAGE_OVERHEAD_BYTES:
+            raise InvalidRequest("stages", f"{size} bytes without their tasks", f"at most {bytes_max} bytes")
+        for task, payload in enumerate(job.payloads):
+            if isinstance(payload, bytes) and len(payload) > bytes_max:
+                raise InvalidRequest(
+                    f"tasks[{task}]", f"{len(payload)} bytes", f"a payload of at most {bytes_max} bytes"
+                )
+        for task, detail in job.details.items():
+            size = _bytes_of(job.payloads[task]) + _bytes_of_detail(detail)
+            if size > bytes_max + m.DETAIL_BYTES_FREE:
+                allowed = f"payload, preferred and inputs of at most {bytes_max} bytes together"
+                raise InvalidRequest(f"tasks[{task}]", f"{size} bytes", allowed)
+
+    def _try_again(self, job: ClientJob, message: m.JobRefused, now_s: float) -> None:
+        if not job.submission.epoch and (job.cancelled or len(job.cancelling) >= job.unsettled > 0):
+            self._withdraw(job)
+            return
+        self._no_answer_comes(job)
+        retry_s = message.retry_after_s
+        if retry_s is None or now_s + retry_s > job.deadline_s:
+            if message.field:
+                self._refused(job, InvalidRequest.told(message.field, message.reason))
+            else:
+                self._refused(job, Refused(message.reason, retry_s))
+            return
+        refused_by, job.scheduler = job.scheduler, None
+        job.taken = job.streaming = False
+        if refused_by in self._draining and self._choose(job) not in self._draining:
+            self._assign_again(job, now_s)  # The submission crossed the word that it drains: another may take it.
+            return
+        job.refusals += 1
+        heapq.heappush(self._timers, (min(now_s + self._wait_s(job, retry_s), job.deadline_s), job.id))
+
+    def _wait_s(self, job: ClientJob, retry_s: float) -> float:
+        """How long to wait until the job is offered again.
+
+        The scheduler says when there may be room for it, and says so to all that it refuses: if they all came back
+        then, they would be refused again and again, and to refuse them would be its work. So one that is refused
+        repeatedly waits twice as long each time, up to a limit, and not as long as the others.
+        """
+        grown_s = min(retry_s * 2.0 ** min(job.refusals - 1, RETRY_DOUBLINGS_MAX), RETRY_GROWN_MAX_S)
+        return max(retry_s, grown_s * self._rng.uniform(0.5, 1.0)) if job.refusals > 1 else retry_s
+
+    def _refused(self, job: ClientJob, error: SparrowError) -> None:
+        if job.accepted:  # By a scheduler that is no more.
+            self._settle_rest(job, TaskStatus.LOST, str(error))
+            return
+        del self.jobs[job.id]
+        self._no_answer_comes(job)
+        job.sink.refused(error)
+
+    def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:
+        task = outcome.task
+        if task >= len(job.settled) or task < 0 or job.settled[task]:
+            self.duplicates += 1
+            return
+        job.settled[task] = STATUSES.index(outcome.status) + 1
+        job.unsettled -= 1
+        if job.inner and outcome.status is TaskStatus.FINISHED and job.is_inner(task):
+            job.results[task] = outcome.result
+        if job.cancelling:
+            job.cancelling.pop(task, None)
+            job.told_to_cancel.discard(task)
+        if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
+            job.starts[task] = outcome.attempts - 1
+        elif job.starts:
+            job.starts.pop(task, None)
+        job.sink.outcome(outcome)
+
+    def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
+        """The job ends; tasks without an outcome get this one."""
+        if job.unsettled:
+            for task in range(len(job.payloads)):
+                if not job.settled[task]:
+                    self._settle(job, unrun(job.id, task, status, reason, job.attempts(task)))
+        if self.jobs.pop(job.id, None) is not None:
+            self._no_answer_comes(job)
+            self._waiting.pop(job.id, None)
+            job.sink.ended()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantViolated` if something that must hold does not."""
+        for job in self.jobs.values():
+            unsettled = job.settled.count(PENDING)
+            if job.unsettled != unsettled:
+                raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
+            if job.scheduler is None and job.id not in self._waiting and all(job.id != key for _, key in self._timers):
+                raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
+            if job.scheduler is not None and job.scheduler not in self.schedulers:
+                raise InvariantViolated(f"job {job.id} is with scheduler {job.scheduler}, which is gone", [])
+
+
+def _with_common(stage: m.Stage, blob: BlobRef) -> m.Stage:
+    """The stage; if its common bytes are this blob, they are where that is now."""
+    common = stage.common
+    same = isinstance(common, BlobRef) and common.hash == blob.hash
+    return msgspec.structs.replace(stage, common=blob) if same else stage
+
+
+def _float(value: float | None) -> float | None:
+    """A plain float of any kind of number: NumPy's, say, which messages cannot hold."""
+    return None if value is None else float(value)
+
+
+def unrun(job_id: str, task: int, status: TaskStatus, reason: str, attempts: int = 0) -> m.Outcome:
+    """The outcome of a task that no scheduler told of."""
+    return m.Outcome(job_id, task, status, b"", reason, attempts, "", None, None, None)

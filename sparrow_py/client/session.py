@@ -1,0 +1,618 @@
+"""The client's driver: links, timers and large data around `client_core.ClientCore`, on an event loop.
+
+Inputs too large for a message are uploaded to a node monitor before their job is submitted, and
+again if that one is lost; large results are fetched before their outcome is told (DESIGN.md §4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import math
+import random
+import socket
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+import aiohttp
+import msgspec
+
+from sparrow_py.access.auth import check_secret
+from sparrow_py.access.credentials import Access
+from sparrow_py.client import blobs
+from sparrow_py.client.client_core import ClientCore, ClientJob, Sink, unrun
+from sparrow_py.client.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
+from sparrow_py.client.copies import SpeculatedJob
+from sparrow_py.client.speculation import Speculation, check_speculation
+from sparrow_py.client.uploading import Uploading
+from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.daemon.standstill import PATIENCE, Standstill
+from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
+from sparrow_py.embedded.tasks_in_flight import TasksInFlight
+from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_number
+from sparrow_py.processes.process_bound import let_go
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.addresses import check_source
+from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
+from sparrow_py.wire.links import Link
+from sparrow_py.wire.local_link import LocalLink
+
+CONNECT_TIMEOUT_S = 10.0
+SUBMIT_TIMEOUT_S = 60.0
+HEARTBEAT_S = 10.0
+HEARTBEAT_MIN_S = 0.01
+"""Less would cost more than it tells, and 0 would take every scheduler for lost."""
+INLINE_BYTES_MAX = 900 << 10
+"""Inputs above this size, a little less than a frame has room for, are uploaded."""
+SOURCES_SHOWN = 3
+"""Addresses of schedulers that reprs name."""
+DOWNLOADS_MAX = 8
+"""Large results fetched at a time; the others wait, at their nodes."""
+
+
+def check_sources(schedulers: str | Sequence[str]) -> list[str]:
+    """The schedulers as a list of sources; `InvalidRequest` if one is none."""
+    given = [schedulers] if isinstance(schedulers, str) else list(schedulers)
+    sources = [part.strip() for source in given for part in source.split(",") if part.strip()]
+    if not sources:
+        raise InvalidOption("schedulers", schedulers, "at least one scheduler address")
+    return [check_source(source) for source in sources]
+
+
+class Session:
+    """A client's links to its schedulers, and its jobs. All methods run on the loop that started it."""
+
+    def __init__(
+        self,
+        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere,
+        *,
+        user: str | None = None,
+        access: Access | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        check_number("connect_timeout_s", connect_timeout_s, 0, math.inf)
+        check_number("submit_timeout_s", submit_timeout_s, 0, math.inf)
+        check_number("heartbeat_s", heartbeat_s, HEARTBEAT_MIN_S, math.inf)
+        self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
+        self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
+        """That may say that none of its schedulers, or of its node monitors, will come back."""
+        addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
+        self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
+        self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
+        self.user = getpass.getuser() if user is None else user
+        check_name("user", self.user, empty=False)
+        self._user_stated = user is not None
+        self._access = Access.of_client() if access is None else access
+        self._connect_timeout_s = connect_timeout_s
+        self._heartbeat_s = heartbeat_s
+        self._submit_timeout_s = submit_timeout_s
+        self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
+        self._clock = Clock()
+        self._standstill = Standstill(PATIENCE * heartbeat_s, self._stood_still)
+        self._patient_until_s = 0.0
+        """No timer fires before."""
+        self._timer = self.timer(self.core.next_deadline_s, self._tick)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: dict[str, _Preparing] = {}
+        """Jobs whose large inputs are being uploaded."""
+        self._uploads: dict[str, dict[str, bytes]] = {}
+        """Job id to its uploaded inputs by hash: a node that has one may be lost."""
+        self._speculated: dict[str, SpeculatedJob] = {}
+        """Jobs whose slow tasks are submitted again, until all their outcomes have been told."""
+        self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
+        self._connected: asyncio.Event | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        """Of its links and its requests."""
+        self._uploading: Uploading | None = None
+        self._dialling: Dialling | None = None
+        self._leave_cluster: Callable[[], None] = lambda: None
+        self._links: Mapping[str, Link | LocalLink] = {}
+
+    def __str__(self) -> str:
+        """Where its schedulers are, and whose it is."""
+        named = self.sources[:SOURCES_SHOWN]
+        more = "" if len(self.sources) == len(named) else f" and {len(self.sources) - len(named)} more"
+        return f"{', '.join(named) or 'a scheduler here'}{more}, user {self.user!r}"
+
+    async def start(self) -> None:
+        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`, `ClusterError` if the embedded
+        cluster that was given is broken."""
+        if self._cluster is not None:
+            loop = asyncio.get_running_loop()
+            self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
+        self._connected = asyncio.Event()
+        self._standstill.start()
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
+        self._session = aiohttp.ClientSession(connector=connector)
+        self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
+        if self._here is not None:
+            here, self._here = self._here, None  # Ours to stop only if it is ours.
+            try:
+                await self._start_here(here)
+            except BaseException:
+                await self.stop()
+                raise
+            return
+        hello = m.Hello(
+            m.PROTOCOL_VERSION_OLDEST,
+            "client",
+            "",
+            self.user,
+            "",
+            newest=m.PROTOCOL_VERSION,
+            user_stated=self._user_stated,
+        )
+        self._dialling = Dialling(
+            self.sources,
+            hello,
+            m.FrameDecoder(m.ToClient),
+            self,
+            self._session,
+            heartbeat_s=self._heartbeat_s,
+            access=lambda: self._access,
+        )
+        self._links = self._dialling.links
+        self._dialling.start()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._connected.wait()
+        except TimeoutError:
+            last_error = self._dialling.last_error
+            await self.stop()
+            raise NoScheduler(f"no scheduler answered within {self._connect_timeout_s:g} s: {last_error}") from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _make_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+    def forked(self) -> None:
+        """In a child of the process: let go of the parent's connections and jobs."""
+        self.core.abandon()
+        let_go([made.fileno() for made in self._sockets])
+
+    def _addresses(self) -> list[str]:
+        """Of the schedulers that can be reached now."""
+        return [link.peer for link in self._links.values()]
+
+    async def _start_here(self, here: SchedulerHere) -> None:
+        """Start the scheduler in this loop, and link to it without a socket."""
+        welcome = await here.start()
+        self._here, name = here, welcome.name
+        self._links = {name: here.attach(self.user, lambda batch: self.scheduler_said(name, batch))}
+        self.core.scheduler_up(name, welcome.frame_bytes_max, self._clock())
+
+    async def stop(self) -> None:
+        """Close all links. Schedulers cancel what has not started."""
+        self._leave_cluster()
+        self._in_flight.ended(self)
+        self._timer.cancel()
+        self._standstill.stop()
+        for speculated in self._speculated.values():
+            speculated.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._preparing.clear()
+        if self._dialling is not None:
+            await self._dialling.stop("the client is done")
+        if self._here is not None:
+            await self._here.stop()
+        if self._session is not None:
+            await self._session.close()
+
+    def renew_token(self, token: str) -> None:
+        """Show this token from now on, on links that stand, too."""
+        self._access = replace(self._access, token=check_secret("token", token).shown)
+        if self._dialling is not None:
+            self._dialling.renew()
+
+    # ---- the user ----------------------------------------------------------------------------
+
+    def submit(self, spec: JobSpec, sink: JobSink, speculate: Speculation | None = None) -> None:
+        """Submit a job, whose `job_id` must be set; its sink is told what becomes of it.
+
+        `InvalidRequest` if it cannot be. Large inputs are uploaded first; what goes wrong with that
+        is told to the sink. With `speculate` slow tasks are submitted again.
+        """
+        if speculate is not None:
+            check_speculation(speculate, spec)
+        others = bool(self.core.jobs or self._preparing)
+        self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
+        fetching = _FetchingSink(self, spec, sink)
+        if not _has_large(spec):
+            self._submit(spec, fetching, speculate)
+            return
+        spec.validate()
+        preparing = self._preparing[spec.job_id] = _Preparing(spec, fetching)
+        preparing.task = self._start(self._upload_and_submit(preparing, speculate))
+
+    def _submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
+        if speculate is None:
+            sink.job = self.core.submit(spec, sink, self._clock())
+        else:
+            self._submit_speculated(spec, sink, speculate)
+        self._timer.update()
+
+    def _submit_speculated(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation) -> None:
+        speculated = SpeculatedJob(spec, speculate, sink, self)
+        sink.job = self.core.submit(replace(spec, report_placed=True), speculated, self._clock())
+        if not speculated.over:  # Else it was refused at once.
+            self._speculated[spec.job_id] = speculated
+
+    def cancel_job(self, job_id: str, *, running: bool = False) -> None:
+        """Cancel what of the job has not started; with `running`, what runs is stopped too."""
+        preparing = self._preparing.pop(job_id, None)
+        if preparing is not None:
+            self.forget(job_id)
+            preparing.withdraw()
+            return
+        speculated = self._speculated.get(job_id)
+        if speculated is not None:
+            speculated.cancel_job()
+        self.core.cancel_job(job_id, self._clock(), running=running)
+
+    def cancel_tasks(self, job_id: str, tasks: list[int], *, running: bool = False) -> None:
+        """Cancel tasks that have not started; with `running`, those that have, too."""
+        preparing = self._preparing.get(job_id)
+        if preparing is not None:
+            preparing.cancelling.update(dict.fromkeys(tasks, running))
+            if len(preparing.cancelling) == preparing.task_count:
+                self.cancel_job(job_id)
+            return
+        speculated = self._speculated.get(job_id)
+        if speculated is not None:
+            speculated.cancel_tasks(tasks)
+        self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
+
+    def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
+        """Ask which of these tasks have left the queue; see `ClientCore.ask_placed`."""
+        return self.core.ask_placed(job_id, tasks, told)
+
+    def fail(self, error: SparrowError) -> None:
+        """Nothing can run any more, for this reason: the sinks of all jobs are told so, of those to come, too."""
+        preparing, self._preparing = self._preparing, {}
+        for one in preparing.values():
+            one.refuse(error)
+        self.core.fail(error)
+        self._timer.update()
+
+    def now_s(self) -> float:
+        """The session's clock."""
+        return self._clock()
+
+    def cut_off_s(self) -> float:
+        """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
+        return 0.0 if self._dialling is None else self._dialling.cut_off_s()
+
+    # ---- nodes -------------------------------------------------------------------------------
+
+    async def nodes(self) -> list[NodeStatus]:
+        """The nodes of all schedulers that are connected and answer; `SparrowError` if none does."""
+        assert self._session is not None
+        return merged(await ask_all(self._session, self._addresses(), self._access))
+
+    async def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has so many nodes that are ready; `TimeoutError` after `timeout_s`."""
+        assert self._session is not None
+        awaited = Awaited(count, timeout_s)
+        while True:
+            listings: list[Listing] = []
+            with contextlib.suppress(NoScheduler):  # Another may be connected by the next time.
+                listings = await ask_all(self._session, self._addresses(), self._access, awaited.ask_timeout_s)
+            if awaited.are_there(listings):
+                return
+            await asyncio.sleep(awaited.pause_s())
+
+    # ---- copies of slow tasks ----------------------------------------------------------------
+
+    def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> DeadlineTimer:
+        """A timer that calls `tick` when the deadline is due; not at once after the process has stood still."""
+
+        def due_s() -> float | None:
+            deadline_s = next_deadline_s()
+            return None if deadline_s is None else max(deadline_s, self._patient_until_s)
+
+        def tick_unless_stood_still() -> None:
+            self._standstill.check()
+            if self._clock() >= self._patient_until_s:
+                tick()
+
+        return DeadlineTimer(self._clock, due_s, tick_unless_stood_still)
+
+    def _stood_still(self, _: float) -> None:
+        """Outcomes may have come meanwhile, and links may be gone: to look at that comes before giving up on anything,
+        or starting it again. By then each scheduler has been dialled."""
+        self._patient_until_s = self._clock() + REDIAL_MAX_S
+
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
+        """Submit a copy of tasks of this job, whose large inputs are not uploaded again unless their node is lost."""
+        uploads = self._uploads.get(original)
+        if uploads is not None:
+            self._uploads[spec.job_id] = uploads
+        self.core.submit(spec, sink, self._clock())
+        self._timer.update()
+
+    def speculated(self, job_id: str) -> None:
+        """All outcomes of the job have been told."""
+        self._speculated.pop(job_id, None)
+
+    # ---- the core's outbox -------------------------------------------------------------------
+
+    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
+        """Effect of the core."""
+        link = self._links.get(scheduler)
+        if link is not None:
+            link.send(message)
+
+    def stream(self, scheduler: str, job: ClientJob) -> None:
+        """Effect of the core."""
+        self._start(self._stream(scheduler, job))
+
+    def upload_again(self, job: ClientJob, hash_: str) -> None:
+        """Effect of the core."""
+        self._start(self._upload_again(job.id, hash_))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _stream(self, scheduler: str, job: ClientJob) -> None:
+        link = self._links.get(scheduler)
+        chunks = job.chunks  # Others, if the job is refused or moved meanwhile and submitted again.
+        for chunk in chunks:
+            if link is None or job.chunks is not chunks or job.scheduler != scheduler:
+                return
+            if job.cancelled and not job.submission.epoch:
+                job.streaming = False
+                return
+            try:
+                link.send(chunk)
+            except LinkError as error:
+                self.core.stream_failed(job, error)
+                return
+            await link.drained()
+        if job.chunks is chunks and job.scheduler == scheduler:
+            self.core.streamed(job)
+
+    # ---- large data --------------------------------------------------------------------------
+
+    async def _upload_and_submit(self, preparing: _Preparing, speculate: Speculation | None) -> None:
+        """Replace what is large in the job by references to where it was uploaded, then submit it."""
+        spec, sink = preparing.spec, preparing.sink
+        uploads = self._uploads[spec.job_id] = {}
+        known: dict[str, BlobRef] = {}
+        common_bytes_max = 0 if _commons_are_large(spec) else INLINE_BYTES_MAX
+
+        async def reference(data: bytes | BlobRef, bytes_max: int = INLINE_BYTES_MAX) -> bytes | BlobRef:
+            if not isinstance(data, bytes) or len(data) <= bytes_max:
+                return data
+            hash_ = await blobs.sha256_hex_aside(data)
+            if hash_ not in known:  # What many tasks are given is uploaded once.
+                known[hash_] = await self._upload(data, hash_)
+                uploads[hash_] = data
+            return known[hash_]
+
+        try:
+            stages = []
+            for stage in spec.as_stages():
+                common = await reference(stage.common, common_bytes_max)
+                tasks = [
+                    replace(task, payload=await reference(task.payload))
+                    if isinstance(task, TaskSpec)
+                    else await reference(task)
+                    for task in stage.tasks
+                ]
+                stages.append(replace(stage, common=common, tasks=tasks))
+            whole = replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0])
+            self._preparing.pop(spec.job_id, None)
+            self._submit(whole, sink, speculate)
+            for running in (False, True):
+                numbers = [number for number, too in preparing.cancelling.items() if too is running]
+                self.cancel_tasks(spec.job_id, numbers, running=running)
+        except SparrowError as error:
+            self._preparing.pop(spec.job_id, None)
+            sink.refused(error)
+        except Exception as error:
+            self._preparing.pop(spec.job_id, None)
+            sink.refused(SparrowError(f"the job cannot be sent: {error}"))
+
+    async def upload(self, data: bytes) -> BlobRef:
+        """Give large data to some node monitor; `NoScheduler`, `Refused` or `LinkError` if none takes it.
+
+        What may pass, as nodes and schedulers that are away and nodes that are full, is waited out for
+        `submit_timeout_s`.
+        """
+        return await self._upload(data, await blobs.sha256_hex_aside(data))
+
+    async def _upload(self, data: bytes, hash_: str) -> BlobRef:
+        assert self._session is not None and self._uploading is not None
+        http, deadline_s = self._session, self._clock() + self._submit_timeout_s
+
+        def is_late() -> bool:
+            self._standstill.check()
+            return http.closed or self._clock() >= max(deadline_s, self._patient_until_s)
+
+        return await self._uploading.upload(data, hash_, is_late)
+
+    async def _upload_again(self, job_id: str, hash_: str) -> None:
+        data = self._uploads.get(job_id, {}).get(hash_)
+        ref = BlobRef(hash_, 0, ())
+        try:
+            if data is not None:
+                with contextlib.suppress(SparrowError):
+                    ref = await self._upload(data, hash_)
+        finally:
+            self.core.uploaded(job_id, ref)
+
+    async def download(self, ref: BlobRef) -> bytearray:
+        """Fetch large data; `ResultLost` if none of its nodes has it any more."""
+        assert self._session is not None
+        async with self._downloads:
+            return await blobs.download(self._session, ref, self._access)
+
+    def fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+        """Fetch a large result, then tell the sink."""
+        self._start(self._fetch_result(sink, outcome, ref))
+
+    async def _fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+        try:
+            data = await self.download(ref)
+        except ResultLost as error:
+            sink.fetched(outcome, error)
+        except Exception as error:  # No memory for it, say.
+            sink.fetched(outcome, ResultLost(f"a result of {ref.size} bytes cannot be had here: {error!r}"))
+        else:
+            sink.fetched(msgspec.structs.replace(outcome, result=data), None)
+
+    def forget(self, job_id: str) -> None:
+        """The job is over: its inputs need not be kept."""
+        self._uploads.pop(job_id, None)
+
+    # ---- links' events -----------------------------------------------------------------------
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        """Event of the dialling."""
+        assert self._connected is not None
+        self._connected.set()
+        self.user = welcome.user or self.user
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
+
+    def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
+        """Event of the dialling."""
+        now_s, receive = self._clock(), self.core.receive
+        for message in batch:
+            receive(scheduler, message, now_s)
+        self._timer.update()
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        """Event of the dialling."""
+        self.core.scheduler_down(scheduler, reason, self._clock())
+        self._timer.update()
+
+    def _tick(self) -> None:
+        self.core.tick(self._clock())
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[SparrowError], None], error: SparrowError) -> None:
+    """Of any thread; if the loop has been closed nobody is left to hear of it."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, error)
+
+
+def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
+    yield stage.common
+    for task in stage.tasks:
+        yield task.payload if isinstance(task, TaskSpec) else task
+
+
+def _task_count(spec: JobSpec) -> int:
+    return sum(len(stage.tasks) for stage in spec.as_stages())
+
+
+def _has_large(spec: JobSpec) -> bool:
+    """Whether something of the job is to be uploaded."""
+    inputs = (data for stage in spec.as_stages() for data in _inputs(stage))
+    return any(isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX for data in inputs) or _commons_are_large(spec)
+
+
+def _commons_are_large(spec: JobSpec) -> bool:
+    """Whether the stages' common bytes, which travel in one message, are too large together."""
+    return sum(len(stage.common) for stage in spec.as_stages() if isinstance(stage.common, bytes)) > INLINE_BYTES_MAX
+
+
+class _Preparing:
+    """A job whose large inputs are being uploaded."""
+
+    def __init__(self, spec: JobSpec, sink: _FetchingSink) -> None:
+        self.spec = spec
+        self.sink = sink
+        self.task: asyncio.Task[None] | None = None
+        self.task_count = sum(len(stage.tasks) for stage in spec.as_stages())
+        self.cancelling: dict[int, bool] = {}
+        """Tasks that were cancelled meanwhile, and whether even if they run."""
+
+    def refuse(self, error: SparrowError) -> None:
+        """No scheduler will have the job."""
+        if self.task is not None:
+            self.task.cancel()
+        self.sink.refused(error)
+
+    def withdraw(self) -> None:
+        """The job is cancelled before a scheduler has it."""
+        if self.task is not None:
+            self.task.cancel()
+        for task in range(self.task_count):
+            reason = "it was cancelled before its inputs were uploaded"
+            self.sink.outcome(unrun(self.spec.job_id, task, TaskStatus.CANCELLED, reason))
+        self.sink.ended()
+
+
+class JobSink(Sink, Protocol):
+    """A `Sink` that can also be told that a result could not be fetched."""
+
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        """The task finished, but its large result is gone; told instead of `outcome`."""
+
+
+class _FetchingSink:
+    """Between the core and a job's sink: fetches large results before their outcome is told.
+
+    Results of stages that others come after are not fetched: their outcome tells the reference.
+    """
+
+    __slots__ = ("_ended", "_fetching", "_session", "_sink", "_spec", "accepted", "job", "not_cancelled", "placed")
+
+    def __init__(self, session: Session, spec: JobSpec, sink: JobSink) -> None:
+        self._session = session
+        self._spec = spec
+        self._sink = sink
+        self._fetching = 0
+        self._ended = False
+        self.job: ClientJob | None = None
+        self.accepted = sink.accepted
+        self.placed = sink.placed
+        self.not_cancelled = sink.not_cancelled
+
+    def refused(self, error: SparrowError) -> None:
+        self._session.forget(self._spec.job_id)
+        self._sink.refused(error)
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        result = outcome.result
+        if isinstance(result, BlobRef) and not (self.job is not None and self.job.is_inner(outcome.task)):
+            self._fetching += 1
+            self._session.fetch_result(self, outcome, result)
+        else:
+            self._sink.outcome(outcome)
+
+    def fetched(self, outcome: m.Outcome, error: ResultLost | None) -> None:
+        if error is None:
+            self._sink.outcome(outcome)
+        else:
+            self._sink.result_lost(outcome, error)
+        self._fetching -= 1
+        self._end_if_over()
+
+    def ended(self) -> None:
+        self._ended = True
+        self._session.forget(self._spec.job_id)
+        self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        if self._ended and not self._fetching:
+            self._sink.ended()

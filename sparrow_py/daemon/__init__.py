@@ -1,0 +1,1 @@
+"""What all daemons and commands have in common: options, start and end, HTTP."""

@@ -1,0 +1,225 @@
+"""Options: each a field of a dataclass, with one name in flag, environment and file.
+
+Flag over environment (`SPARROW_…`) over TOML over default; click does the merging. A field
+made by `option` says in `help` what it means, its unit and what to choose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_type_hints
+
+import click
+
+from sparrow_py.access.auth import TLS, Tokens
+from sparrow_py.access.secret_files import read_tokens, tls_of
+from sparrow_py.daemon.version import version_option
+from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
+
+ENVIRONMENT_PREFIX = "SPARROW"
+T = TypeVar("T")
+
+
+def option(default: Any, help: str, *, many: bool = False, flag: str | None = None) -> Any:
+    """A dataclass field that is an option. `many`: may be given several times, a tuple of strings."""
+    return dataclasses.field(default=default, metadata={"help": help, "many": many, "flag": flag})
+
+
+def load_toml(path: str) -> dict[str, Any]:
+    """The options in a TOML file; `InvalidOption` if it cannot be read."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
+
+
+class WrongOption(click.ClickException):
+    """An option has a value that cannot be, wherever it comes from: the exit code is that of a mistake in a flag."""
+
+    exit_code = click.UsageError.exit_code
+
+
+class _OneLineErrors(click.Command):
+    """Says what is wrong with its arguments on one line, without the usage."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = None
+            raise
+
+
+def command(name: str, options: type[T], run: Callable[[T], None], help: str) -> click.Command:
+    """The command line of a daemon: parses into `options` and calls `run` with them."""
+
+    def callback(**values: Any) -> None:
+        # One line, no traceback: the mistake is the caller's and the message names it.
+        try:
+            run(options(**values))
+        except InvalidRequest as error:
+            raise WrongOption(str(error)) from None
+        except SparrowError as error:
+            raise click.ClickException(str(error)) from None
+
+    params: list[click.Parameter] = [_parameter(field, options) for field in dataclasses.fields(options) if field.init]  # type: ignore[arg-type]
+    params.append(
+        click.Option(
+            ["--config"],
+            expose_value=False,
+            is_eager=True,
+            callback=_use_config,
+            metavar="FILE",
+            help="TOML file with options by their flags' names, with _ for -.",
+        )
+    )
+    params.append(version_option(name))
+    settings = {
+        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+        "show_default": True,
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    }
+    return _OneLineErrors(name, params=params, callback=callback, help=help, context_settings=settings)
+
+
+def parse(options: type[T], arguments: list[str], *, environment: bool = True) -> T:
+    """The options that these command-line arguments (and the environment, if it is to be asked) give; raises as click
+    does."""
+    parsed: list[T] = []
+    heeded = {} if environment else {"auto_envvar_prefix": None}
+    command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False, **heeded)
+    return parsed[0]
+
+
+def _use_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path:
+        try:
+            values = load_toml(path)
+        except InvalidOption as error:
+            raise click.BadParameter(str(error)) from None
+        known = {str(parameter.name) for parameter in context.command.params if parameter.expose_value}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise click.BadParameter(
+                f"{path}: unknown options: {', '.join(_suggested(name, known) for name in unknown)}"
+            )
+        many = {parameter.name for parameter in context.command.params if parameter.multiple}
+        # One value of an option that may be given several times need not be written as a list.
+        context.default_map = {
+            name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()
+        }
+
+
+def _suggested(name: str, known: Iterable[str]) -> str:
+    """The unknown name, with the known one that may be meant."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"{name} (did you mean {close[0]}?)" if close else name
+
+
+def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:
+    hint = get_type_hints(options)[field.name]
+    flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
+    help_text, many = field.metadata["help"], field.metadata["many"]
+    if hint is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
+    kind = next((kind for kind in (int, float, str) if hint in (kind, kind | None)), str)
+    return click.Option(
+        [flag, field.name],
+        default=list(cast("tuple[str, ...]", field.default)) if many else field.default,
+        type=kind,
+        multiple=many,
+        help=help_text,
+        show_default=field.default not in (None, "", ()),
+    )
+
+
+def parse_pairs(name: str, pairs: tuple[str, ...]) -> dict[str, str]:
+    """`("a=1", "b=2")` as a dict; `InvalidOption` names the pair that is none."""
+    parsed = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise InvalidOption(name, pair, "key=value")
+        parsed[key] = value
+    return parsed
+
+
+def require(condition: bool, name: str, value: object, allowed: str) -> None:
+    """Raise `InvalidOption` unless the condition holds."""
+    if not condition:
+        raise InvalidOption(name, value, allowed)
+
+
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+BEYOND_LOOPBACK = "tokens (--token-file or SPARROW_TOKEN) or mutual TLS (--tls-cert, --tls-key and --tls-ca)"
+"""What a daemon must have that listens for other machines."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class DaemonOptions:
+    """The options that all daemons have."""
+
+    host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs tokens or TLS.")
+    port: int = option(0, "TCP port; 0 takes a free one.")
+    token_file: str | None = option(
+        None,
+        "File with the cluster's secret, or with several tokens, a line each: cluster SECRET, or client USER SECRET. "
+        "Read again on SIGHUP. Or set SPARROW_TOKEN to the cluster's secret.",
+    )
+    tls_cert: str | None = option(
+        None, "PEM file with this daemon's certificate: with tls_key and tls_ca, mutual TLS. Read again on SIGHUP."
+    )
+    tls_key: str | None = option(None, "PEM file with the certificate's key, not encrypted.")
+    tls_ca: str | None = option(None, "PEM file with the authorities that peers' certificates must come from.")
+    allowed_host: tuple[str, ...] = option(
+        (),
+        "A name, besides localhost and any address, that requests may be addressed to where no token is asked for. "
+        "Others are refused: a web page could have its own name lead here.",
+        many=True,
+    )
+    drain_timeout_s: float = option(
+        30.0, "After SIGTERM: seconds to finish what runs before the daemon ends all the same."
+    )
+    heartbeat_s: float = option(
+        10.0, "A peer silent for one and a half times this is taken for dead. Shorter finds it sooner, costs traffic."
+    )
+    link_backlog_bytes_max: int = option(
+        256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
+    )
+    log_level: str = option("info", "debug, info, warning or error.")
+    warnings_fd: int | None = option(
+        None, "Write the log's warnings and errors to this inherited descriptor, too; it is never waited for."
+    )
+    listen_fd: int | None = option(
+        None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
+    )
+    exit_on_stdin_eof: bool = option(
+        False, "End at once when standard input closes: for daemons that must end with the process that started them."
+    )
+
+    def __post_init__(self) -> None:
+        require(0 <= self.port <= 65535, "port", self.port, "a whole number from 0 to 65535")
+        levels = ("debug", "info", "warning", "error")
+        require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
+        require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
+        require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
+        backlog = self.link_backlog_bytes_max
+        require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
+        self.tokens: Tokens = read_tokens(self.token_file)
+        self.tls: TLS | None = tls_of(self.tls_cert, self.tls_key, self.tls_ca)
+        loopback = self.host in LOOPBACK_HOSTS
+        require(loopback or self.guarded, "host", self.host, f"a loopback address, or any other with {BEYOND_LOOPBACK}")
+
+    @property
+    def guarded(self) -> bool:
+        """Whether who dials must prove who it is; else only this machine may."""
+        return len(self.tokens) > 0 or self.tls is not None
+
+    def names(self) -> list[str]:
+        """The names that this daemon is known by."""
+        return list(self.allowed_host)

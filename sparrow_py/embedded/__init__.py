@@ -1,0 +1,1 @@
+"""`LocalCluster`: a cluster on this machine, and the output of its tasks."""

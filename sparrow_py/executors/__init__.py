@@ -1,0 +1,1 @@
+"""How executors and node monitors talk, for executors in Python."""

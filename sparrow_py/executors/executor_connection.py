@@ -1,0 +1,104 @@
+"""The executor's side of its connection to the node monitor, blocking: for executors that are a plain loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from sparrow_py.executors.executor_files import load, store
+from sparrow_py.executors.executor_protocol import (
+    EXECUTOR_PROTOCOL_VERSION,
+    FILES_SUFFIX,
+    FILES_VARIABLE,
+    ID_VARIABLE,
+    LOG_VARIABLE,
+    SOCKET_VARIABLE,
+    TO_EXECUTOR,
+    Data,
+    ExecutorHello,
+    FrameSplitter,
+    encode_frame,
+)
+
+__all__ = ["ExecutorConnection", "load", "write_to_log"]
+
+RECEIVE_BYTES = 1 << 16
+"""Larger, and each call would map and unmap memory for its buffer."""
+
+
+def write_to_log() -> None:
+    """From now on this executor's standard error is the node monitor's log itself.
+
+    Until its hello the node monitor reads what it writes, so as to know why a start failed.
+    """
+    descriptor = os.environ.pop(LOG_VARIABLE, "")
+    if descriptor.isdecimal():
+        with contextlib.suppress(OSError):
+            os.dup2(int(descriptor), 2)
+
+
+class ExecutorConnection:
+    """A connection to the node monitor.
+
+    `files_directory` is where `data` puts large values; for executors that the node monitor did not
+    start it is beside the socket.
+    """
+
+    def __init__(self, path: str, files_directory: str = "") -> None:
+        self.files_directory = files_directory or os.path.splitext(path)[0] + FILES_SUFFIX  # noqa: PTH122 - as in `executor_files`
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(path)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._splitter = FrameSplitter(TO_EXECUTOR)
+
+    @classmethod
+    def from_environment(cls, app: str, places: int = 1, runtime: str = "") -> ExecutorConnection:
+        """Connect to the node monitor that started this process, and say hello."""
+        connection = cls(os.environ[SOCKET_VARIABLE], os.environ.get(FILES_VARIABLE, ""))
+        connection.hello(app, places, runtime, os.environ.get(ID_VARIABLE, ""))
+        write_to_log()
+        return connection
+
+    def hello(self, app: str, places: int = 1, runtime: str = "", executor_id: str = "") -> None:
+        """Say hello."""
+        self.send([ExecutorHello(EXECUTOR_PROTOCOL_VERSION, executor_id, app, places, runtime, os.getpid())])
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
+    def receive(self, *, wait: bool = True) -> list[Any]:
+        """The next messages; without `wait`, those that have arrived. `EOFError` when closed."""
+        messages: list[Any] = []
+        while not messages:
+            try:
+                data = self._socket.recv(RECEIVE_BYTES, 0 if wait else socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            if not data:
+                raise EOFError
+            messages = self._splitter.feed(data)
+            if not wait:
+                break
+        return messages
+
+    def send(self, messages: Iterable[Any]) -> None:
+        """Send these; `LinkError` if one is too large for a frame."""
+        self._socket.sendall(encode_frame(list(messages)))
+
+    def data(self, value: bytes) -> Data:
+        """`value` for a message: itself, or a file that holds it if it is large; `OSError` if that cannot be written.
+
+        `load` is the reverse.
+        """
+        return store(value, self.files_directory)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()

@@ -1,0 +1,42 @@
+"""How a node monitor and a fork server talk: frames as of `executor_protocol`, in msgpack, over a pair of sockets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sparrow_py.executors.executor_protocol import Direction, ExecutorMessage
+
+
+class Fork(ExecutorMessage, tag=1):
+    """Start an executor: a copy of the server with these variables in its environment. Answer: Forked or NotForked."""
+
+    executor: str
+    environment: dict[str, str]
+
+
+class Forked(ExecutorMessage, tag=2):
+    """It was started, and has this process id, until Ended."""
+
+    executor: str
+    pid: int
+
+
+class NotForked(ExecutorMessage, tag=3):
+    """It could not be started: the error's number."""
+
+    executor: str
+    error: int
+
+
+class Ended(ExecutorMessage, tag=4):
+    """It has ended, and so has its process group. `code`: its exit code, or the negative number of a signal."""
+
+    executor: str
+    code: int
+
+
+FromServer = Forked | NotForked | Ended
+FROM_FORK_SERVER = Direction(
+    msgspec.msgpack.Decoder(list[FromServer]).decode, msgspec.json.Decoder(list[FromServer]).decode
+)
+TO_FORK_SERVER = Direction(msgspec.msgpack.Decoder(list[Fork]).decode, msgspec.json.Decoder(list[Fork]).decode)

@@ -1,0 +1,137 @@
+"""A fork server: `sparrow_py.executors.fork_server MODULE [ENTRY…]`, started by a node monitor; starts executors for it.
+
+It has the executor's module imported, and forks an executor whenever the node monitor asks for one (`fork_protocol`):
+that takes a millisecond, and an interpreter's start seventy. It never runs what users wrote, so each executor begins
+with nothing of anybody's. The module's `main()` is the executor's; it finds its environment as if it had been executed.
+The entries are where tasks look for modules first, also for such as have the name of one of our packages.
+
+Standard input is the connection to the node monitor. The server ends with it, and executors end with their server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+
+from sparrow_py.executors.executor_protocol import FrameSplitter, encode_frame
+from sparrow_py.executors.fork_protocol import TO_FORK_SERVER, Ended, Fork, Forked, NotForked
+from sparrow_py.own_packages import give_names_back, take_names
+from sparrow_py.processes.process_control import SIGKILL, adopt_orphans, die_with_parent, hide_from_others
+
+PRELOADED = ("cloudpickle",)
+"""What tasks need nearly always: imported once, rather than in each executor."""
+CONNECTION = 0
+"""The descriptor of the connection to the node monitor."""
+RECEIVE_BYTES = 1 << 16
+WAKE_UPS_BYTES = 4096
+
+
+class ForkServer:
+    """The server's loop, in a process that has no threads and no other children."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._splitter = FrameSplitter(TO_FORK_SERVER)
+        self._executors: dict[int, str] = {}
+        """By process id."""
+        self._wake_ups, self._wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+        self._poll.register(self._wake_ups, select.POLLIN)
+
+    def serve(self) -> dict[str, str] | None:
+        """Fork until the node monitor is gone: then None. In each executor: its environment."""
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            if self._wake_ups in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_ups, WAKE_UPS_BYTES)
+                self._bury()
+            if self._connection.fileno() in ready:
+                data = self._connection.recv(RECEIVE_BYTES)
+                if not data:
+                    return None
+                for order in self._splitter.feed(data):
+                    if self._forked(order):
+                        return dict(order.environment)
+
+    def _forked(self, order: Fork) -> bool:
+        """Start an executor. Whether this process is it."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say(NotForked(order.executor, error.errno or 0))
+            return False
+        if pid:
+            self._executors[pid] = order.executor
+            self._say(Forked(order.executor, pid))
+            return False
+        self._let_go()
+        return True
+
+    def _let_go(self) -> None:
+        """What is the server's is not for the executor."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(self._wake_ups)
+        os.close(self._wake_up)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, self._connection.detach())
+        os.close(nothing)
+
+    def _bury(self) -> None:
+        """Tell of the executors that have ended. Until they are waited for nobody else has their process ids."""
+        while self._executors:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                return
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(ended.si_pid, SIGKILL)
+            _, status = os.waitpid(ended.si_pid, 0)
+            self._say(Ended(self._executors.pop(ended.si_pid), os.waitstatus_to_exitcode(status)))
+
+    def _say(self, message: Forked | NotForked | Ended) -> None:
+        self._connection.sendall(encode_frame([message]))
+
+
+def main() -> int:
+    """Serve until the node monitor goes away; in an executor, be it. The process's exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever could change this process or an executor would change what other users' tasks run in.
+    hide_from_others()
+    # What an executor has left behind is its node monitor's to end, which may have it from executors of all apps.
+    adopt_orphans(False)
+    module, *entries = sys.argv[1:]
+    take_names()
+    executor = importlib.import_module(module)
+    give_names_back()
+    sys.path[:] = dict.fromkeys([*map(os.path.abspath, entries), *sys.path])
+    for name in PRELOADED:  # Of the version that tasks find.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # Else the first collection of each executor would copy what they all share.
+    server = os.getpid()
+    try:
+        environment = ForkServer(socket.socket(fileno=CONNECTION)).serve()
+    except ConnectionError:
+        return 0
+    if environment is None:
+        return 0
+    os.setsid()
+    die_with_parent(SIGKILL, server)
+    adopt_orphans()
+    os.environ.update(environment)
+    return executor.main() or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

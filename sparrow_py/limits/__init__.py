@@ -1,0 +1,1 @@
+"""How much there may be of something, and whose share of it is how large."""

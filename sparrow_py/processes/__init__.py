@@ -1,0 +1,1 @@
+"""Processes on Linux: their control, their descendants, their ends."""

@@ -1,0 +1,1 @@
+"""How processes talk: messages, links, and where the schedulers are."""

@@ -1,0 +1,237 @@
+"""Keeping a link to every scheduler: dial, serve, dial again with backoff, for ever.
+
+Node monitors and clients both hold links to all schedulers that their sources name
+(`addresses`), as schedulers come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import aiohttp
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from sparrow_py.access.credentials import OPEN, Access
+from sparrow_py.errors import LinkError, LinkRefused, SparrowError
+from sparrow_py.wire import links, resolution
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.links import Link
+
+log = logging.getLogger("sparrow.links")
+REDIAL_MIN_S = 0.05
+REDIAL_MAX_S = 5.0
+OUTAGE_SAID_AFTER_S = 3.0
+"""So long no link stands until that is said: a scheduler that is only started again is back before."""
+STOOD_S = 5.0
+"""A link that stood for so long is dialled again at once."""
+
+
+class LinkUser(Protocol):
+    """Who uses the links."""
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        """A link stands."""
+
+    def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
+        """A frame's messages, without a Goodbye; `LinkError` if they may not have been sent."""
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        """A link is gone."""
+
+
+class Dialling:
+    """Links to all schedulers of `sources`, by the name each scheduler gives itself."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        hello: m.Hello,
+        decode: m.FrameDecoder,
+        user: LinkUser,
+        session: aiohttp.ClientSession,
+        *,
+        heartbeat_s: float,
+        backlog_bytes_max: int = links.BACKLOG_BYTES_MAX,
+        access: Callable[[], Access] = lambda: OPEN,
+    ) -> None:
+        self.links: dict[str, Link] = {}
+        self.last_error = "no scheduler has been dialled yet"
+        self._sources = sources
+        self._hello = hello
+        self._decode = decode
+        self._user = user
+        self._session = session
+        self._heartbeat_s = heartbeat_s
+        self._backlog_bytes_max = backlog_bytes_max
+        self._access = access
+        """What is dialled with: asked each time, as it may be renewed."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._scheduler_at: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+        """Why the last dial to an address failed, of those that no link leads to."""
+        self._cut_off_at_s: float | None = None
+        """Since when no link stands, after one did; monotonic."""
+        self._outage: asyncio.TimerHandle | None = None
+        """When it will be said that no link stands; None if one does, or if it has been said."""
+        self._stopping = False
+        self._watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._watch = asyncio.create_task(self._watch_addresses())
+
+    def renew(self) -> None:
+        """The token is another: show it on the links that stand, before the one they stand on is withdrawn."""
+        token = self._access().token
+        for link in self.links.values() if token else ():
+            link.send(m.Renew(token))
+
+    def give_up(self, reason: str) -> None:
+        """Links that stand are as good as gone: their user hears so now, and they are dialled again."""
+        for scheduler, link in list(self.links.items()):
+            link.close(reason)
+            self._drop(scheduler, reason)
+
+    def _drop(self, scheduler: str, reason: str) -> None:
+        del self.links[scheduler]
+        if not self.links and not self._stopping:
+            self._cut_off()
+        self._user.scheduler_down(scheduler, reason)
+
+    async def stop(self, reason: str) -> None:
+        """Close all links and dial no more."""
+        self._stopping = True
+        if self._outage is not None:
+            self._outage.cancel()
+        tasks = [*self._tasks.values(), *([self._watch] if self._watch else [])]
+        for link in list(self.links.values()):
+            await link.aclose(reason)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- outages -----------------------------------------------------------------------------
+
+    def cut_off_s(self) -> float:
+        """For how long no link has stood; 0 while one does, or if none ever did."""
+        since_s = self._cut_off_at_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def _reached(self) -> None:
+        """A link stands."""
+        if self._outage is not None:
+            self._outage.cancel()
+            self._outage = None
+        elif self._cut_off_at_s is not None:
+            log.info("a scheduler is reached again, after %.1f s", self.cut_off_s())
+        self._cut_off_at_s = None
+
+    def _cut_off(self) -> None:
+        """The last link is gone."""
+        self._cut_off_at_s = time.monotonic()
+        self._outage = asyncio.get_running_loop().call_later(OUTAGE_SAID_AFTER_S, self._say_outage)
+
+    def _say_outage(self) -> None:
+        self._outage = None
+        reasons = [self._failures.get(address, f"scheduler {address} does not answer") for address in self._tasks]
+        log.warning("no scheduler can be reached, and dialling goes on: %s", "; ".join(reasons) or self.last_error)
+
+    # ---- the links ---------------------------------------------------------------------------
+
+    async def _watch_addresses(self) -> None:
+        """Keep a task per address, as addresses come and go."""
+        while True:
+            try:
+                wanted = await resolution.resolve(self._sources)
+            except SparrowError as error:
+                log.warning("%s", error)
+                self.last_error = str(error)
+                wanted = list(self._tasks)
+            for address in wanted:
+                if address not in self._tasks:
+                    self._tasks[address] = asyncio.create_task(self._keep_link(address))
+            for address in set(self._tasks) - set(wanted):
+                self._tasks.pop(address).cancel()
+                self._failures.pop(address, None)
+            if resolution.is_fixed(self._sources):
+                return
+            await asyncio.sleep(resolution.REFRESH_S)
+
+    async def _keep_link(self, address: str) -> None:
+        cuts = 0
+        while True:
+            # Two addresses may lead to one scheduler, which knows each peer by one link only.
+            while self._scheduler_at.get(address) in self.links:
+                await asyncio.sleep(REDIAL_MAX_S)
+            async for attempt in AsyncRetrying(
+                wait=wait_random_exponential(multiplier=REDIAL_MIN_S, max=REDIAL_MAX_S),
+                retry=retry_if_exception_type(LinkError),
+            ):
+                with attempt:
+                    link, welcome = await self._dial(address)
+            stood_since_s = time.monotonic()
+            try:
+                await self._serve(address, link, welcome)
+            except (
+                Exception
+            ):  # A bug of ours, or of code of the user's that we called: it must not end the link for good.
+                log.exception("the link to %s failed", address)
+                await link.aclose("internal error")
+            # One that accepts links and cuts them at once is not dialled at full speed.
+            cuts = 0 if time.monotonic() - stood_since_s > STOOD_S else cuts + 1
+            await asyncio.sleep(min(REDIAL_MIN_S * 2 ** min(cuts, 20), REDIAL_MAX_S))
+
+    async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
+        try:
+            link = await links.dial(
+                self._session,
+                address,
+                self._hello,
+                self._decode,
+                heartbeat_s=self._heartbeat_s,
+                backlog_bytes_max=self._backlog_bytes_max,
+                access=self._access(),
+            )
+        except LinkError as error:
+            self.last_error = str(error)
+            # Somebody must do something about a refusal, so it is said, but not at each of the dials to come.
+            news = isinstance(error, LinkRefused) and self._failures.get(address) != str(error)
+            log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
+            self._failures[address] = str(error)
+            raise
+        self._failures.pop(address, None)
+        return link
+
+    async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
+        scheduler, said = welcome.name, self._user.scheduler_said
+        self._scheduler_at[address] = scheduler
+        if scheduler in self.links:
+            await link.aclose("there is a link already")
+            return
+        self.links[scheduler] = link
+        self._reached()
+        try:
+            self._user.scheduler_up(scheduler, welcome)
+            async for batch in link.batches():
+                goodbye = type(batch[-1]) is m.Goodbye
+                if goodbye:
+                    link.closed_because = batch.pop().reason
+                if any(type(message) is m.Goodbye for message in batch):
+                    raise LinkError("something follows a Goodbye")
+                said(scheduler, batch)
+                if self.links.get(scheduler) is not link:  # It was given up.
+                    return
+                link.flush()
+                if goodbye:  # It may not get round to closing the connection.
+                    return
+        except LinkError as error:
+            log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
+            link.close(str(error))
+        finally:
+            if self.links.get(scheduler) is link:
+                self._drop(scheduler, link.closed_because or "the connection was closed")
+            await link.aclose()

@@ -1,0 +1,55 @@
+"""From sources (`addresses`) to the addresses that they name now."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sparrow_py.errors import NoScheduler
+from sparrow_py.wire.addresses import check_address
+
+REFRESH_S = 5.0
+"""How often files are re-read and names re-resolved."""
+ADDRESSES_MAX = 10_000
+
+
+async def resolve(sources: Sequence[str]) -> list[str]:
+    """All addresses of these sources, in order, each once.
+
+    Raises `NoScheduler` if a file cannot be read or names none, or a name does not resolve, `InvalidRequest`
+    for an address that is none.
+    """
+    found: dict[str, None] = {}
+    for source in sources:
+        for address in await _resolve_one(source):
+            found[address] = None
+    return list(found)[:ADDRESSES_MAX]
+
+
+def is_fixed(sources: Iterable[str]) -> bool:
+    """Whether the addresses of these sources can never change."""
+    return not any(source.startswith(("file:", "dns:")) for source in sources)
+
+
+async def _resolve_one(source: str) -> list[str]:
+    if source.startswith("file:"):
+        try:
+            text = Path(source[5:]).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise NoScheduler(f"schedulers' file {source[5:]} cannot be read: {error}") from None
+        lines = (line.partition("#")[0].strip() for line in text.splitlines())
+        addresses = [check_address(line) for line in lines if line]
+        if not addresses:  # Somebody may be writing it just now: to drop all links would be the worst answer.
+            raise NoScheduler(f"schedulers' file {source[5:]} names no scheduler")
+        return addresses
+    if source.startswith("dns:"):
+        name, _, port = source[4:].rpartition(":")
+        try:
+            infos = await asyncio.get_running_loop().getaddrinfo(name, int(port), type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is empty or too long.
+            raise NoScheduler(f"schedulers' name {name} does not resolve: {error}") from None
+        hosts = sorted({str(info[4][0]) for info in infos})
+        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
+    return [check_address(source)]
