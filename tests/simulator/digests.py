@@ -41,7 +41,9 @@ AUDIT_BYTES_MAX = 1 << 40
 # ---- the runs --------------------------------------------------------------------------------
 
 LEAN_SEEDS = (1, 2, 3)
-SOAK_SEEDS = range(300)
+RARE_SEEDS = (336, 400, 449, 469, 513, 531, 566, 650, 741, 799, 926, 936)
+"""Of scenarios in which a core does what it does in none of the first 300: a result that was lost is produced again."""
+SOAK_SEEDS = (*range(300), *RARE_SEEDS)
 CALM_SEEDS = range(60)
 """Of scenarios in which nothing fails."""
 
@@ -109,7 +111,7 @@ ALL_RUNS = [
 ]
 FEW_RUNS = [
     *(f"lean/{name}/{LEAN_SEEDS[0]}" for name in LEAN),
-    *(f"soak/{seed}" for seed in SOAK_SEEDS[:30]),
+    *(f"soak/{seed}" for seed in (*SOAK_SEEDS[:20], *RARE_SEEDS)),
     *(f"calm/{seed}" for seed in CALM_SEEDS[:6]),
 ]
 """Of these a test is made."""
