@@ -29,10 +29,10 @@ from rich.console import Console
 from benchmarks.report import Report, Row, cpu_s, progress, rss_mb
 from frontends.synthetic.tasks import sleep_job
 from sparrow_py import LocalCluster
-from sparrow_py.client.client import new_event_loop
-from sparrow_py.client.session import Session
-from sparrow_py.embedded.cluster import http_get_text
+from sparrow_py.client import new_event_loop
+from sparrow_py.cluster import http_get_text
 from sparrow_py.errors import Refused, SparrowError
+from sparrow_py.session.session import Session
 from sparrow_py.wire.messages import Outcome
 
 NODES = 4

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from frontends.synthetic.tasks import encode_duration
 from loadgen.jobs import WorkloadJob
-from sparrow_py.client.session import JobSink
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.session.session import JobSink
 from sparrow_py.wire import messages as m
 
 LAST_WORDS_S = 5.0
@@ -32,7 +32,7 @@ _NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
 class Submitter(Protocol):
-    """What jobs are submitted to: `sparrow_py.client.session.Session`, of one user."""
+    """What jobs are submitted to: `sparrow_py.session.session.Session`, of one user."""
 
     def submit(self, spec: JobSpec, sink: JobSink) -> None:
         """Submit a job; its sink is told what becomes of it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from sparrow_py.embedded.cluster import LocalCluster, http_get_json, http_get_text
+from sparrow_py.cluster import LocalCluster, http_get_json, http_get_text
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 from sparrow_py.wire.addresses import check_address
 

@@ -29,15 +29,15 @@ from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.resources import cores, resource_vector
 from sparrow_py.access.credentials import Access, Credentials
-from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.daemon import daemon
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.processes.orphans import Orphans
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
 

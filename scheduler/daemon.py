@@ -20,15 +20,15 @@ from scheduler.http.metrics import collect
 from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
-from sparrow_py.access.auth import CLUSTER, Principal, check_link
 from sparrow_py.access.credentials import Credentials
-from sparrow_py.clock import Clock, DeadlineTimer
+from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon import daemon
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.links import Link

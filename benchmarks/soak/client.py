@@ -20,10 +20,10 @@ from typing import Any
 import click
 
 from benchmarks.soak.jobs import Jobs, Offer
-from sparrow_py.client.client import new_event_loop, outcome_value
-from sparrow_py.client.session import Session
+from sparrow_py.client import new_event_loop, outcome_value
 from sparrow_py.errors import ResultLost, SparrowError
 from sparrow_py.job import TaskStatus
+from sparrow_py.session.session import Session
 from sparrow_py.wire import messages as m
 
 IN_FLIGHT = 3

@@ -22,8 +22,8 @@ from frontends.sql.results import decode_tables
 from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
 from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
 from sparrow_py import Client
-from sparrow_py.access.auth import TLS
-from sparrow_py.client.client import Job, cluster_of
+from sparrow_py.auth import TLS
+from sparrow_py.client import Job, cluster_of
 from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
 from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
 from sparrow_py.wire.resolution import resolve

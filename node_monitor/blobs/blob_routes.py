@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
-from sparrow_py.client import blobs
-from sparrow_py.client.blobs import WrongBytes
-from sparrow_py.daemon import http_guard
 from sparrow_py.daemon.daemon import holder_of, json_error, json_response
 from sparrow_py.errors import shown
+from sparrow_py.http import http_guard
+from sparrow_py.wire import blobs
+from sparrow_py.wire.blobs import WrongBytes
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py.access.auth import (
+from sparrow_py.access.principals import (
     ANYBODY,
     CLUSTER,
-    TLS,
     Principal,
     Tokens,
     blob_key,
@@ -20,8 +19,9 @@ from sparrow_py.access.auth import (
     principal_of_certificate,
 )
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.auth import TLS
 from sparrow_py.errors import AccessDenied, InvalidOption
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.logs.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -74,7 +74,7 @@ class Access:
         return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
 
     def blob_headers(self, hash: str) -> dict[str, str]:
-        """The headers of a node's request for a blob, from an address that a client named (see `auth.blob_key`)."""
+        """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
         return bearer(blob_key(self.token, hash) if self.token else "")
 
 

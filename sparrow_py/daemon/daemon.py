@@ -26,14 +26,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from sparrow_py.access import auth
-from sparrow_py.access.auth import ANYBODY, Principal
+from sparrow_py.access import principals
 from sparrow_py.access.credentials import Credentials, refusals
-from sparrow_py.daemon import http_guard
+from sparrow_py.access.principals import ANYBODY, Principal
 from sparrow_py.daemon.options import BEYOND_LOOPBACK, DaemonOptions
-from sparrow_py.daemon.printable import LogFormatter
 from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption
+from sparrow_py.http import http_guard
 from sparrow_py.limits import open_files
+from sparrow_py.logs.printable import LogFormatter
 from sparrow_py.processes.process_control import hide_from_others
 
 log = logging.getLogger("sparrow")
@@ -139,8 +139,8 @@ def _authentication(credentials: Credentials) -> Any:
 
 
 def _shows_blob_key(request: web.Request, key: str, credentials: Credentials) -> bool:
-    """Whether a node asks for a blob, having been told by a client's job where it is (see `auth.blob_key`)."""
-    blob = request.method == "GET" and request.path.startswith(BLOB_PATH) and key.startswith(auth.BLOB_KEY)
+    """Whether a node asks for a blob, having been told by a client's job where it is (see `principals.blob_key`)."""
+    blob = request.method == "GET" and request.path.startswith(BLOB_PATH) and key.startswith(principals.BLOB_KEY)
     return blob and credentials.tokens.opens_blob(key, request.path[len(BLOB_PATH) :])
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import sparrow_py
-from sparrow_py.client.client import CallsWithOptions, TaskFuture
+from sparrow_py.client import CallsWithOptions, TaskFuture
 from tests.support.documents import code_spans, headings, section
 
 FUTURES, INTERNAL = "Futures", "Not for callers"

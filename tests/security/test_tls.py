@@ -19,7 +19,7 @@ from sparrow_py.access.credentials import Access, Credentials, server_context
 from sparrow_py.daemon import daemon as daemon_module
 from sparrow_py.daemon.daemon import TLS_HANDSHAKE_TIMEOUT_S, Listener, make_app
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError
-from sparrow_py.limits.sparing_log import LINES_MAX, SparingLog
+from sparrow_py.logs.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
 from tests.support.guarded import ADA, Authority, RawLinks, ask, hello, tls_flags, usual_tokens, why_refused

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from frontends.python.executor import Function
-from sparrow_py import AsyncClient, Client, LocalCluster
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import argument_payloads
+from sparrow_py import AsyncClient, Client, LocalCluster, calls
+from sparrow_py.call_jobs import argument_payloads
 from sparrow_py.errors import InvalidRequest, RemoteTraceback, TaskFailed, TaskLost
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import Outcome

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus
-from sparrow_py.client import async_client
-from sparrow_py.client.client import TaskFuture
+from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus, async_client
+from sparrow_py.client import TaskFuture
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -372,7 +371,7 @@ async def test_a_start_that_is_cancelled_while_it_connects_stops_the_cluster(
         connecting.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("sparrow_py.client.session.Session.start", start)
+    monkeypatch.setattr("sparrow_py.session.session.Session.start", start)
     starting = asyncio.create_task(AsyncClient().start())
     await asyncio.wait_for(connecting.wait(), TIMEOUT_S)
     starting.cancel()

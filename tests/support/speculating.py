@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from simulator.world import ClientHost, JobLog, NodeHost, World
-from sparrow_py.client.client_core import Sink
-from sparrow_py.client.copies import SpeculatedJob
-from sparrow_py.client.speculation import Speculation
 from sparrow_py.job import JobSpec
+from sparrow_py.session.core import Sink
+from sparrow_py.session.speculated_jobs import SpeculatedJob
+from sparrow_py.speculation import Speculation
 
 
 class VirtualTimer:

@@ -23,8 +23,8 @@ from sparrow_py import (
     Speculation,
     TaskStatus,
 )
-from sparrow_py.client import blobs
-from sparrow_py.client.session import INLINE_BYTES_MAX
+from sparrow_py.session.session import INLINE_BYTES_MAX
+from sparrow_py.wire import blobs
 from tests.support import tasks
 from tests.support.daemons import get_json, gone, workers_of
 from tests.support.straggling import hold_every_start, hold_first_start

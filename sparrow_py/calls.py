@@ -22,12 +22,12 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py.client.unpicklable import raise_explained
 from sparrow_py.errors import SparrowError, TaskFailed, TaskLost, shown
 from sparrow_py.exception_pickling import with_traceback
 from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
 from sparrow_py.job import InputName, TaskStatus
+from sparrow_py.unpicklable import raise_explained
 from sparrow_py.wire.messages import Outcome
 
 APP = "python"

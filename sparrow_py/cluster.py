@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sparrow_py import start
-from sparrow_py.access.auth import TLS
 from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.access.secret_files import read_tokens
-from sparrow_py.client.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.auth import TLS
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.embedded.restarts import RESTARTS_WINDOW_S, Restarts
 from sparrow_py.embedded.tasks_in_flight import TasksInFlight
 from sparrow_py.errors import ClusterError
@@ -614,7 +614,7 @@ class _InProcess:
     def __init__(self, schedulers: int, node_monitors: int, scheduler_flags: list[str], node_flags: list[str]) -> None:
         packages = ("scheduler", "node_monitor", "frontends")
         require_here("LocalCluster(in_process=True)", packages, INSTEAD_OF_IN_PROCESS)
-        from sparrow_py.client.client import new_event_loop
+        from sparrow_py.client import new_event_loop
 
         self.addresses: list[str] = []
         self._daemons: list[Any] = []
@@ -675,7 +675,7 @@ class _InProcess:
 def _serve_calls(socket_path: str) -> None:
     """A Python worker as a thread, which connects again when it has been cut off, until the cluster is stopped."""
     from frontends.python.executor import PythonExecutor
-    from sparrow_py.client.calls import APP, RUNTIME
+    from sparrow_py.calls import APP, RUNTIME
     from sparrow_py.executors.executor_connection import ExecutorConnection
 
     enter_thread()

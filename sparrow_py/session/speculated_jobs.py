@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sparrow_py.client.client_core import ClientCore, Sink
-from sparrow_py.client.speculation import Speculation, Speculator
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import NAME_BYTES_MAX, JobSpec, new_job_id
+from sparrow_py.session.core import ClientCore, Sink
+from sparrow_py.speculation import Speculation, Speculator
 from sparrow_py.wire import messages as m
 
 AGAIN = " (again)"

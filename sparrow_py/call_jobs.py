@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparrow_py.client import calls
-from sparrow_py.client.speculation import Speculation
+from sparrow_py import calls
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import (
     MAX_ATTEMPTS_DEFAULT,
@@ -17,6 +16,7 @@ from sparrow_py.job import (
     TaskSpec,
     check_whole,
 )
+from sparrow_py.speculation import Speculation
 
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (

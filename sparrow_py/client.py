@@ -21,17 +21,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py.access.auth import TLS, check_secret
+from sparrow_py import calls
 from sparrow_py.access.credentials import Access, client_token
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
-from sparrow_py.client.calls import function_name
-from sparrow_py.client.cluster_nodes import NodeStatus
-from sparrow_py.client.running import WhetherRunning
-from sparrow_py.client.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
-from sparrow_py.client.speculation import Speculation, check_speculation
-from sparrow_py.embedded.cluster import SchedulerHere
+from sparrow_py.access.principals import check_secret
+from sparrow_py.auth import TLS
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
+from sparrow_py.calls import function_name
+from sparrow_py.cluster import SchedulerHere
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
+from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.job import (
     FINISHED,
     BlobRef,
@@ -45,12 +44,14 @@ from sparrow_py.job import (
 )
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
-    from sparrow_py.embedded.cluster import LocalCluster
+    from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
 CLOSED = "the client is closed"
@@ -968,7 +969,7 @@ def stage_of(spec: JobSpec, task: int) -> StageSpec:
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of the fastest kind that this platform has."""
     try:
-        from sparrow_py.client.uv_loop import Loop
+        from sparrow_py.session.uv_loop import Loop
     except ImportError:  # No uvloop on this platform.
         return asyncio.new_event_loop()
     return Loop()
@@ -994,7 +995,7 @@ def cluster_of(
     if schedulers is not None and not hasattr(schedulers, "access"):
         raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
     if schedulers is None:
-        from sparrow_py.embedded.cluster import LocalCluster
+        from sparrow_py.cluster import LocalCluster
 
         schedulers = own = LocalCluster(forward_output=forward_output)
     cluster: LocalCluster = schedulers  # type: ignore[assignment]

@@ -27,8 +27,8 @@ from sparrow_py.errors import InvalidRequest, InvariantViolated
 from sparrow_py.job import JobSpec, TaskStatus, check_number
 
 if TYPE_CHECKING:
-    from sparrow_py.client.client_core import Sink
     from sparrow_py.errors import SparrowError
+    from sparrow_py.session.core import Sink
     from sparrow_py.wire import messages as m
 
 SLOWDOWN_MAX = 1e6

@@ -20,21 +20,21 @@ from typing import Any, Protocol, cast
 import aiohttp
 import msgspec
 
-from sparrow_py.access.auth import check_secret
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import blobs
-from sparrow_py.client.client_core import ClientCore, ClientJob, Sink, unrun
-from sparrow_py.client.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
-from sparrow_py.client.copies import SpeculatedJob
-from sparrow_py.client.speculation import Speculation, check_speculation
-from sparrow_py.client.uploading import Uploading
-from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
-from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
+from sparrow_py.access.principals import check_secret
+from sparrow_py.cluster import LocalCluster, SchedulerHere
+from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
 from sparrow_py.embedded.tasks_in_flight import TasksInFlight
 from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
+from sparrow_py.session.core import ClientCore, ClientJob, Sink, unrun
+from sparrow_py.session.speculated_jobs import SpeculatedJob
+from sparrow_py.session.uploading import Uploading
+from sparrow_py.speculation import Speculation, check_speculation
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
+from sparrow_py.wire import blobs
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling

@@ -13,12 +13,12 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py.access.auth import TLS
+from sparrow_py import calls
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
-from sparrow_py.client.calls import function_name
-from sparrow_py.client.client import (
+from sparrow_py.auth import TLS
+from sparrow_py.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
+from sparrow_py.calls import function_name
+from sparrow_py.client import (
     MAP_JOB_TASKS,
     MAP_WINDOW_DEFAULT,
     cluster_of,
@@ -26,19 +26,19 @@ from sparrow_py.client.client import (
     stage_of,
     task_report,
 )
-from sparrow_py.client.cluster_nodes import NodeStatus
-from sparrow_py.client.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
-from sparrow_py.client.speculation import Speculation, check_speculation
+from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
-    from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
 Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | SchedulerHere", Access]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparrow_py.wire.messages import NUMBERS_PER_MESSAGE_MAX
 
 if TYPE_CHECKING:
-    from sparrow_py.client.client import Job
+    from sparrow_py.client import Job
 
 FRESH_S = 0.1
 """An answer is good for so long: who asks again and again has the scheduler asked so often."""
