@@ -16,7 +16,7 @@ from scheduler.http.http_jobs import BUSY_RETRY_S, HttpJob
 from scheduler.http.job_requests import USER_DEFAULT, client_job
 from scheduler.http.openapi import LISTED_MAX, scheduler_document
 from sparrow_py.access.principals import own_user
-from sparrow_py.daemon.daemon import holder_of, principal_of
+from sparrow_py.daemon.http_app import holder_of, principal_of
 from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import (

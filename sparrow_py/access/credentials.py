@@ -7,7 +7,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py.access.principals import (
     ANYBODY,
@@ -25,8 +25,6 @@ from sparrow_py.logs.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
-
-    from sparrow_py.daemon.options import DaemonOptions
 
 log = logging.getLogger("sparrow.credentials")
 MISSING_OR_WRONG = "the token is missing or wrong"
@@ -92,10 +90,18 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+class CredentialOptions(Protocol):
+    """What a daemon's options say of its credentials."""
+
+    token_file: str | None
+    tls: TLS | None
+    tokens: Tokens
+
+
 class Credentials:
     """A daemon's. `reload` reads the files again, and `access`, `tokens` and `server_context` are new then."""
 
-    def __init__(self, options: DaemonOptions, *, dials: bool) -> None:
+    def __init__(self, options: CredentialOptions, *, dials: bool) -> None:
         self._dials = dials
         """Whether it shows a token to others, and so must know one."""
         self._token_file = options.token_file

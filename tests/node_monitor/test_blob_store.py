@@ -21,8 +21,9 @@ from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.result_files import ResultDirectory
 from sparrow_py.access.credentials import OPEN, Access, Credentials
 from sparrow_py.access.principals import check_secret
-from sparrow_py.daemon.daemon import make_app, until
+from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import InvalidOption, LinkError, Refused
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef

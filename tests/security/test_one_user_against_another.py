@@ -21,7 +21,7 @@ from scheduler.daemon import SchedulerDaemon
 from scheduler.http import http_jobs, routes
 from scheduler.options import SchedulerOptions
 from sparrow_py.access.credentials import Access
-from sparrow_py.daemon.daemon import until
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.job import BlobRef

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from sparrow_py.access.credentials import log
 from sparrow_py.access.principals import ANYBODY
-from sparrow_py.daemon.daemon import holder_of
+from sparrow_py.daemon.http_app import holder_of
 from sparrow_py.errors import LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.logs.sparing_log import SparingLog
