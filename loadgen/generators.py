@@ -16,9 +16,9 @@ from typing import Any
 
 from loadgen.jobs import WorkloadJob
 from loadgen.replay import JobRecord, Plan, Progress, Replay
-from sparrow_py.client import new_event_loop
 from sparrow_py.daemon.process import GC_THRESHOLDS, until
 from sparrow_py.errors import ClusterError, SparrowError
+from sparrow_py.session.event_loop import new_event_loop
 from sparrow_py.session.session import Session
 from sparrow_py.timing.clock import Clock
 

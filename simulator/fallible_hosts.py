@@ -23,7 +23,8 @@ from simulator.links import Link
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
-from sparrow_py.session.core import ClientCore, ClientJob
+from sparrow_py.session.client_job import ClientJob
+from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:

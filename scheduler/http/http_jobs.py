@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scheduler.audit import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
-    from sparrow_py.session.core import ClientJob
+    from sparrow_py.session.client_job import ClientJob
 
 JOBS_MAX = 10_000
 """Jobs kept, those that have ended included; beyond a user's share its oldest ended go, and where it has none its jobs

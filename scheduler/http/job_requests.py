@@ -28,7 +28,7 @@ from sparrow_py.job import (
     TaskSpec,
     check_name,
 )
-from sparrow_py.session.core import ClientJob
+from sparrow_py.session.client_job import ClientJob
 from sparrow_py.wire.messages import Outcome
 
 USER_DEFAULT = "http"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.book.jobs import JobState
     from scheduler.daemon import SchedulerDaemon
     from sparrow_py.job import JobSpec
-    from sparrow_py.session.core import ClientJob
+    from sparrow_py.session.client_job import ClientJob
 
 
 class _OfUser(Protocol):

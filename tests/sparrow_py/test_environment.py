@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from sparrow_py import AsyncClient, Client, InvalidOption, LocalCluster, SparrowExecutor
-from sparrow_py.cluster import http_get_json
+from sparrow_py.wire.http_get import http_get_json
 from tests.support.waiting import TIMEOUT_S
 
 VARIABLE = "SPARROW_SCHEDULER"
