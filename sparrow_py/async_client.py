@@ -10,12 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
-from sparrow_py.cluster import LocalCluster, SchedulerHere
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
@@ -29,6 +28,9 @@ from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
 class AsyncJob(StaysHere):

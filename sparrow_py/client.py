@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed, wait
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
 from sparrow_py.access.principals import check_secret
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
-from sparrow_py.cluster import LocalCluster, SchedulerHere
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
@@ -38,6 +37,9 @@ from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
@@ -94,7 +96,8 @@ class Job(StaysHere):
 
     def app_of(self, task: int) -> str:
         """The app of this task's stage."""
-        return stage_of(self.spec, task).app
+        spec = self.spec
+        return stage_of(spec, task).app if spec.stages else spec.app
 
     def check_may_wait(self) -> None:
         """`RuntimeError` on the client's own loop, which would wait for itself."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.access.secret_files import read_tokens
@@ -19,7 +19,6 @@ from sparrow_py.auth import TLS
 from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.embedded.daemon_process import DaemonProcess
 from sparrow_py.embedded.daemon_processes import DaemonProcesses
-from sparrow_py.embedded.in_process import DaemonsInProcess, new_scheduler
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.errors import ClusterError
 from sparrow_py.job import check_whole
@@ -28,6 +27,9 @@ from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 from sparrow_py.wire.local_link import LocalLink
+
+if TYPE_CHECKING:
+    from sparrow_py.embedded.in_process import DaemonsInProcess
 
 START_TIMEOUT_S = 30.0
 POLL_S = 0.02
@@ -106,6 +108,8 @@ class LocalCluster:
         self.scheduler_processes, self.node_processes = self._processes.schedulers, self._processes.node_monitors
         try:
             if in_process:
+                from sparrow_py.embedded.in_process import DaemonsInProcess
+
                 self._in_process = DaemonsInProcess(schedulers, node_monitors, scheduler_flags, node_flags)
                 self.addresses = self._in_process.addresses
             else:
@@ -238,6 +242,8 @@ class SchedulerHere:
         """Begin to listen, on this loop; what a dialled scheduler would have answered. `ClusterError` if it cannot."""
         if self._daemon is not None:
             raise ClusterError("a SchedulerHere is for one client; it was given to another before")
+        from sparrow_py.embedded.in_process import new_scheduler
+
         self._daemon, frame_bytes_max = new_scheduler(self._flags)
         self.address = (await self._daemon.start())["address"]
         return m.Welcome(m.PROTOCOL_VERSION, self._daemon.name, frame_bytes_max)

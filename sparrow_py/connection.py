@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
-import sparrow_py.cluster
 from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.auth import TLS
-from sparrow_py.cluster import LocalCluster, SchedulerHere
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.wire.addresses import sources_of_environment
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +52,17 @@ def connection_to(
         raise InvalidRequest("forward_output", forward_output, allowed)
     if schedulers is None:
         schedulers = sources_of_environment() or None
-    if isinstance(schedulers, SchedulerHere):
-        return Connection((), Access.of_client(token, tls), here=schedulers)
     if isinstance(schedulers, str | list | tuple):
         return Connection(schedulers, Access.of_client(token, tls))
+    from sparrow_py.cluster import LocalCluster, SchedulerHere  # Which clients of other clusters do without.
+
+    if isinstance(schedulers, SchedulerHere):
+        return Connection((), Access.of_client(token, tls), here=schedulers)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     if schedulers is not None and not hasattr(schedulers, "access"):
         raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
     own = schedulers is None
-    cluster: LocalCluster = (
-        sparrow_py.cluster.LocalCluster(forward_output=forward_output) if schedulers is None else schedulers  # type: ignore[assignment]
-    )
+    cluster = LocalCluster(forward_output=forward_output) if schedulers is None else cast("LocalCluster", schedulers)
     default = cluster.access
     access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
     return Connection(cluster.addresses, access, cluster=cluster, own=own)

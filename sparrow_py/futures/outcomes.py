@@ -41,12 +41,13 @@ def outcome_value(outcome: Outcome, app: str) -> tuple[Any, BaseException | None
         if outcome.status is TaskStatus.CANCELLED:
             return None, task_cancelled(outcome)
         return None, failure(outcome, app)
-    if isinstance(outcome.result, BlobRef):
-        return outcome.result, None
+    result = outcome.result
+    if isinstance(result, BlobRef):
+        return result, None
     if app != APP:
-        return bytes(outcome.result), None
+        return bytes(result), None
     try:
-        return decode_value(outcome), None
+        return pickle.loads(result), None
     except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
         return None, not_unpickled(outcome, error)
 
@@ -56,23 +57,13 @@ def task_cancelled(outcome: Outcome) -> TaskCancelled:
     return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
 
 
-def decode_value(outcome: Outcome) -> Any:
-    """The value of a finished task, whose result is there."""
-    return pickle.loads(_result(outcome))
-
-
-def _result(outcome: Outcome) -> bytes:
-    """A large one is to be fetched and put in its place before."""
-    assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
-    return outcome.result
-
-
 def failure(outcome: Outcome, app: str) -> BaseException:
     """The exception of a task that failed or was lost: its own if it can be shown, with the remote traceback."""
     if outcome.status is TaskStatus.LOST:
         return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
     own: TaskFailed = TaskFailed(f"task {outcome.task} failed on {outcome.node}: {outcome.error}")
-    own.result = result = _result(outcome)
+    assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
+    own.result = result = outcome.result
     if app != APP or not result:
         return own
     try:

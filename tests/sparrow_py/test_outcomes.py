@@ -17,7 +17,7 @@ def outcome(status: TaskStatus, result: bytes = b"", error: str = "why") -> Outc
 
 @pytest.mark.parametrize("value", [None, 1, "text", b"bytes", [1, {"a": (2,)}], 1.5])
 def test_values(value: object) -> None:
-    assert outcomes.decode_value(outcome(TaskStatus.FINISHED, calls.encode_value(value))) == value
+    assert outcomes.outcome_value(outcome(TaskStatus.FINISHED, calls.encode_value(value)), "python") == (value, None)
 
 
 def test_a_failure_is_the_tasks_own_exception_with_the_remote_traceback() -> None:
