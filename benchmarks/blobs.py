@@ -13,7 +13,8 @@ import time
 
 from benchmarks.report import Report, Row, command, median_rows, rss_mb
 from sparrow_py import Client, LocalCluster
-from sparrow_py.embedded.cluster import DaemonProcess, http_get_text
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.wire.http_get import http_get_text
 
 SIZE = 100_000_000
 NODES = 8

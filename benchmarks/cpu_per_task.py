@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from benchmarks.report import Report, Row, command, cpu_s, median_rows
 from frontends.synthetic.tasks import noop_job
 from sparrow_py import Client, LocalCluster
-from sparrow_py.client.client import Job
+from sparrow_py.client import Job
 
 IN_FLIGHT = 4
 SPAN_S = 1.5

@@ -16,7 +16,8 @@ import time
 from benchmarks.functions import SLEEP_S, sleep
 from benchmarks.report import Report, Row, command, median_rows
 from sparrow_py import Client, LocalCluster, TaskStatus
-from sparrow_py.embedded.cluster import DaemonProcess, http_get_json
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.wire.http_get import http_get_json
 
 TASKS = 800
 SLOTS = 4

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from sparrow_py.client import client_core
+from sparrow_py.session import client_job
 from sparrow_py.wire import messages as m
 
-_chunks = client_core.chunks
+_chunks = client_job.chunks
 
 
 def interrupt(job_id: str, after: int, number: int) -> None:
@@ -23,4 +23,4 @@ def interrupt(job_id: str, after: int, number: int) -> None:
                 os.kill(os.getpid(), number)
             yield chunk
 
-    client_core.chunks = chunks  # type: ignore[assignment]
+    client_job.chunks = chunks  # type: ignore[assignment]

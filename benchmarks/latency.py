@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.functions import SLEEP_S, noop, sleep
 from benchmarks.report import Report, Row, command, median_rows, percentiles
 from sparrow_py import Client, LocalCluster, SchedulerHere
-from sparrow_py.embedded.cluster import DaemonProcess
+from sparrow_py.embedded.daemon_process import DaemonProcess
 
 CALLS = 2000
 CALLS_PER_BLOCK = 100

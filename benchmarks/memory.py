@@ -13,7 +13,7 @@ import time
 from benchmarks.report import Report, Row, command, median_rows, progress, rss_mb
 from frontends.synthetic.tasks import sleep_job
 from sparrow_py import Client, JobSpec, LocalCluster
-from sparrow_py.embedded.cluster import http_get_json
+from sparrow_py.wire.http_get import http_get_json
 
 NODES = 1000
 HOSTS = 2

@@ -29,10 +29,11 @@ from rich.console import Console
 from benchmarks.report import Report, Row, cpu_s, progress, rss_mb
 from frontends.synthetic.tasks import sleep_job
 from sparrow_py import LocalCluster
-from sparrow_py.client.client import new_event_loop
-from sparrow_py.client.session import Session
-from sparrow_py.embedded.cluster import http_get_text
 from sparrow_py.errors import Refused, SparrowError
+from sparrow_py.session.event_loop import new_event_loop
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.session import Session
+from sparrow_py.wire.http_get import http_get_text
 from sparrow_py.wire.messages import Outcome
 
 NODES = 4
@@ -71,7 +72,7 @@ class Offered:
     finished: int
 
 
-class _Job:
+class _Job(JobSink):
     """A sink that keeps what became of a job."""
 
     def __init__(self, due_s: float, offered: list[Offered]) -> None:
@@ -79,27 +80,15 @@ class _Job:
         self._offered = offered
         self._finished = 0
 
-    def accepted(self) -> None:
-        """It is queued."""
-
-    def placed(self, task: int) -> None:
-        """It is not asked for."""
-
-    def not_cancelled(self, task: int) -> None:
-        """Nothing is cancelled."""
-
     def refused(self, error: SparrowError) -> None:
         if not isinstance(error, Refused):
             raise error
         self._offered.append(Offered(self._due_s, None, error.retry_after_s, 0))
 
-    def outcome(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, lost: SparrowError | None = None) -> None:
         self._finished += outcome.status == "finished"
 
-    def result_lost(self, outcome: Outcome, error: SparrowError) -> None:
-        """There are no results."""
-
-    def ended(self) -> None:
+    def finish(self) -> None:
         latency_s = time.monotonic() - self._due_s - TASK_S
         self._offered.append(Offered(self._due_s, latency_s, None, self._finished))
 

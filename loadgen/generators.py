@@ -16,11 +16,11 @@ from typing import Any
 
 from loadgen.jobs import WorkloadJob
 from loadgen.replay import JobRecord, Plan, Progress, Replay
-from sparrow_py.client.client import new_event_loop
-from sparrow_py.client.session import Session
-from sparrow_py.clock import Clock
-from sparrow_py.daemon.daemon import GC_THRESHOLDS, until
+from sparrow_py.daemon.process import GC_THRESHOLDS, until
 from sparrow_py.errors import ClusterError, SparrowError
+from sparrow_py.session.event_loop import new_event_loop
+from sparrow_py.session.session import Session
+from sparrow_py.timing.clock import Clock
 
 PROGRESS_S = 0.5
 HEAD_START_S = 0.5

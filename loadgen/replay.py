@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from frontends.synthetic.tasks import encode_duration
 from loadgen.jobs import WorkloadJob
-from sparrow_py.client.session import JobSink
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.session.job_sink import JobSink
 from sparrow_py.wire import messages as m
 
 LAST_WORDS_S = 5.0
@@ -32,7 +32,7 @@ _NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
 class Submitter(Protocol):
-    """What jobs are submitted to: `sparrow_py.client.session.Session`, of one user."""
+    """What jobs are submitted to: `sparrow_py.session.session.Session`, of one user."""
 
     def submit(self, spec: JobSpec, sink: JobSink) -> None:
         """Submit a job; its sink is told what becomes of it."""
@@ -135,7 +135,7 @@ class Progress:
     p50_s: float = math.nan
 
 
-class _Sink:
+class _Sink(JobSink):
     """Tells a job's record, and the replay, what the client is told."""
 
     __slots__ = ("_record", "_replay")
@@ -144,27 +144,15 @@ class _Sink:
         self._record = record
         self._replay = replay
 
-    def accepted(self) -> None:
-        """It will run."""
-
     def refused(self, error: SparrowError) -> None:
         self._record.refuse(error)
         self._replay.over(self._record)
 
-    def placed(self, task: int) -> None:
-        """A task has left the queue."""
-
-    def outcome(self, outcome: m.Outcome) -> None:
+    def settle(self, outcome: m.Outcome, lost: SparrowError | None = None) -> None:
         self._record.outcome(outcome)
         self._replay.task_ended()
 
-    def result_lost(self, outcome: m.Outcome, error: SparrowError) -> None:
-        self.outcome(outcome)
-
-    def not_cancelled(self, task: int) -> None:
-        """Its outcome will come."""
-
-    def ended(self) -> None:
+    def finish(self) -> None:
         self._record.end()
         self._replay.over(self._record)
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import psutil
 
-from sparrow_py.embedded.cluster import LocalCluster, http_get_json, http_get_text
+from sparrow_py.cluster import LocalCluster
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 from sparrow_py.wire.addresses import check_address
+from sparrow_py.wire.http_get import http_get_json, http_get_text
 
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 NODES_MAX = 10_000

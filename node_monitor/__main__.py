@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node_monitor.options import NodeMonitorOptions
-from sparrow_py.daemon import daemon
+from sparrow_py.daemon import process
 from sparrow_py.daemon.options import command
 
 
@@ -12,7 +12,7 @@ def _run(options: NodeMonitorOptions) -> None:
     from sparrow_py.processes.orphans import Orphans
 
     orphans = Orphans()
-    daemon.run(lambda: NodeMonitorDaemon(options, orphans=orphans), options)
+    process.run(lambda: NodeMonitorDaemon(options, orphans=orphans), options)
 
 
 main = command(

@@ -44,7 +44,7 @@ from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import CANCELLED, FAILED, FINISHED, INPUTS_MAX, LOST, BlobRef, TaskStatus
-from sparrow_py.timers import Timers
+from sparrow_py.timing.timers import Timers
 from sparrow_py.wire import messages as m
 
 AHEAD_S = 0.05

@@ -29,15 +29,17 @@ from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.resources import cores, resource_vector
 from sparrow_py.access.credentials import Access, Credentials
-from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.daemon import daemon
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
+from sparrow_py.daemon.http_app import make_app
+from sparrow_py.daemon.listener import Listener
+from sparrow_py.daemon.process import until
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.processes.orphans import Orphans
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
 
@@ -176,7 +178,7 @@ class NodeMonitor:
         """Hand back what has not started, and wait for what runs; there is no way back."""
         self.core.leaving = True
         self.change_state(m.DRAINING)
-        await daemon.until(lambda: self.core.drained)
+        await until(lambda: self.core.drained)
 
     def change_state(self, state: str) -> None:
         """The operator's command: ready, cordoned or draining."""
@@ -325,7 +327,7 @@ class NodeMonitorDaemon:
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
-        self._listener: daemon.Listener | None = None
+        self._listener: Listener | None = None
 
     async def start(self) -> dict[str, Any]:
         """Listen for HTTP and start all node monitors; returns what to announce."""
@@ -337,7 +339,7 @@ class NodeMonitorDaemon:
 
     async def _start(self) -> dict[str, Any]:
         options, credentials = self.options, self.credentials
-        app = daemon.make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
+        app = make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         only = self._confinement.only_account
         readers_gid = None if only is None else only.gid
@@ -354,7 +356,7 @@ class NodeMonitorDaemon:
         store.start()
         add_routes(app, self)
         add_blob_routes(app, store)
-        self._listener = daemon.Listener(app, options, credentials)
+        self._listener = Listener(app, options, credentials)
         await self._listener.start()
         self.address = self._listener.address
         store.address = advertised(self.address, options.advertise, options.scheduler)
@@ -397,7 +399,7 @@ class NodeMonitorDaemon:
         if store is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_S):
-                    await daemon.until(lambda: not store.unfetched)
+                    await until(lambda: not store.unfetched)
 
     def _stood_still(self, seconds: float) -> None:
         for node in self.nodes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from scheduler.options import SchedulerOptions
-from sparrow_py.daemon import daemon
+from sparrow_py.daemon import process
 from sparrow_py.daemon.options import command
 
 
 def _run(options: SchedulerOptions) -> None:
     from scheduler.daemon import SchedulerDaemon
 
-    daemon.run(lambda: SchedulerDaemon(options), options)
+    process.run(lambda: SchedulerDaemon(options), options)
 
 
 main = command(

@@ -40,7 +40,7 @@ from scheduler.sampling.idle import IdleNodes
 from scheduler.sampling.probing import Probing
 from sparrow_py.errors import InvalidRequest, InvariantViolated, LinkError, shown
 from sparrow_py.job import CANCELLED, LOST, NAME_BYTES_MAX, TaskStatus
-from sparrow_py.timers import Timers
+from sparrow_py.timing.timers import Timers
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:

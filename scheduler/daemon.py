@@ -20,15 +20,17 @@ from scheduler.http.metrics import collect
 from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
-from sparrow_py.access.auth import CLUSTER, Principal, check_link
 from sparrow_py.access.credentials import Credentials
-from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.daemon import daemon
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
+from sparrow_py.access.principals import CLUSTER, Principal, check_link
+from sparrow_py.daemon.http_app import make_app, peer_certificate
+from sparrow_py.daemon.listener import Listener
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.links import Link
@@ -72,7 +74,7 @@ class SchedulerDaemon:
             self.core, options, self.clock, self._client_numbers, self._events, self._files.readers
         )
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
-        self._listener: daemon.Listener | None = None
+        self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
@@ -106,10 +108,10 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = daemon.make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
+        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
         app.router.add_get(links.LINK_PATH, self._link)
         add_routes(app, self)
-        self._listener = daemon.Listener(app, options, self.credentials)
+        self._listener = Listener(app, options, self.credentials)
         await self._listener.start()
         self.address = self._listener.address
         if self._audited is not None:
@@ -132,7 +134,7 @@ class SchedulerDaemon:
         self.core.drain(self.clock())
         for link in self._clients.values():
             self._send(link, m.Draining())
-        await daemon.until(lambda: not self.core.jobs and not self.http_jobs.readers.total)
+        await until(lambda: not self.core.jobs and not self.http_jobs.readers.total)
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
@@ -218,7 +220,7 @@ class SchedulerDaemon:
         return ws
 
     def _principal_of(self, request: web.Request, token: str) -> Principal:
-        return self.credentials.principal(token, daemon.peer_certificate(request))
+        return self.credentials.principal(token, peer_certificate(request))
 
     def _admit(self, hello: m.Hello, principal: Principal) -> None:
         check_name("name", hello.name)

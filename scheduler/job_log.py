@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparrow_py.daemon.printable import printable
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.logs.printable import printable
+from sparrow_py.logs.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState

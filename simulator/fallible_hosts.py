@@ -1,6 +1,6 @@
 """Drivers of the pure cores under virtual time whose processes may die, stall, and have clocks of their own.
 
-They do what the drivers do (`scheduler/daemon.py`, `node_monitor/daemon.py`, `sparrow_py/client/session.py`): a
+They do what the drivers do (`scheduler/daemon.py`, `node_monitor/daemon.py`, `sparrow_py/session/session.py`): a
 message that a core rejects ends its link, a peer that dials again replaces its old link, a client that is cut off is
 not waited for. `simulator.hosts` has the lean ones, for clusters in which nothing fails.
 """
@@ -20,10 +20,11 @@ from simulator.broken import Broken
 from simulator.clocks import HostClock
 from simulator.executors import FORKING_PLANS, PLANS, VirtualExecutor
 from simulator.links import Link
-from sparrow_py.client.client_core import ClientCore, ClientJob
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
+from sparrow_py.session.client_job import ClientJob
+from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from scheduler.options import SchedulerOptions
 from simulator.engine import Engine
 from simulator.network import Network, Pipe
 from simulator.records import JobRecord
-from sparrow_py.client.client_core import ClientCore, ClientJob
 from sparrow_py.errors import SparrowError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+from sparrow_py.session.client_job import ClientJob
+from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
 APP = "sim"

@@ -10,15 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparrow_py.access.auth import TLS
-    from sparrow_py.client.async_client import AsyncClient, AsyncJob
-    from sparrow_py.client.call_jobs import CallOptions, CallStage
-    from sparrow_py.client.calls import ResultOf
-    from sparrow_py.client.client import Client, Job
-    from sparrow_py.client.cluster_nodes import NodeStatus
-    from sparrow_py.client.executor import SparrowExecutor
-    from sparrow_py.client.speculation import Speculation
-    from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.async_client import AsyncClient, AsyncJob
+    from sparrow_py.auth import TLS
+    from sparrow_py.call_jobs import CallOptions, CallStage
+    from sparrow_py.calls import ResultOf
+    from sparrow_py.client import Client, Job
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.cluster_nodes import NodeStatus
     from sparrow_py.errors import (
         ClusterError,
         InvalidOption,
@@ -34,24 +32,26 @@ if TYPE_CHECKING:
         TaskFailed,
         TaskLost,
     )
+    from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.speculation import Speculation
     from sparrow_py.task_context import NestedClientWarning
 
 _HOMES = {
-    "access.auth": ("TLS",),
-    "client.async_client": ("AsyncClient", "AsyncJob"),
-    "client.call_jobs": ("CallOptions", "CallStage"),
-    "client.calls": ("ResultOf",),
-    "client.client": ("Client", "Job"),
-    "embedded.cluster": ("LocalCluster", "SchedulerHere"),
-    "client.cluster_nodes": ("NodeStatus",),
+    "async_client": ("AsyncClient", "AsyncJob"),
+    "auth": ("TLS",),
+    "call_jobs": ("CallOptions", "CallStage"),
+    "calls": ("ResultOf",),
+    "client": ("Client", "Job"),
+    "cluster": ("LocalCluster", "SchedulerHere"),
+    "cluster_nodes": ("NodeStatus",),
     "errors": (
         "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
         "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
     ),
-    "client.executor": ("SparrowExecutor",),
+    "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
-    "client.speculation": ("Speculation",),
+    "speculation": ("Speculation",),
     "task_context": ("NestedClientWarning",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

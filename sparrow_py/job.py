@@ -269,6 +269,17 @@ class JobReport:
         return f"<JobReport of job {self.job_id}, tasks: {counts or 'none'}{response}>"
 
 
+def stage_of(spec: JobSpec, task: int) -> StageSpec:
+    """The stage of a job's task."""
+    first = 0
+    stages = spec.as_stages()
+    for stage in stages:
+        first += len(stage.tasks)
+        if task < first:
+            return stage
+    return stages[-1]
+
+
 def new_job_id() -> str:
     """A fresh job id: 32 hexadecimal digits, unique without coordination."""
     return uuid.uuid4().hex

@@ -26,9 +26,8 @@ from benchmarks.chaos.told import Event, Writer
 from benchmarks.interruption import interrupt
 from frontends.command.tasks import command_job, decode_result
 from frontends.synthetic.tasks import sleep_job
-from sparrow_py import CallOptions, CallStage, Client, JobSpec, ResultOf, Speculation
-from sparrow_py.client import calls
-from sparrow_py.client import client as client_module
+from sparrow_py import CallOptions, CallStage, Client, JobSpec, ResultOf, Speculation, calls
+from sparrow_py import client as client_module
 from sparrow_py.errors import ResultLost, SparrowError, TaskLost
 from sparrow_py.job import BlobRef
 

@@ -15,7 +15,7 @@ from benchmarks.faults_peers.system import Cluster, Outcome, Setting, System, wa
 from benchmarks.faults_peers.work import warm_up as warm_up_call
 from benchmarks.faults_peers.work import work
 from sparrow_py import Client, ClusterError
-from sparrow_py.embedded.cluster import http_get_json
+from sparrow_py.wire.http_get import http_get_json
 
 TOKEN = secrets.token_hex(32)
 

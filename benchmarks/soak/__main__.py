@@ -22,7 +22,7 @@ from benchmarks.report import Report, Row, percentiles, progress
 from benchmarks.soak import checks
 from benchmarks.soak.cluster import Shape
 from benchmarks.soak.run import Soak, Soaked
-from sparrow_py.client.client import new_event_loop
+from sparrow_py.session.event_loop import new_event_loop
 
 VETERANS_FROM_MINUTES = 4.0
 """Shorter soaks judge no memory: what daemons may keep is not full before."""

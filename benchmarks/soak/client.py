@@ -20,10 +20,12 @@ from typing import Any
 import click
 
 from benchmarks.soak.jobs import Jobs, Offer
-from sparrow_py.client.client import new_event_loop, outcome_value
-from sparrow_py.client.session import Session
 from sparrow_py.errors import ResultLost, SparrowError
+from sparrow_py.futures.outcomes import outcome_value
 from sparrow_py.job import TaskStatus
+from sparrow_py.session.event_loop import new_event_loop
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.session import Session
 from sparrow_py.wire import messages as m
 
 IN_FLIGHT = 3
@@ -48,7 +50,7 @@ class Record:
         self._file.write(json.dumps(line) + "\n")
 
 
-class Watched:
+class Watched(JobSink):
     """The sink of one job: counts what it is told."""
 
     def __init__(self, offer: Offer, record: Record) -> None:
@@ -58,7 +60,7 @@ class Watched:
         self._tasks = sum(len(stage.tasks) for stage in offer.spec.as_stages())
         self._apps = [stage.app for stage in offer.spec.as_stages() for _ in stage.tasks]
         self._told: Counter[int] = Counter()
-        self._accepted = self._ended = 0
+        self._accepted = self._ends = 0
         self._statuses: Counter[str] = Counter()
         self._attempts: dict[int, int] = {}
         self._lost: list[tuple[int, int, str]] = []
@@ -73,27 +75,20 @@ class Watched:
     def accepted(self) -> None:
         self._accepted += 1
 
-    def placed(self, task: int) -> None:
-        """It is not asked for."""
-
-    def not_cancelled(self, task: int) -> None:
-        """It had ended."""
-
     def refused(self, error: SparrowError) -> None:
         self._record.write("refused", job=self._offer.spec.job_id, why=f"{type(error).__name__}: {error}")
         self.over.set()
 
-    def outcome(self, outcome: m.Outcome) -> None:
+    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
         self._count(outcome)
-        self._check(outcome)
+        if lost is None:
+            self._check(outcome)
+        else:
+            self._results_lost.append(str(lost))
 
-    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
-        self._count(outcome)
-        self._results_lost.append(str(error))
-
-    def ended(self) -> None:
-        self._ended += 1
-        if self._ended > 1:
+    def finish(self) -> None:
+        self._ends += 1
+        if self._ends > 1:
             self._record.write("ended twice", job=self._offer.spec.job_id)
             return
         # What is told of it after its end, if anything, is told now or soon: the line is written a little later.

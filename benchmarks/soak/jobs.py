@@ -14,8 +14,7 @@ from typing import Any
 from benchmarks.soak import functions
 from frontends.command.tasks import command_job
 from frontends.synthetic.tasks import noop_job, sleep_job
-from sparrow_py import CallOptions, CallStage, JobSpec, ResultOf, Speculation
-from sparrow_py.client import calls
+from sparrow_py import CallOptions, CallStage, JobSpec, ResultOf, Speculation, calls
 from sparrow_py.job import new_job_id
 
 LARGE_BYTES = 200_000

@@ -27,10 +27,10 @@ from node_monitor.blobs.blob_store import UPLOADS_AT_ONCE_MAX
 from node_monitor.memory import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
 from sparrow_py import AsyncClient, CallOptions
 from sparrow_py.access.credentials import OPEN
-from sparrow_py.client import blobs
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import BlobRef
 from sparrow_py.processes.process_control import adopt_orphans
+from sparrow_py.wire import blobs
 
 SAMPLE_S = 2.0
 FILL_TASKS = 2

@@ -16,8 +16,8 @@ import click
 
 from sparrow_py.access.credentials import Access, tls_reason
 from sparrow_py.access.secret_files import TLS_OPTIONS, read_tokens, tls_of
-from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError
+from sparrow_py.logs.printable import printable
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
 from sparrow_py.wire.resolution import resolve
 

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import click
 
-from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import LinkError, shown
+from sparrow_py.logs.printable import printable
 
 FINISHED = "finished"
 

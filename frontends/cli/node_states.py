@@ -8,9 +8,9 @@ import click
 
 from frontends.cli.connection import ask, ask_all, connection_options, listed
 from sparrow_py.access.credentials import Access
-from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
 from sparrow_py.job import check_name
+from sparrow_py.logs.printable import printable
 from sparrow_py.wire.addresses import check_address
 
 PATH = "/v1/nodes/state"

@@ -11,7 +11,7 @@ import click
 from frontends.cli.connection import ask_all, connection_options, listed
 from frontends.cli.tables import pairs, print_table
 from sparrow_py.access.credentials import Access
-from sparrow_py.daemon.printable import printable
+from sparrow_py.logs.printable import printable
 
 COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES", "ATTRIBUTES")
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from frontends.command.process import STREAM_BYTES_MAX
 from frontends.command.tasks import CommandResult
-from sparrow_py.daemon.printable import printable
+from sparrow_py.logs.printable import printable
 
 NOTES_MAX = 10
 """Failed tasks that get a line of their own; all are counted in the summary."""

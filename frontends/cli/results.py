@@ -7,9 +7,9 @@ import click
 from frontends.cli.connection import addresses_of, connection_options, following, nobody_answers
 from frontends.cli.lines import print_lines, results_path
 from sparrow_py.access.credentials import Access
-from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import NoScheduler
 from sparrow_py.job import check_name
+from sparrow_py.logs.printable import printable
 
 
 @click.command(short_help="Follow the results of a submitted job.")

@@ -21,7 +21,7 @@ from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
 if TYPE_CHECKING:
     from sparrow_py import Client
     from sparrow_py.access.credentials import Access
-    from sparrow_py.client.client import TaskFuture
+    from sparrow_py.futures.task_future import TaskFuture
 
 PLACEHOLDER = "{}"
 INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"

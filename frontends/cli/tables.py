@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparrow_py.daemon.printable import printable
+from sparrow_py.logs.printable import printable
 
 COLUMNS_MAX = 10_000
 """Nothing is cut to fit the terminal: ids are there to be copied, and a pipe is no terminal."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparrow_py import JobReport, LocalCluster, TaskStatus
-from sparrow_py.embedded.cluster import DaemonProcess, http_get_json
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.wire.http_get import http_get_json
 
 NODE_MONITOR_DIES_AFTER = 32
 SCHEDULER_DIES_AFTER = 72

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from frontends.python.streams import TaskStreams
-from sparrow_py.client.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
+from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.embedded.output_channel import OutputChannel, WorkerOutput
 from sparrow_py.errors import shown
 from sparrow_py.exception_pickling import encode_exception, text_of

@@ -22,8 +22,9 @@ from frontends.sql.results import decode_tables
 from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
 from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
 from sparrow_py import Client
-from sparrow_py.access.auth import TLS
-from sparrow_py.client.client import Job, cluster_of
+from sparrow_py.auth import TLS
+from sparrow_py.client import Job
+from sparrow_py.connection import connection_to
 from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
 from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
 from sparrow_py.wire.resolution import resolve
@@ -87,7 +88,7 @@ class SqlFrontend:
         tls: TLS | None = None,
     ) -> None:
         self.dataset = Dataset(directory)
-        _, _, self._access = cluster_of(schedulers, token, tls)
+        self._access = connection_to(schedulers, token, tls).access
         addresses = schedulers if isinstance(schedulers, str | list | tuple) else schedulers.addresses  # type: ignore[union-attr]
         self._sources = [addresses] if isinstance(addresses, str) else list(addresses)
         self.client = Client(schedulers, user=user, token=token, tls=tls)

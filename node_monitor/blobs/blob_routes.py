@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
-from sparrow_py.client import blobs
-from sparrow_py.client.blobs import WrongBytes
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import holder_of, json_error, json_response
+from sparrow_py.daemon.http_app import holder_of
 from sparrow_py.errors import shown
+from sparrow_py.http import http_guard
+from sparrow_py.http.http_api import error_response, json_response
+from sparrow_py.wire import blobs
+from sparrow_py.wire.blobs import WrongBytes
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -46,14 +47,14 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
         if not blobs.is_hash(hash):
             return _malformed(hash)
         if size is None:
-            return json_error(411, "Content-Length is missing: say how many bytes the blob has")
+            return error_response(411, "Content-Length is missing: say how many bytes the blob has")
         if "Content-Encoding" in request.headers:
             given = shown(request.headers["Content-Encoding"])
-            return json_error(415, f"Content-Encoding: {given} is not valid; allowed: no header")
+            return error_response(415, f"Content-Encoding: {given} is not valid; allowed: no header")
         if store.has(hash):
             return _stored(store, hash, 200)
         if size > store.table.bytes_max:
-            return json_error(413, store.table.refusal(size))
+            return error_response(413, store.table.refusal(size))
         return await _receive(request, hash, size)
 
     async def _receive(request: web.Request, hash: str, size: int) -> web.StreamResponse:
@@ -61,18 +62,18 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
         async with store.upload_seats.taken(user):
             why_not = store.why_no_room(size, user)
             if why_not:
-                return json_error(507, why_not)
+                return error_response(507, why_not)
             await _say_continue(request)
             try:
                 await store.receive(hash, size, request.content, user=user)
             except NoRoom as error:
-                return json_error(507, str(error))
+                return error_response(507, str(error))
             except WrongBytes as error:
-                return json_error(422, f"the body is not the blob {hash}: {error}")
+                return error_response(422, f"the body is not the blob {hash}: {error}")
             except TimeoutError:
-                return _closing(json_error(408, _too_slow()))
+                return _closing(error_response(408, _too_slow()))
             except (ConnectionError, web.RequestPayloadError):
-                return _closing(json_error(400, "the connection ended before the body did"))
+                return _closing(error_response(400, "the connection ended before the body did"))
         store.counters.uploaded_bytes += size
         return _stored(store, hash, 201)
 
@@ -87,17 +88,17 @@ def _stored(store: BlobStore, hash: str, status: int) -> web.Response:
 
 
 def _absent(hash: str) -> web.Response:
-    return json_error(404, f"blob {hash} is not here, or not any more")
+    return error_response(404, f"blob {hash} is not here, or not any more")
 
 
 def _not_now(message: str) -> web.Response:
-    response = json_error(503, message)
+    response = error_response(503, message)
     response.headers["Retry-After"] = "1"
     return response
 
 
 def _malformed(hash: str) -> web.Response:
-    return json_error(400, f"hash: {shown(hash)} is not valid; allowed: {blobs.HASH_ALLOWED}")
+    return error_response(400, f"hash: {shown(hash)} is not valid; allowed: {blobs.HASH_ALLOWED}")
 
 
 def _too_slow() -> str:

@@ -38,13 +38,13 @@ from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, c
 from node_monitor.executors import access_lists
 from node_monitor.executors.removal import END_TIMEOUT_S, Remover, remove_tree
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import blobs
-from sparrow_py.client.blobs import WrongBytes
-from sparrow_py.clock import Clock, DeadlineTimer
 from sparrow_py.errors import InvalidOption, LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 from sparrow_py.limits.seats import Seats
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.wire import blobs
+from sparrow_py.wire.blobs import WrongBytes
 
 log = logging.getLogger("sparrow.node_monitor.blobs")
 FETCHES_AT_ONCE_MAX = 16

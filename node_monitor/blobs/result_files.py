@@ -31,10 +31,10 @@ from collections.abc import Iterator
 from node_monitor.executors import access_lists
 from node_monitor.executors.confinement import Account
 from node_monitor.executors.removal import END_TIMEOUT_S, remove_tree
-from sparrow_py.client.blobs import SHORTAGES
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors.executor_files import NAME_BYTES
 from sparrow_py.executors.executor_protocol import File
+from sparrow_py.wire.blobs import SHORTAGES
 
 READ_BYTES = 1 << 20
 """Read and hashed in one go."""

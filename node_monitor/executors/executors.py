@@ -24,14 +24,14 @@ from node_monitor.executors.environment import passed_on
 from node_monitor.executors.mute_connections import MuteConnections
 from node_monitor.executors.processes import ExecutorProcess, Processes
 from node_monitor.executors.socket_directory import SocketDirectory
-from sparrow_py.client.blobs import WrongBytes
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
-from sparrow_py.limits.seldom import Seldom
+from sparrow_py.logs.seldom import Seldom
 from sparrow_py.processes.orphans import Orphans
 from sparrow_py.processes.process_ends import exit_reason
+from sparrow_py.wire.blobs import WrongBytes
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 HELLO_TIMEOUT_S = 30.0

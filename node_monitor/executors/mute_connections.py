@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparrow_py.limits.seldom import Seldom
+from sparrow_py.logs.seldom import Seldom
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 MUTE_MAX = 64

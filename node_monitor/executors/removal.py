@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 
-from sparrow_py.limits.seldom import Seldom
+from sparrow_py.logs.seldom import Seldom
 
 log = logging.getLogger("sparrow.node_monitor.removal")
 ENTRIES_PER_TURN = 2000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from node_monitor.http.views import BlobStored, NodeList, StateRequest
-from sparrow_py.daemon.openapi import answer, content, document, errors, operation, path_parameter
+from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}}
 _HASH = path_parameter("hash", "The SHA-256 of the blob's bytes, in lower-case hexadecimal.", pattern="^[0-9a-f]{64}$")

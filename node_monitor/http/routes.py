@@ -8,12 +8,12 @@ from aiohttp import web
 
 from node_monitor.http.openapi import node_monitor_document
 from node_monitor.http.views import STATE_BODY_BYTES_MAX, NodeList, StateRequest, status
-from sparrow_py.access.auth import CLUSTER
-from sparrow_py.daemon.daemon import principal_of
-from sparrow_py.daemon.http_api import ApiError, api_middleware, read_json_body, struct_response
-from sparrow_py.daemon.json_shapes import BodyDecoder
-from sparrow_py.daemon.openapi import add_document
+from sparrow_py.access.principals import CLUSTER
+from sparrow_py.daemon.http_app import principal_of
 from sparrow_py.errors import shown
+from sparrow_py.http.http_api import ApiError, api_middleware, read_json_body, struct_response
+from sparrow_py.http.json_shapes import BodyDecoder
+from sparrow_py.http.openapi import add_document
 
 if TYPE_CHECKING:
     from node_monitor.daemon import NodeMonitorDaemon

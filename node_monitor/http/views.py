@@ -12,7 +12,7 @@ from sparrow_py.job import NAME_BYTES_MAX
 if TYPE_CHECKING:
     from node_monitor.daemon import NodeMonitor
     from node_monitor.executors.executor_state import AppState
-    from sparrow_py.access.auth import Principal
+    from sparrow_py.access.principals import Principal
 
 STATE_BODY_BYTES_MAX = 64 << 10
 """Largest body of a change of state."""

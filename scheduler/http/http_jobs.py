@@ -20,8 +20,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from scheduler.book.footprint import JOB_BYTES, stage_bytes
 from scheduler.book.nodes import Kind
-from sparrow_py.daemon.http_api import ApiError
 from sparrow_py.errors import LinkError, SparrowError
+from sparrow_py.http.http_api import ApiError
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
 from sparrow_py.limits.seats import Seats
 from sparrow_py.limits.shares import Shares
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scheduler.audit import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
-    from sparrow_py.client.client_core import ClientJob
+    from sparrow_py.session.client_job import ClientJob
 
 JOBS_MAX = 10_000
 """Jobs kept, those that have ended included; beyond a user's share its oldest ended go, and where it has none its jobs

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from sparrow_py.client.client_core import ClientJob
-from sparrow_py.daemon.json_shapes import BodyDecoder
 from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.http.json_shapes import BodyDecoder
 from sparrow_py.job import (
     INPUTS_MAX,
     MAX_ATTEMPTS_DEFAULT,
@@ -29,6 +28,7 @@ from sparrow_py.job import (
     TaskSpec,
     check_name,
 )
+from sparrow_py.session.client_job import ClientJob
 from sparrow_py.wire.messages import Outcome
 
 USER_DEFAULT = "http"

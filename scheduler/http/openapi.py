@@ -7,8 +7,8 @@ from typing import Any
 from scheduler.http.http_jobs import ResultLine
 from scheduler.http.job_requests import USER_DEFAULT, JobRequest
 from scheduler.http.views import JobCancelled, JobDetail, JobList, NodeList
-from sparrow_py.daemon.http_api import NDJSON_TYPE
-from sparrow_py.daemon.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
+from sparrow_py.http.http_api import NDJSON_TYPE
+from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
 from sparrow_py.job import NAME_BYTES_MAX
 
 LISTED_MAX = 10_000

@@ -15,10 +15,11 @@ from scheduler.http import views
 from scheduler.http.http_jobs import BUSY_RETRY_S, HttpJob
 from scheduler.http.job_requests import USER_DEFAULT, client_job
 from scheduler.http.openapi import LISTED_MAX, scheduler_document
-from sparrow_py.access.auth import own_user
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import holder_of, principal_of
-from sparrow_py.daemon.http_api import (
+from sparrow_py.access.principals import own_user
+from sparrow_py.daemon.http_app import holder_of, principal_of
+from sparrow_py.errors import AccessDenied, shown
+from sparrow_py.http import http_guard
+from sparrow_py.http.http_api import (
     NDJSON_TYPE,
     ApiError,
     api_middleware,
@@ -27,16 +28,15 @@ from sparrow_py.daemon.http_api import (
     struct_response,
     whole,
 )
-from sparrow_py.daemon.openapi import add_document
-from sparrow_py.errors import AccessDenied, shown
+from sparrow_py.http.openapi import add_document
 from sparrow_py.job import check_name
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState
     from scheduler.daemon import SchedulerDaemon
-    from sparrow_py.client.client_core import ClientJob
     from sparrow_py.job import JobSpec
+    from sparrow_py.session.client_job import ClientJob
 
 
 class _OfUser(Protocol):

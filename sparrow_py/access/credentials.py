@@ -7,12 +7,11 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sparrow_py.access.auth import (
+from sparrow_py.access.principals import (
     ANYBODY,
     CLUSTER,
-    TLS,
     Principal,
     Tokens,
     blob_key,
@@ -20,13 +19,12 @@ from sparrow_py.access.auth import (
     principal_of_certificate,
 )
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.auth import TLS
 from sparrow_py.errors import AccessDenied, InvalidOption
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.logs.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
-
-    from sparrow_py.daemon.options import DaemonOptions
 
 log = logging.getLogger("sparrow.credentials")
 MISSING_OR_WRONG = "the token is missing or wrong"
@@ -74,7 +72,7 @@ class Access:
         return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
 
     def blob_headers(self, hash: str) -> dict[str, str]:
-        """The headers of a node's request for a blob, from an address that a client named (see `auth.blob_key`)."""
+        """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
         return bearer(blob_key(self.token, hash) if self.token else "")
 
 
@@ -92,10 +90,18 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+class CredentialOptions(Protocol):
+    """What a daemon's options say of its credentials."""
+
+    token_file: str | None
+    tls: TLS | None
+    tokens: Tokens
+
+
 class Credentials:
     """A daemon's. `reload` reads the files again, and `access`, `tokens` and `server_context` are new then."""
 
-    def __init__(self, options: DaemonOptions, *, dials: bool) -> None:
+    def __init__(self, options: CredentialOptions, *, dials: bool) -> None:
         self._dials = dials
         """Whether it shows a token to others, and so must know one."""
         self._token_file = options.token_file

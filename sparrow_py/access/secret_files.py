@@ -6,7 +6,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from sparrow_py.access.auth import TLS, TOKEN_FILE_BYTES_MAX, Tokens, check_secret, parse_tokens
+from sparrow_py.access.principals import TOKEN_FILE_BYTES_MAX, Tokens, check_secret, parse_tokens
+from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption
 
 TOKEN_VARIABLE = "SPARROW_TOKEN"

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import click
 
-from sparrow_py.daemon.printable import printable
 from sparrow_py.daemon.version import DISTRIBUTION, version_option
 from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.logs.printable import printable
 
 USAGE_EXIT = 2
 ERROR_EXIT = 1

@@ -15,8 +15,9 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import click
 
-from sparrow_py.access.auth import TLS, Tokens
+from sparrow_py.access.principals import Tokens
 from sparrow_py.access.secret_files import read_tokens, tls_of
+from sparrow_py.auth import TLS
 from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
 

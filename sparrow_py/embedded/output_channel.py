@@ -20,8 +20,8 @@ import socket
 import termios
 from collections.abc import Iterator
 
-from sparrow_py.daemon.printable import printable
 from sparrow_py.executors.output_lines import name_in_mark
+from sparrow_py.logs.printable import printable
 
 OUTPUT_VARIABLE = "SPARROW_OUTPUT_FD"
 """Where a fork server, and a worker that it forks, find the channel's descriptor."""

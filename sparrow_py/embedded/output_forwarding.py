@@ -30,9 +30,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sparrow_py.embedded.output_channel import READY, STREAMS, WORKER_DESCRIPTORS, Page
-from sparrow_py.embedded.tasks_in_flight import TasksInFlight
 from sparrow_py.executors.output_lines import Backlog, LineAssembler, Screen, name_in_mark
 from sparrow_py.processes.process_bound import let_go
+from sparrow_py.session.tasks_in_flight import TasksInFlight
 
 _Source = TypeVar("_Source", "_Stream", "_Worker")
 

@@ -1,4 +1,4 @@
-"""A fork server: `sparrow_py.executors.fork_server MODULE [ENTRY…]`, started by a node monitor; starts executors for it.
+"""A fork server, which a node monitor starts and which starts executors for it: `…fork_server MODULE [ENTRY…]`.
 
 It has the executor's module imported, and forks an executor whenever the node monitor asks for one (`fork_protocol`):
 that takes a millisecond, and an interpreter's start seventy. It never runs what users wrote, so each executor begins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from sparrow_py.daemon.printable import printable
+from sparrow_py.logs.printable import printable
 
 LINE_CHARS_MAX = 1 << 16
 """A line that is longer without an end is shown in pieces: so much at most is held back of each stream."""

@@ -12,8 +12,8 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 
-from sparrow_py.limits.seldom import Seldom
 from sparrow_py.limits.shares import Shares
+from sparrow_py.logs.seldom import Seldom
 
 log = logging.getLogger("sparrow.seats")
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 
-from sparrow_py.daemon.printable import printable
+from sparrow_py.logs.printable import printable
 
 READ_BYTES = 1 << 16
 KEPT_BYTES = 4096

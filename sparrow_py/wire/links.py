@@ -17,10 +17,10 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from sparrow_py.access.auth import ANYBODY, Principal
 from sparrow_py.access.credentials import OPEN, Access, refusals, tls_reason
-from sparrow_py.daemon import http_guard
+from sparrow_py.access.principals import ANYBODY, Principal
 from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
+from sparrow_py.http import http_guard
 from sparrow_py.wire import messages as m
 
 LINK_PATH = "/link"

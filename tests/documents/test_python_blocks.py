@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import sparrow_py.embedded.cluster
+import sparrow_py.cluster
 from sparrow_py import LocalCluster
 from tests.support.documents import ROOT, blocks
 
@@ -31,7 +31,7 @@ class Borrowed(LocalCluster):
 @pytest.fixture
 def embedded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """`Client()` uses the shared cluster."""
-    monkeypatch.setattr(sparrow_py.embedded.cluster, "LocalCluster", lambda **_: Borrowed(cluster))
+    monkeypatch.setattr(sparrow_py.cluster, "LocalCluster", lambda **_: Borrowed(cluster))
 
 
 @pytest.mark.usefixtures("embedded")

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 import sparrow_py
-from sparrow_py.client.client import CallsWithOptions, TaskFuture
+from sparrow_py.client import CallsWithOptions
+from sparrow_py.futures.task_future import TaskFuture
 from tests.support.documents import code_spans, headings, section
 
 FUTURES, INTERNAL = "Futures", "Not for callers"

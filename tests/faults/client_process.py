@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 
 from benchmarks.interruption import interrupt
-from sparrow_py.client import calls
-from sparrow_py.client.session import Session
+from sparrow_py import calls
 from sparrow_py.errors import ResultLost, SparrowError
 from sparrow_py.job import JobSpec
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.session import Session
 from sparrow_py.wire import messages as m
 from tests.faults.work import work
 
@@ -62,7 +63,7 @@ class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: str = ""
 
 
-class Sink:
+class Sink(JobSink):
     """Writes down what is told of a job."""
 
     def __init__(self, job: str, descriptor: int) -> None:
@@ -70,29 +71,18 @@ class Sink:
         self._descriptor = descriptor
 
     def accepted(self) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
         self._write("accepted")
 
     def refused(self, error: SparrowError) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
         self._write("refused", error=str(error))
 
-    def placed(self, task: int) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
+    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
+        if lost is None:
+            self._write_outcome(outcome, outcome.status.value, outcome.error)
+        else:
+            self._write_outcome(outcome, "result lost", str(lost))
 
-    def not_cancelled(self, task: int) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
-
-    def outcome(self, outcome: m.Outcome) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
-        self._write_outcome(outcome, outcome.status.value, outcome.error)
-
-    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
-        """See `sparrow_py.client.session.JobSink`."""
-        self._write_outcome(outcome, "result lost", str(error))
-
-    def ended(self) -> None:
-        """See `sparrow_py.client.client_core.Sink`."""
+    def finish(self) -> None:
         self._write("ended")
 
     def _write_outcome(self, outcome: m.Outcome, status: str, error: str) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from frontends.python.executor import Function
-from sparrow_py import CallStage, Client, LocalCluster, RemoteTraceback, ResultOf, TaskFailed
-from sparrow_py.client import calls
+from sparrow_py import CallStage, Client, LocalCluster, RemoteTraceback, ResultOf, TaskFailed, calls
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
 

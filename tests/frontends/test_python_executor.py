@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparrow_py.client import calls
+from sparrow_py import calls
 from sparrow_py.executors.executor_files import read, store
 from sparrow_py.executors.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,

@@ -11,7 +11,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
-from sparrow_py.client.blobs import sha256_hex
+from sparrow_py.wire.blobs import sha256_hex
 from tests.fuzz.conftest import Fuzzing
 from tests.fuzz.test_parsers import almost
 from tests.support.daemons import Daemon, get_json, wait_for_nodes

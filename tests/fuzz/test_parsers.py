@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from loadgen.traces import as_json, parse_lines
 from scheduler.http.job_requests import job_of
 from scheduler.options import SchedulerOptions
-from sparrow_py.access.auth import SECRET_CHARS_MIN
+from sparrow_py.access.principals import SECRET_CHARS_MIN
 from sparrow_py.access.secret_files import read_tokens
-from sparrow_py.daemon.http_guard import host_of, is_known
 from sparrow_py.daemon.options import parse
-from sparrow_py.daemon.printable import printable
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
+from sparrow_py.http.http_guard import host_of, is_known
 from sparrow_py.job import TaskStatus
+from sparrow_py.logs.printable import printable
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
 from tests.fuzz.conftest import Fuzzing

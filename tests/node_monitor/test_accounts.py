@@ -16,7 +16,7 @@ from node_monitor.http.metrics import collect
 from node_monitor.http.views import status
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
-from sparrow_py.access.auth import ANYBODY
+from sparrow_py.access.principals import ANYBODY
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus

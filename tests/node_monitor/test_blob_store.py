@@ -19,16 +19,17 @@ from node_monitor.blobs.blob_routes import add_blob_routes
 from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.result_files import ResultDirectory
-from sparrow_py.access.auth import check_secret
 from sparrow_py.access.credentials import OPEN, Access, Credentials
-from sparrow_py.client import blobs
-from sparrow_py.client.blobs import WrongBytes
-from sparrow_py.clock import Clock
-from sparrow_py.daemon.daemon import make_app, until
+from sparrow_py.access.principals import check_secret
+from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import InvalidOption, LinkError, Refused
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
+from sparrow_py.timing.clock import Clock
+from sparrow_py.wire import blobs
+from sparrow_py.wire.blobs import WrongBytes
 
 LEASE_S, RETENTION_S = 10.0, 60.0
 TOKEN = "secret" * 6

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from frontends.command.tasks import CommandTask, encode_task
-from sparrow_py.client import calls
+from sparrow_py import calls
 from tests.support import tasks
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import pytest
 
 from node_monitor.executors import removal
 from node_monitor.executors.removal import Remover, remove_tree
-from sparrow_py.limits.seldom import Seldom
+from sparrow_py.logs.seldom import Seldom
 from tests.support.waiting import TIMEOUT_S
 
 DEEP = 1200

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.world import JobLog, World
-from sparrow_py.client.speculation import Speculation
 from sparrow_py.job import TaskStatus
+from sparrow_py.speculation import Speculation
 from sparrow_py.wire import messages as m
 from tests.support.speculating import SpeculatingClient, slow_down
 

@@ -13,7 +13,7 @@ from scheduler.http.http_jobs import LINE_OVERHEAD_BYTES, HttpJob, HttpJobs, enc
 from scheduler.http.job_requests import client_job
 from scheduler.http.openapi import scheduler_document
 from scheduler.options import SchedulerOptions
-from sparrow_py.daemon.http_api import ApiError
+from sparrow_py.http.http_api import ApiError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.limits.shares import SHARE
 from sparrow_py.wire import messages as m

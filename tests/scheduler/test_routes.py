@@ -9,7 +9,7 @@ import pytest
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http import routes
 from scheduler.options import SchedulerOptions
-from sparrow_py.daemon import http_api
+from sparrow_py.http import http_api
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m

@@ -20,7 +20,7 @@ import pytest
 
 from frontends.command.tasks import command_job
 from sparrow_py import Client, SparrowError, TaskLost
-from sparrow_py.client.calls import encode_value
+from sparrow_py.calls import encode_value
 from sparrow_py.executors import executor_protocol as x
 from tests.security.test_confinement import TOKEN, Node, one_node
 from tests.support import hostile, tasks

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py.access import auth
-from sparrow_py.access.auth import CLIENT, CLUSTER, Principal, Token, Tokens, blob_key, parse_tokens
+from sparrow_py.access import principals
 from sparrow_py.access.credentials import ASKS_FOR_TLS, OPEN, tls_reason
+from sparrow_py.access.principals import CLIENT, CLUSTER, Principal, Token, Tokens, blob_key, parse_tokens
 from sparrow_py.errors import AccessDenied, InvalidOption
 
 SECRET, OTHER, THIRD = "s" * 32, "o" * 32, "t" * 32
 HASH = "ab" * 32
 
 secrets = st.text(string.ascii_letters + string.digits + "+/=_-.~!#:", min_size=32, max_size=256).filter(
-    lambda text: not text.startswith(("#", auth.HASHED))
+    lambda text: not text.startswith(("#", principals.HASHED))
 )
 users = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
 
 
 def test_one_word_is_the_clusters_secret() -> None:
     tokens = parse_tokens(f"# ours\n\n {SECRET} \r\n")
-    assert tokens.find(SECRET) == Principal(CLUSTER, "", auth.digest_of(SECRET))
+    assert tokens.find(SECRET) == Principal(CLUSTER, "", principals.digest_of(SECRET))
     assert (tokens.dialling, tokens.shown, len(tokens)) == (SECRET, SECRET, 1)
 
 
@@ -59,7 +59,7 @@ def test_every_token_of_a_file_is_found_and_no_other(entries: list[tuple[str | N
         assert (found.role, found.user) == ((CLUSTER, "") if user is None else (CLIENT, user))
         assert tokens.stands(found)
         assert tokens.find(secret[:-1]) is None
-    assert not tokens.stands(Principal(CLIENT, "nobody", auth.digest_of(SECRET)))
+    assert not tokens.stands(Principal(CLIENT, "nobody", principals.digest_of(SECRET)))
 
 
 @given(st.text(max_size=200))
@@ -103,14 +103,14 @@ def test_what_a_file_may_not_be(text: str, allowed: str) -> None:
 
 
 def test_there_is_a_most_of_tokens() -> None:
-    lines = [f"client u{number} {number:032}" for number in range(auth.TOKENS_MAX)]
-    assert len(parse_tokens("\n".join(lines))) == auth.TOKENS_MAX
-    with pytest.raises(InvalidOption, match=f"at most {auth.TOKENS_MAX}"):
+    lines = [f"client u{number} {number:032}" for number in range(principals.TOKENS_MAX)]
+    assert len(parse_tokens("\n".join(lines))) == principals.TOKENS_MAX
+    with pytest.raises(InvalidOption, match=f"at most {principals.TOKENS_MAX}"):
         parse_tokens("\n".join([*lines, f"cluster {SECRET}"]))
 
 
 def test_a_hash_is_enough_to_check_a_secret_and_not_to_show_it() -> None:
-    hashed = auth.HASHED + hashlib.sha256(OTHER.encode()).hexdigest()
+    hashed = principals.HASHED + hashlib.sha256(OTHER.encode()).hexdigest()
     tokens = parse_tokens(f"client ada {hashed}\ncluster {SECRET}")
     assert str(tokens.find(OTHER)) == "role client, user 'ada'"
     assert tokens.find(hashed) is None
@@ -125,7 +125,7 @@ def test_a_token_stands_until_it_is_withdrawn_or_another_users() -> None:
     assert parse_tokens(f"client ada {THIRD}\nclient ada {OTHER}").stands(ada)
     assert not parse_tokens(f"cluster {SECRET}\nclient ada {THIRD}").stands(ada)
     assert not parse_tokens(f"cluster {SECRET}\nclient bob {OTHER}").stands(ada)
-    assert Tokens().stands(auth.ANYBODY)  # Nothing was asked for, or a certificate.
+    assert Tokens().stands(principals.ANYBODY)  # Nothing was asked for, or a certificate.
 
 
 def test_nothing_shows_a_secret() -> None:
@@ -145,7 +145,7 @@ def test_every_token_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch
         return given == known
 
     tokens = parse_tokens("\n".join(f"cluster {number:032}" for number in range(5)))
-    monkeypatch.setattr(auth.hmac, "compare_digest", compare)
+    monkeypatch.setattr(principals.hmac, "compare_digest", compare)
     for number in (0, 4, 9):
         compared.clear()
         tokens.find(f"{number:032}")
@@ -179,8 +179,10 @@ def subject(**names: str | list[str]) -> dict[str, object]:
 
 
 def test_a_certificate_names_role_and_user() -> None:
-    assert auth.principal_of_certificate(subject(organizationName="cluster", commonName="n1")) == Principal(CLUSTER)
-    ada = auth.principal_of_certificate(subject(organizationName="client", commonName="ada"))
+    assert principals.principal_of_certificate(subject(organizationName="cluster", commonName="n1")) == Principal(
+        CLUSTER
+    )
+    ada = principals.principal_of_certificate(subject(organizationName="client", commonName="ada"))
     assert ada == Principal(CLIENT, "ada")
 
 
@@ -200,7 +202,7 @@ def test_a_certificate_names_role_and_user() -> None:
 )
 def test_a_certificate_that_names_neither_is_nobodys(certificate: dict[str, object]) -> None:
     with pytest.raises(AccessDenied, match="certificate's"):
-        auth.principal_of_certificate(certificate)
+        principals.principal_of_certificate(certificate)
 
 
 # ---- what a principal may be -----------------------------------------------------------------
@@ -214,15 +216,15 @@ def test_the_cluster_may_act_for_anybody_and_a_client_for_itself() -> None:
 
 def test_who_may_link_as_what() -> None:
     ada, cluster = Principal(CLIENT, "ada"), Principal(CLUSTER)
-    assert auth.check_link(cluster, "client", "bob", stated=True) == "bob"
-    assert auth.check_link(cluster, "node", "", stated=True) == ""
-    assert auth.check_link(ada, "client", "ada", stated=True) == "ada"
-    assert auth.check_link(ada, "client", "root", stated=False) == "ada"
-    assert auth.check_link(ada, "client", "", stated=True) == "ada"
+    assert principals.check_link(cluster, "client", "bob", stated=True) == "bob"
+    assert principals.check_link(cluster, "node", "", stated=True) == ""
+    assert principals.check_link(ada, "client", "ada", stated=True) == "ada"
+    assert principals.check_link(ada, "client", "root", stated=False) == "ada"
+    assert principals.check_link(ada, "client", "", stated=True) == "ada"
     with pytest.raises(AccessDenied, match=r"'bob' is not .* 'ada'"):
-        auth.check_link(ada, "client", "bob", stated=True)
+        principals.check_link(ada, "client", "bob", stated=True)
     with pytest.raises(AccessDenied, match="role cluster"):
-        auth.check_link(ada, "node", "", stated=True)
+        principals.check_link(ada, "node", "", stated=True)
 
 
 def test_the_error_survives_pickling() -> None:

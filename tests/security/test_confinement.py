@@ -20,8 +20,8 @@ import pytest
 
 from frontends.command.tasks import command_job
 from sparrow_py import Client, LocalCluster, SparrowError, TaskCancelled, TaskFailed, TaskLost, TaskStatus, start
-from sparrow_py.client.blobs import sha256_hex
-from sparrow_py.client.calls import encode_arguments
+from sparrow_py.calls import encode_arguments
+from sparrow_py.wire.blobs import sha256_hex
 from tests.support import hostile, tasks
 from tests.support.daemons import Daemon, clean_environment, gone, http, workers_of
 from tests.support.unprivileged import NOBODY, PYTHONPATH, SOMEBODY, interpreter, open_folder, takes_root

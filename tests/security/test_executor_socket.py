@@ -19,7 +19,7 @@ from node_monitor.executors.apps import App
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.executors import ExecutorPool
 from node_monitor.executors.mute_connections import MUTE_MAX, MuteConnections
-from sparrow_py.daemon.daemon import until
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from tests.support.stores import store_in

@@ -21,15 +21,14 @@ from scheduler.daemon import SchedulerDaemon
 from scheduler.http import http_jobs, routes
 from scheduler.options import SchedulerOptions
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import blobs
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import until
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
+from sparrow_py.http import http_guard
 from sparrow_py.job import BlobRef
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import SHARE
-from sparrow_py.limits.sparing_log import SparingLog
-from sparrow_py.wire import links
+from sparrow_py.logs.sparing_log import SparingLog
+from sparrow_py.wire import blobs, links
 from sparrow_py.wire import messages as m
 from tests.support.guarded import ADA, BOB, CLUSTER, RawLinks, hello, usual_tokens
 from tests.support.raw import BINARY, batch, connected, ws_frame

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from sparrow_py import BlobRef, Client, JobSpec, LocalCluster, NoScheduler, TaskLost
-from sparrow_py.access.auth import BLOB_KEY
 from sparrow_py.access.credentials import Access
+from sparrow_py.access.principals import BLOB_KEY
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from sparrow_py.access import secret_files
-from sparrow_py.access.auth import TLS, TOKEN_FILE_BYTES_MAX
+from sparrow_py.access.principals import TOKEN_FILE_BYTES_MAX
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of, tls_of_environment
+from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption
 
 SECRET = "s" * 32

@@ -16,10 +16,11 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import TLS, AsyncClient, Client, LocalCluster, NoScheduler
 from sparrow_py.access import credentials as credentials_module
 from sparrow_py.access.credentials import Access, Credentials, server_context
-from sparrow_py.daemon import daemon as daemon_module
-from sparrow_py.daemon.daemon import TLS_HANDSHAKE_TIMEOUT_S, Listener, make_app
+from sparrow_py.daemon import listener as listener_module
+from sparrow_py.daemon.http_app import make_app
+from sparrow_py.daemon.listener import TLS_HANDSHAKE_TIMEOUT_S, Listener
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError
-from sparrow_py.limits.sparing_log import LINES_MAX, SparingLog
+from sparrow_py.logs.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
 from tests.support.guarded import ADA, Authority, RawLinks, ask, hello, tls_flags, usual_tokens, why_refused
@@ -207,7 +208,7 @@ async def test_a_users_certificate_makes_no_daemon(authority: Authority, daemons
 async def test_a_handshake_that_stalls_ends_soon(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its end no other limit sees the connection."""
     assert TLS_HANDSHAKE_TIMEOUT_S <= 10
-    monkeypatch.setattr(daemon_module, "TLS_HANDSHAKE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(listener_module, "TLS_HANDSHAKE_TIMEOUT_S", 0.01)
     await listener.renew()
     host, _, port = listener.address.partition(":")
     for said in (b"", b"\x16\x03\x01"):

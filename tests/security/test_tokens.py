@@ -16,7 +16,8 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import AsyncClient, Client, LocalCluster, TaskStatus
 from sparrow_py.access.credentials import Access
 from sparrow_py.daemon.options import parse
-from sparrow_py.embedded.cluster import ClusterError, DaemonProcess
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.errors import ClusterError
 from sparrow_py.wire import messages as m
 from tests.support import tasks
 from tests.support.guarded import (

@@ -19,9 +19,9 @@ from scheduler.core import SchedulerCore
 from scheduler.sampling.probing import Probing
 from simulator.broken import Broken
 from simulator.world import World
-from sparrow_py.client.client_core import ClientCore
 from sparrow_py.errors import InvariantViolated
 from sparrow_py.job import TaskStatus
+from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
 Patch = pytest.MonkeyPatch

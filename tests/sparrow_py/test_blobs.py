@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from sparrow_py.access.credentials import OPEN, Access
-from sparrow_py.client import blobs
 from sparrow_py.errors import AccessDenied, LinkError, Refused, ResultLost, TaskError
 from sparrow_py.job import BlobRef
+from sparrow_py.wire import blobs
 from tests.support.web_servers import web_servers
 
 DATA = bytes(range(256)) * 4000

@@ -1,4 +1,4 @@
-"""Python calls as tasks: encoding, and outcomes as values and exceptions."""
+"""Python calls as tasks: how they are encoded."""
 
 import pickle
 import threading
@@ -8,17 +8,10 @@ import msgspec
 import pytest
 
 from frontends.python.executor import Function
-from sparrow_py import AsyncClient, Client, LocalCluster
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import argument_payloads
-from sparrow_py.errors import InvalidRequest, RemoteTraceback, TaskFailed, TaskLost
-from sparrow_py.job import TaskStatus
-from sparrow_py.wire.messages import Outcome
+from sparrow_py import AsyncClient, Client, LocalCluster, calls
+from sparrow_py.call_jobs import argument_payloads
+from sparrow_py.errors import InvalidRequest
 from tests.support import tasks
-
-
-def outcome(status: TaskStatus, result: bytes = b"", error: str = "why") -> Outcome:
-    return Outcome("job", 4, status, result, error, 1, "node-1", None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -109,39 +102,6 @@ def test_what_cannot_be_pickled_raises() -> None:
     for encode in (calls.encode_function, lambda lock: calls.encode_arguments((lock,), {})):
         with pytest.raises(TypeError, match="pickle"):
             encode(threading.Lock())
-
-
-@pytest.mark.parametrize("value", [None, 1, "text", b"bytes", [1, {"a": (2,)}], 1.5])
-def test_values(value: object) -> None:
-    assert calls.decode_value(outcome(TaskStatus.FINISHED, calls.encode_value(value))) == value
-
-
-def test_a_failure_is_the_tasks_own_exception_with_the_remote_traceback() -> None:
-    error = calls.failure(outcome(TaskStatus.FAILED, pickle.dumps((KeyError("k"), "the trace"))), "python")
-    assert isinstance(error, KeyError)
-    assert isinstance(error.__cause__, RemoteTraceback)
-    assert str(error.__cause__) == "\nthe trace"
-
-
-def test_a_failure_that_cannot_be_shown_is_task_failed() -> None:
-    for result in (b"", b"garbage", pickle.dumps(("no exception", "trace"))):
-        error = calls.failure(outcome(TaskStatus.FAILED, result), "python")
-        assert isinstance(error, TaskFailed)
-        assert str(error) == "task 4 failed on node-1: why"
-        assert error.result == result
-
-
-def test_a_failure_of_another_app_is_never_unpickled() -> None:
-    result = pickle.dumps((KeyError("k"), "trace"))
-    error = calls.failure(outcome(TaskStatus.FAILED, result), "command")
-    assert isinstance(error, TaskFailed)
-    assert error.result == result
-
-
-def test_a_lost_task() -> None:
-    error = calls.failure(outcome(TaskStatus.LOST), "python")
-    assert isinstance(error, TaskLost)
-    assert str(error) == "task 4 was lost: why"
 
 
 def test_arguments_of_a_call_are_a_tuple_and_no_string() -> None:

@@ -28,8 +28,8 @@ from sparrow_py import (
     TaskLost,
     TaskSpec,
     TaskStatus,
+    calls,
 )
-from sparrow_py.client import calls
 from tests.conftest import SLOTS
 from tests.support import tasks
 from tests.support.daemons import clean_environment, get_json, gone, nodes_of

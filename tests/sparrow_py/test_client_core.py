@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparrow_py.client.client_core import RETRY_GROWN_MAX_S, ClientCore, ClientJob, chunks
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
-from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.job import JobSpec, StageSpec, TaskStatus
+from sparrow_py.session.client_job import ClientJob, chunks
+from sparrow_py.session.core import RETRY_GROWN_MAX_S, ClientCore
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder
 
@@ -389,13 +390,11 @@ def test_a_job_too_large_for_the_scheduler_that_is_left_is_refused() -> None:
     assert isinstance(told.error, InvalidRequest) and not rig.core.jobs
 
 
-def test_a_job_id_or_task_id_given_twice_is_an_error() -> None:
+def test_a_job_id_given_twice_is_an_error() -> None:
     rig = Rig("s")
     rig.submit(1)
     with pytest.raises(InvalidRequest, match="job_id"):
         rig.submit(1)
-    with pytest.raises(InvalidRequest, match=r"tasks\[1\].id"):
-        rig.submit([TaskSpec(b"", "a"), TaskSpec(b"", "a")], job_id="k")
     assert list(rig.core.jobs) == ["j"]
 
 
@@ -557,7 +556,7 @@ def test_of_a_job_that_was_at_an_older_scheduler_it_is_not_known() -> None:
 
 
 def test_a_job_that_was_at_too_many_nodes_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparrow_py.client.client_core.USED_MAX", 2)
+    monkeypatch.setattr("sparrow_py.session.core.USED_MAX", 2)
     rig = Rig("s")
     job, _ = rig.submit(3, max_attempts=1)
     rig.receive(m.Using("j", 5, ("A", "B", "C")))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus
-from sparrow_py.client import async_client
-from sparrow_py.client.client import TaskFuture
+from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus, async_client
+from sparrow_py.access.credentials import OPEN
+from sparrow_py.connection import Connection
+from sparrow_py.futures.task_future import TaskFuture
+from sparrow_py.session.tasks_in_flight import TasksInFlight
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -312,11 +314,17 @@ class Cluster:
         self.may_start = threading.Event()
         self.stopped = threading.Event()
 
-    def started(self, *_: object, **__: object) -> tuple[Any, list[str], Any]:
-        """As `cluster_of`."""
+    def started(self, *_: object, **__: object) -> Connection:
+        """As `connection_to`."""
         self.starting.set()
         assert self.may_start.wait(TIMEOUT_S)
-        return self, self.addresses, None
+        return Connection(self.addresses, OPEN, cluster=self, own=True)  # type: ignore[arg-type]
+
+    in_flight = TasksInFlight()
+
+    def tell_if_broken(self, _: object) -> Callable[[], None]:
+        """It never is."""
+        return lambda: None
 
     def stop(self) -> None:
         self.stopped.set()
@@ -326,7 +334,7 @@ class Cluster:
 def embedded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """What an `AsyncClient()` starts."""
     fake = Cluster(cluster.addresses)
-    monkeypatch.setattr(async_client, "cluster_of", fake.started)
+    monkeypatch.setattr(async_client, "connection_to", fake.started)
     return fake
 
 
@@ -372,7 +380,7 @@ async def test_a_start_that_is_cancelled_while_it_connects_stops_the_cluster(
         connecting.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("sparrow_py.client.session.Session.start", start)
+    monkeypatch.setattr("sparrow_py.session.session.Session.start", start)
     starting = asyncio.create_task(AsyncClient().start())
     await asyncio.wait_for(connecting.wait(), TIMEOUT_S)
     starting.cancel()

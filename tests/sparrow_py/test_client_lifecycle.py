@@ -22,8 +22,8 @@ from sparrow_py import (
     RemoteTraceback,
     SparrowError,
     SparrowExecutor,
+    calls,
 )
-from sparrow_py.client import calls
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, TaskFailed
-from sparrow_py.embedded.cluster import http_get_json
+from sparrow_py.wire.http_get import http_get_json
 from tests.support import tasks
 from tests.support.daemons import gone, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until

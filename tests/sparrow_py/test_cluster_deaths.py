@@ -10,7 +10,7 @@ import pytest
 
 from sparrow_py import AsyncClient, Client, ClusterError, LocalCluster
 from sparrow_py.embedded import restarts
-from sparrow_py.embedded.cluster import DaemonProcess
+from sparrow_py.embedded.daemon_process import DaemonProcess
 from tests.support import tasks
 from tests.support.executors import without_sparrow
 from tests.support.waiting import TIMEOUT_S, wait_until

@@ -15,10 +15,10 @@ from sparrow_py import (
     NodeStatus,
     SchedulerHere,
     SparrowExecutor,
+    executor,
 )
-from sparrow_py.client import executor
-from sparrow_py.client.calls import APP, RUNTIME
-from sparrow_py.client.cluster_nodes import LOOK_MAX_S, LOOK_MIN_S, Awaited, decode_listing, merged
+from sparrow_py.calls import APP, RUNTIME
+from sparrow_py.cluster_nodes import LOOK_MAX_S, LOOK_MIN_S, Awaited, decode_listing, merged
 from tests.conftest import SLOTS
 from tests.support.waiting import TIMEOUT_S
 

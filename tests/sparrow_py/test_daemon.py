@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py.daemon import daemon
+from sparrow_py.daemon import process
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S
 
@@ -23,7 +23,7 @@ class Ring:
 
 
 async def test_what_refers_to_itself_is_collected_though_nothing_else_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "GC_EVERY_S", 0.0)
+    monkeypatch.setattr(process, "GC_EVERY_S", 0.0)
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -32,7 +32,7 @@ async def test_what_refers_to_itself_is_collected_though_nothing_else_is_made(mo
         gc.collect(0)  # It grows old.
         gc.collect(1)
         del ring
-        collecting = asyncio.ensure_future(daemon.collect_garbage())
+        collecting = asyncio.ensure_future(process.collect_garbage())
         async with asyncio.timeout(TIMEOUT_S):
             while gone() is not None:
                 await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_what_refers_to_itself_is_collected_though_nothing_else_is_made(mo
 
 COUNT_ARENAS = """
 import ctypes, sys, threading
-from sparrow_py.daemon.daemon import limit_malloc_arenas
+from sparrow_py.daemon.process import limit_malloc_arenas
 
 if sys.argv[1] == "limited":
     limit_malloc_arenas()

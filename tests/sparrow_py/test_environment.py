@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from sparrow_py import AsyncClient, Client, InvalidOption, LocalCluster, SparrowExecutor
-from sparrow_py.embedded.cluster import http_get_json
+from sparrow_py.wire.http_get import http_get_json
 from tests.support.waiting import TIMEOUT_S
 
 VARIABLE = "SPARROW_SCHEDULER"
@@ -19,7 +19,7 @@ def no_cluster(**_: object) -> None:
 def named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shared cluster is the environment's."""
     monkeypatch.setenv(VARIABLE, f" {','.join(cluster.addresses)},")
-    monkeypatch.setattr("sparrow_py.embedded.cluster.LocalCluster", no_cluster)
+    monkeypatch.setattr("sparrow_py.cluster.LocalCluster", no_cluster)
 
 
 @pytest.mark.usefixtures("named")
@@ -52,7 +52,7 @@ def test_what_is_wrong_there_is_named(text: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("text", ["", " ", ","])
 def test_nothing_there_is_no_address(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, text)
-    monkeypatch.setattr("sparrow_py.embedded.cluster.LocalCluster", no_cluster)
+    monkeypatch.setattr("sparrow_py.cluster.LocalCluster", no_cluster)
     with pytest.raises(AssertionError, match="embedded"):
         Client()
 

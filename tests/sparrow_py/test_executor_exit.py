@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import Client, LocalCluster, NoScheduler, SparrowExecutor
-from sparrow_py.client import blobs, executor
+from sparrow_py import Client, LocalCluster, NoScheduler, SparrowExecutor, executor
+from sparrow_py.wire import blobs
 from tests.support import tasks
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -108,8 +108,8 @@ class Shape(LocalCluster):
         super().__init__(slots=1, **options)
         print(*[process.pid for process in (*self.scheduler_processes, *self.node_processes)], flush=True)
 
-import sparrow_py.embedded.cluster
-sparrow_py.embedded.cluster.LocalCluster = Shape
+import sparrow_py.cluster
+sparrow_py.cluster.LocalCluster = Shape
 executor = SparrowExecutor()
 warnings.simplefilter("ignore")
 child = multiprocessing.get_context("fork").Process(target=int)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparrow_py.daemon.http_guard import host_of, is_known
+from sparrow_py.http.http_guard import host_of, is_known
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparrow_py import Client, LocalCluster, SparrowExecutor
-from sparrow_py.client.client import TaskFuture
+from sparrow_py.futures.task_future import TaskFuture
 from tests.conftest import SLOTS
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -120,7 +120,7 @@ def test_what_a_map_has_begun_while_it_takes_from_its_iterables_is_stopped(
         wait_until(lambda: some_run(gate))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparrow_py.client.client.MAP_JOB_TASKS", len(MARKS))
+    monkeypatch.setattr("sparrow_py.call_jobs.MAP_JOB_TASKS", len(MARKS))
     with pytest.raises(KeyboardInterrupt):
         client.map(tasks.hold, [gate] * 100, marks())
     stopped(client, gate, in_flight)

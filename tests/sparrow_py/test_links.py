@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sparrow_py.access.auth import ANYBODY
 from sparrow_py.access.credentials import log
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import holder_of
+from sparrow_py.access.principals import ANYBODY
+from sparrow_py.daemon.http_app import holder_of
 from sparrow_py.errors import LinkError
-from sparrow_py.limits.sparing_log import SparingLog
+from sparrow_py.http import http_guard
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S

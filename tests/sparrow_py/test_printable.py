@@ -10,8 +10,8 @@ from rich.console import Console
 
 from frontends.cli.tables import print_table
 from sparrow_py.daemon.command_group import one_line
-from sparrow_py.daemon.printable import LogFormatter, printable
 from sparrow_py.errors import LinkError
+from sparrow_py.logs.printable import LogFormatter, printable
 
 FORGED = "\n2030-01-01 INFO sparrow: all is well\x1b[2K\u202e\x9b1A"
 

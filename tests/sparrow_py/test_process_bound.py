@@ -122,7 +122,7 @@ def test_a_child_hears_so_though_the_fork_was_made_while_others_used_the_client(
         with pytest.raises(SparrowError, match=SAID):
             future.result()
 
-    with client._lock, future._condition:
+    with client._thread.lock, future._condition:
         in_child(check)
     gate.touch()
     goes_on(client)
@@ -178,7 +178,7 @@ def test_a_child_holds_none_of_the_parents_connections(client: Client) -> None:
     def check() -> None:
         sockets = [made.fileno() for made in client._session._sockets]
         assert sockets
-        for descriptor in (*sockets, process_bound.descriptor_of(client._loop)):
+        for descriptor in (*sockets, process_bound.descriptor_of(client._thread.loop)):
             assert str(Path(f"/proc/self/fd/{descriptor}").readlink()) == os.devnull
 
     in_child(check)

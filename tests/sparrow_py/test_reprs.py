@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sparrow_py import AsyncClient, Client, JobReport, LocalCluster, SchedulerHere, SparrowExecutor, TaskReport
-from sparrow_py.client.session import Session
 from sparrow_py.job import TaskStatus
+from sparrow_py.session.session import Session
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S
 

@@ -12,8 +12,8 @@ import pytest
 
 from scheduler.core import SchedulerCore
 from sparrow_py import Client, LocalCluster, SchedulerHere, SparrowExecutor
-from sparrow_py.client import running
 from sparrow_py.errors import LinkError
+from sparrow_py.futures import running
 from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
 from tests.scheduler.test_cancelling import Rig as SchedulerRig

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sparrow_py.limits.kept import Kept
 from sparrow_py.limits.seats import NoSeat, Seats
-from sparrow_py.limits.seldom import WARN_INTERVAL_S, Seldom
 from sparrow_py.limits.shares import SHARE, Shares, share_of
+from sparrow_py.logs.seldom import WARN_INTERVAL_S, Seldom
 from tests.support.waiting import TIMEOUT_S
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparrow_py.client.client_core import STATUSES, ClientJob
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec
+from sparrow_py.session.client_job import STATUSES, ClientJob
 from sparrow_py.wire import messages as m
 from tests.sparrow_py.test_client_core import Rig, Told
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from sparrow_py.limits.sparing_log import INTERVAL_S, LINES_MAX, SparingLog
+from sparrow_py.logs.sparing_log import INTERVAL_S, LINES_MAX, SparingLog
 
 
 def test_what_is_too_much_is_counted_and_the_number_said(caplog: pytest.LogCaptureFixture) -> None:

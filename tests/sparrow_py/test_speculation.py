@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparrow_py.client.call_jobs import CallOptions
-from sparrow_py.client.copies import AGAIN, copy_of
-from sparrow_py.client.speculation import RunningMedian, Speculation, Speculator, check_speculation
+from sparrow_py.call_jobs import CallOptions
 from sparrow_py.errors import InvalidRequest, Refused, SparrowError
 from sparrow_py.job import NAME_BYTES_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.session.speculated_job import AGAIN, copy_of
+from sparrow_py.session.speculator import RunningMedian, Speculator
+from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.wire import messages as m
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulator.world import JobLog, World
-from sparrow_py.client.speculation import Speculation
+from sparrow_py.speculation import Speculation
 from tests.support.speculating import SpeculatingClient, slow_down
 
 JOB = st.fixed_dictionaries(

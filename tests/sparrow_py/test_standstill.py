@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sparrow_py.client.session import Session
-from sparrow_py.daemon.standstill import TICKS, Standstill
+from sparrow_py.session.session import Session
+from sparrow_py.timing.standstill import TICKS, Standstill
 from sparrow_py.wire.dialling import REDIAL_MAX_S
 from tests.support.waiting import TIMEOUT_S
 

@@ -1,6 +1,6 @@
 """Timers of a core: in order, and those that mean nothing any more do not pile up."""
 
-from sparrow_py.timers import KEPT_MIN, Timers
+from sparrow_py.timing.timers import KEPT_MIN, Timers
 
 
 def test_in_order_of_time_then_of_adding() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sparrow_py import AsyncClient, CallStage, Client, LocalCluster, ResultOf, SparrowExecutor
-from sparrow_py.client import calls
+from sparrow_py import AsyncClient, CallStage, Client, LocalCluster, ResultOf, SparrowExecutor, calls
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S
 
@@ -77,7 +76,7 @@ def test_of_what_is_out_of_sight_the_argument_is_said() -> None:
 def test_it_is_looked_for_among_so_many_values_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     many: list[Any] = [*range(1000), *([number] for number in range(20)), LOCK]
     assert "args[0][1020] is <unlocked" in noted(lambda: calls.encode_arguments((many,), {}))
-    monkeypatch.setattr("sparrow_py.client.unpicklable.LOOKED_AT_MAX", 20)
+    monkeypatch.setattr("sparrow_py.unpicklable.LOOKED_AT_MAX", 20)
     assert "args[0] has in it <unlocked" in noted(lambda: calls.encode_arguments((many,), {}))
 
 

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 from sparrow_py.access.credentials import OPEN
-from sparrow_py.client import blobs
-from sparrow_py.client.session import Session
-from sparrow_py.client.uploading import Uploading
-from sparrow_py.daemon.standstill import Standstill
 from sparrow_py.errors import AccessDenied, LinkError, NoScheduler, Refused
+from sparrow_py.session.session import Session
+from sparrow_py.session.uploading import Uploading
+from sparrow_py.timing.standstill import Standstill
+from sparrow_py.wire import blobs
 from tests.support.waiting import TIMEOUT_S
 from tests.support.web_servers import web_servers
 
@@ -67,7 +67,7 @@ async def listen() -> AsyncIterator[Listen]:
 
 @pytest.fixture
 async def http(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aiohttp.ClientSession]:
-    monkeypatch.setattr("sparrow_py.client.uploading.RETRY_MAX_S", 0.01)
+    monkeypatch.setattr("sparrow_py.session.uploading.RETRY_MAX_S", 0.01)
     async with aiohttp.ClientSession() as session:
         yield session
 

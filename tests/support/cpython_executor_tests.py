@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from sparrow_py import CallOptions, LocalCluster, SparrowExecutor
-from sparrow_py.client.client import TaskFuture
+from sparrow_py.futures.task_future import TaskFuture
 from tests.support.cpython_cases import CASES
 
 THEIRS = "test.test_concurrent_futures"

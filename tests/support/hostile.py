@@ -204,7 +204,7 @@ def through_a_link(outside: str, name: str, size: int) -> bytes:
 
     The thing of that name there is as large as is said here.
     """
-    from sparrow_py.client.calls import encode_value
+    from sparrow_py.calls import encode_value
 
     folder = os.environ["SPARROW_EXECUTOR_FILES"]
     os.chdir(folder)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from simulator.world import ClientHost, JobLog, NodeHost, World
-from sparrow_py.client.client_core import Sink
-from sparrow_py.client.copies import SpeculatedJob
-from sparrow_py.client.speculation import Speculation
 from sparrow_py.job import JobSpec
+from sparrow_py.session.sink import Sink
+from sparrow_py.session.speculated_job import SpeculatedJob
+from sparrow_py.speculation import Speculation
 
 
 class VirtualTimer:
@@ -54,7 +54,6 @@ class SpeculatingClient:
         self.jobs: dict[str, SpeculatedJob] = {}
         self.copies: dict[str, list[JobSpec]] = {}
         """Job id to the copies that were submitted of it."""
-        self.open_copies: set[str] = set()
 
     def submit(self, durations_s: Sequence[float], speculate: Speculation, **fields: Any) -> JobLog:
         """Submit a job whose tasks last so long."""
@@ -87,7 +86,6 @@ class SpeculatingClient:
             for copy in copies:
                 del self.world.logs[copy.job_id]
         assert not self.jobs, "a job is over, and its driver was not told"
-        assert not self.open_copies, "a copy is over, and its inputs are kept"
         self.world.check_end()
 
     def _check_job(self, log: JobLog) -> None:
@@ -111,12 +109,8 @@ class SpeculatingClient:
 
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
         self.copies[original].append(spec)
-        self.open_copies.add(spec.job_id)
         self.world.logs[spec.job_id] = JobLog(self.world, spec, self.client)  # Its moves are noted there.
         self.core.submit(spec, sink, self.world.now)
-
-    def forget(self, job_id: str) -> None:
-        self.open_copies.discard(job_id)
 
     def speculated(self, job_id: str) -> None:
         del self.jobs[job_id]

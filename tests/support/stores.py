@@ -7,7 +7,7 @@ from typing import Any, cast
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.blobs import BlobTable
 from sparrow_py.access.credentials import OPEN
-from sparrow_py.clock import Clock
+from sparrow_py.timing.clock import Clock
 
 
 def store_in(

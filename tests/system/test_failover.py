@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparrow_py import CallStage, Client, Job, LocalCluster, ResultOf, TaskStatus
-from sparrow_py.embedded.cluster import DaemonProcess
+from sparrow_py.embedded.daemon_process import DaemonProcess
 from tests.support import tasks
 from tests.support.daemons import get_json, http, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until

@@ -10,8 +10,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from sparrow_py import CallOptions, Client, LocalCluster
-from sparrow_py.client import calls
+from sparrow_py import CallOptions, Client, LocalCluster, calls
 from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
 from tests.support import tasks

@@ -14,7 +14,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
 from sparrow_py import CallOptions, Client
-from sparrow_py.client.blobs import sha256_hex
+from sparrow_py.wire.blobs import sha256_hex
 from tests.support import tasks
 from tests.support.daemons import Daemon, get_json, http, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until

@@ -21,9 +21,10 @@ from sparrow_py import (
     TaskFailed,
     TaskLost,
     TaskStatus,
+    calls,
 )
-from sparrow_py.client import calls
-from sparrow_py.embedded.cluster import DaemonProcess, http_get_text
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.wire.http_get import http_get_text
 from tests.support import tasks
 from tests.support.daemons import http
 from tests.support.waiting import TIMEOUT_S, wait_until

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from sparrow_py import CallOptions, Client, Job, LocalCluster, Speculation, TaskStatus
-from sparrow_py.embedded.cluster import DaemonProcess
+from sparrow_py.embedded.daemon_process import DaemonProcess
 from tests.support import tasks
 from tests.support.daemons import get_json, workers_of
 from tests.support.straggling import sleep_here, work_here

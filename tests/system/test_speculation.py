@@ -23,8 +23,8 @@ from sparrow_py import (
     Speculation,
     TaskStatus,
 )
-from sparrow_py.client import blobs
-from sparrow_py.client.session import INLINE_BYTES_MAX
+from sparrow_py.session.large_inputs import INLINE_BYTES_MAX
+from sparrow_py.wire import blobs
 from tests.support import tasks
 from tests.support.daemons import get_json, gone, workers_of
 from tests.support.straggling import hold_every_start, hold_first_start
@@ -132,7 +132,7 @@ def test_large_inputs_are_not_uploaded_again(
         check_replaced(doomed, tmp_path / "held")
         wait_until(lambda: nothing_left(doomed), "original and copy to end")
         assert len(uploaded) == 1
-        wait_until(lambda: not client._session._uploads, "the inputs to be forgotten")
+        wait_until(lambda: not client._session.core.jobs, "the jobs to end, and their inputs with them")
 
 
 def test_cancelling_stops_the_original_and_its_copy(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import until
+from sparrow_py.daemon.process import until
+from sparrow_py.http import http_guard
 from tests.security.attacks.conftest import FILES
 from tests.support.daemons import Daemon, get_json
 from tests.support.raw import Answer, Raw, ask, ask_json, connected, request

@@ -13,9 +13,9 @@ import pytest
 
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
-from sparrow_py.daemon import http_guard
-from sparrow_py.daemon.daemon import until
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
+from sparrow_py.http import http_guard
 from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
 from tests.support.daemons import Daemon, get_json, nodes_of

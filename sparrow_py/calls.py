@@ -1,4 +1,4 @@
-"""Python calls as tasks of the app `python`: how they and their outcomes are encoded.
+"""Python calls as tasks of the app `python`: how they and their results are encoded.
 
 The function is the job's common bytes, pickled once; each task's payload is its arguments. An
 argument may stand for results of earlier stages (`ResultOf`): the payload then says which of the
@@ -8,7 +8,6 @@ Pickle is only ever decoded in the Python executor and in the client that asked 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import mmap
@@ -22,13 +21,11 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py.client.unpicklable import raise_explained
-from sparrow_py.errors import SparrowError, TaskFailed, TaskLost, shown
-from sparrow_py.exception_pickling import with_traceback
+from sparrow_py.errors import SparrowError
 from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
-from sparrow_py.job import InputName, TaskStatus
-from sparrow_py.wire.messages import Outcome
+from sparrow_py.job import InputName
+from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
 RUNTIME = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -245,54 +242,3 @@ def encode_value(value: Any) -> bytes:
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5)
     return bytes(cloudpickle.dumps(value, protocol=5))
-
-
-def decode_value(outcome: Outcome) -> Any:
-    """The value of a finished task, whose result is there."""
-    return pickle.loads(_result(outcome))
-
-
-def _result(outcome: Outcome) -> bytes:
-    """A large one is to be fetched and put in its place before."""
-    assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
-    return outcome.result
-
-
-def failure(outcome: Outcome, app: str) -> BaseException:
-    """The exception of a task that failed or was lost: its own if it can be shown, with the remote traceback."""
-    if outcome.status is TaskStatus.LOST:
-        return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
-    own: TaskFailed = TaskFailed(f"task {outcome.task} failed on {outcome.node}: {outcome.error}")
-    own.result = result = _result(outcome)
-    if app != APP or not result:
-        return own
-    try:
-        exception, text = pickle.loads(result)
-        if not issubclass(type(exception), BaseException):
-            return own
-        exception = with_traceback(carried(exception, "the task raised"), text)
-    except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
-        own.add_note(f"its exception could not be unpickled here: {_told(error)}")
-        return own
-    return exception
-
-
-def not_unpickled(outcome: Outcome, error: BaseException) -> BaseException:
-    """What a task's future ends with if to unpickle its result raised `error`: as far as possible that, with a note."""
-    carries = carried(error, "its unpickling raised")
-    with contextlib.suppress(Exception):  # A frozen class refuses it.
-        carries.add_note(f"task {outcome.task} finished, but its result could not be unpickled here")
-    return carries
-
-
-def carried(exception: BaseException, what: str) -> BaseException:
-    """The exception, or one in its place: futures cannot carry a StopIteration, and generators would end by it."""
-    return RuntimeError(f"{what} {_told(exception)}") if isinstance(exception, StopIteration) else exception
-
-
-def _told(error: BaseException) -> str:
-    """The error as messages repeat it, even if its own code does not let it be shown."""
-    try:
-        return shown(error)
-    except BaseException:
-        return f"{type(error).__name__}, which cannot be shown"

@@ -14,14 +14,14 @@ from concurrent.futures import Executor, Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py.client.call_jobs import CallOptions
-from sparrow_py.client.calls import APP
-from sparrow_py.client.client import Client
+from sparrow_py.call_jobs import CallOptions
+from sparrow_py.calls import APP
+from sparrow_py.client import Client
 from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.processes.process_bound import StaysHere
 
 if TYPE_CHECKING:
-    from sparrow_py.embedded.cluster import LocalCluster
+    from sparrow_py.cluster import LocalCluster
 
 T = TypeVar("T")
 log = logging.getLogger("sparrow.executor")

@@ -30,12 +30,12 @@ from typing import Any
 from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sparrow_py.daemon.http_api import error_response, no_seat
 from sparrow_py.errors import shown
+from sparrow_py.http.http_api import error_response, no_seat
 from sparrow_py.limits import open_files
 from sparrow_py.limits.seats import NoSeat, Seats
-from sparrow_py.limits.seldom import Seldom
 from sparrow_py.limits.shares import share_of
+from sparrow_py.logs.seldom import Seldom
 
 log = logging.getLogger("sparrow.http")
 HELLO_BYTES_MAX = 64 << 10

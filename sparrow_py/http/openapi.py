@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from sparrow_py.daemon.http_api import JSON_TYPE, ErrorAnswer
+from sparrow_py.http.http_api import JSON_TYPE, ErrorAnswer
 
 OPENAPI_VERSION = "3.1.0"
 API_VERSION = "1"

@@ -1,4 +1,4 @@
-"""The driver of `speculation.Speculator`: submits copies of slow tasks as jobs of their own, and cancels losers.
+"""The driver of `speculator.Speculator`: submits copies of slow tasks as jobs of their own, and cancels losers.
 
 It sits between the client's core and the sink of a job. It needs no event loop itself: timers are its host's.
 """
@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sparrow_py.client.client_core import ClientCore, Sink
-from sparrow_py.client.speculation import Speculation, Speculator
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import NAME_BYTES_MAX, JobSpec, new_job_id
+from sparrow_py.session.core import ClientCore
+from sparrow_py.session.sink import Sink
+from sparrow_py.session.speculator import Speculator
+from sparrow_py.speculation import Speculation
 from sparrow_py.wire import messages as m
 
 AGAIN = " (again)"
@@ -44,9 +46,6 @@ class Host(Protocol):
 
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
         """Submit a copy of tasks of this job; raises what `ClientCore.submit` raises."""
-
-    def forget(self, job_id: str) -> None:
-        """This copy is over: its inputs need not be kept."""
 
     def speculated(self, job_id: str) -> None:
         """All outcomes of this job have been told."""
@@ -140,7 +139,7 @@ class SpeculatedJob:
         """Effect of the core."""
         spec = copy_of(self._spec, tasks)
         self._copies.update((task, (spec.job_id, number)) for number, task in enumerate(tasks))
-        copy = _Copy(self, self._host, self._spec.job_id, spec.job_id, tasks)
+        copy = _Copy(self, self._spec.job_id, tasks)
         try:
             self._host.submit_copy(self._spec.job_id, spec, copy)
         except SparrowError as error:
@@ -161,20 +160,17 @@ class SpeculatedJob:
 class _Copy:
     """The `Sink` of a job of copies: tells the original's, in its numbers."""
 
-    __slots__ = ("_host", "_id", "_job", "_original", "_tasks")
+    __slots__ = ("_job", "_original", "_tasks")
 
-    def __init__(self, job: SpeculatedJob, host: Host, original: str, job_id: str, tasks: list[int]) -> None:
+    def __init__(self, job: SpeculatedJob, original: str, tasks: list[int]) -> None:
         self._job = job
-        self._host = host
         self._original = original
-        self._id = job_id
         self._tasks = tasks
 
     def accepted(self) -> None:
         """The original's acceptance is what the user was told."""
 
     def refused(self, error: SparrowError) -> None:
-        self._host.forget(self._id)
         self._job.copies_refused(self._tasks)
 
     def placed(self, task: int) -> None:
@@ -188,7 +184,7 @@ class _Copy:
         """Copies are cancelled even if they run."""
 
     def ended(self) -> None:
-        self._host.forget(self._id)
+        """Its outcomes have said what there is to say."""
 
 
 def copy_of(spec: JobSpec, tasks: list[int]) -> JobSpec:

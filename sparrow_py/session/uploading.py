@@ -10,9 +10,9 @@ import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import blobs
 from sparrow_py.errors import AccessDenied, LinkError, NoScheduler, Refused
 from sparrow_py.job import BlobRef
+from sparrow_py.wire import blobs
 
 ASK_TIMEOUT_S = 10.0
 """How long a scheduler has to name some node monitors."""

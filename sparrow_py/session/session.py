@@ -1,4 +1,4 @@
-"""The client's driver: links, timers and large data around `client_core.ClientCore`, on an event loop.
+"""The client's driver: links, timers and large data around `core.ClientCore`, on an event loop.
 
 Inputs too large for a message are uploaded to a node monitor before their job is submitted, and
 again if that one is lost; large results are fetched before their outcome is told (DESIGN.md §4).
@@ -13,28 +13,31 @@ import math
 import random
 import socket
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import aiohttp
 import msgspec
 
-from sparrow_py.access.auth import check_secret
 from sparrow_py.access.credentials import Access
-from sparrow_py.client import blobs
-from sparrow_py.client.client_core import ClientCore, ClientJob, Sink, unrun
-from sparrow_py.client.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
-from sparrow_py.client.copies import SpeculatedJob
-from sparrow_py.client.speculation import Speculation, check_speculation
-from sparrow_py.client.uploading import Uploading
-from sparrow_py.clock import Clock, DeadlineTimer
-from sparrow_py.daemon.standstill import PATIENCE, Standstill
-from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
-from sparrow_py.embedded.tasks_in_flight import TasksInFlight
-from sparrow_py.errors import InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, check_name, check_number
+from sparrow_py.access.principals import check_secret
+from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
+from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
+from sparrow_py.job import BlobRef, JobSpec, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
+from sparrow_py.session.client_job import ClientJob
+from sparrow_py.session.core import ClientCore
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.large_inputs import Preparing, has_large, with_references
+from sparrow_py.session.sink import Sink
+from sparrow_py.session.speculated_job import SpeculatedJob
+from sparrow_py.session.tasks_in_flight import TasksInFlight
+from sparrow_py.session.uploading import Uploading
+from sparrow_py.speculation import Speculation
+from sparrow_py.timing.clock import Clock, DeadlineTimer
+from sparrow_py.timing.standstill import PATIENCE, Standstill
+from sparrow_py.wire import blobs
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
@@ -46,10 +49,9 @@ SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
 HEARTBEAT_MIN_S = 0.01
 """Less would cost more than it tells, and 0 would take every scheduler for lost."""
-INLINE_BYTES_MAX = 900 << 10
-"""Inputs above this size, a little less than a frame has room for, are uploaded."""
 SOURCES_SHOWN = 3
 """Addresses of schedulers that reprs name."""
+NO_UPLOADS: Mapping[str, bytes] = {}
 DOWNLOADS_MAX = 8
 """Large results fetched at a time; the others wait, at their nodes."""
 
@@ -63,13 +65,40 @@ def check_sources(schedulers: str | Sequence[str]) -> list[str]:
     return [check_source(source) for source in sources]
 
 
+class SchedulerInProcess(Protocol):
+    """A scheduler that runs on the session's own loop: `cluster.SchedulerHere`."""
+
+    async def start(self) -> m.Welcome:
+        """Begin to work; what a scheduler that is dialled would have answered."""
+
+    def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
+        """The link that the session sends on; what is for the session goes to `deliver`."""
+
+    async def stop(self) -> None:
+        """End at once."""
+
+
+class EmbeddedCluster(Protocol):
+    """The cluster of the schedulers, if this process has started them: `cluster.LocalCluster`."""
+
+    @property
+    def in_flight(self) -> TasksInFlight:
+        """Whom to tell of jobs."""
+
+    def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
+        """Call `listener`, from any thread, once none of its schedulers, or of its node monitors, will come back;
+        returns what takes that back. `ClusterError` if it is so already."""
+
+
 class Session:
     """A client's links to its schedulers, and its jobs. All methods run on the loop that started it."""
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere,
+        schedulers: str | Sequence[str],
         *,
+        here: SchedulerInProcess | None = None,
+        cluster: EmbeddedCluster | None = None,
         user: str | None = None,
         access: Access | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
@@ -79,12 +108,10 @@ class Session:
         check_number("connect_timeout_s", connect_timeout_s, 0, math.inf)
         check_number("submit_timeout_s", submit_timeout_s, 0, math.inf)
         check_number("heartbeat_s", heartbeat_s, HEARTBEAT_MIN_S, math.inf)
-        self._here = schedulers if isinstance(schedulers, SchedulerHere) else None
-        self._cluster = schedulers if isinstance(schedulers, LocalCluster) else None
-        """That may say that none of its schedulers, or of its node monitors, will come back."""
-        addresses = schedulers.addresses if isinstance(schedulers, LocalCluster) else schedulers
-        self.sources = [] if isinstance(addresses, SchedulerHere) else check_sources(addresses)
-        self._in_flight = schedulers.in_flight if isinstance(schedulers, LocalCluster) else TasksInFlight()
+        self._here = here
+        self._cluster = cluster
+        self.sources = [] if here is not None else check_sources(schedulers)
+        self._in_flight = TasksInFlight() if cluster is None else cluster.in_flight
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
         self._user_stated = user is not None
@@ -99,10 +126,8 @@ class Session:
         """No timer fires before."""
         self._timer = self.timer(self.core.next_deadline_s, self._tick)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._preparing: dict[str, _Preparing] = {}
+        self._preparing: dict[str, Preparing] = {}
         """Jobs whose large inputs are being uploaded."""
-        self._uploads: dict[str, dict[str, bytes]] = {}
-        """Job id to its uploaded inputs by hash: a node that has one may be lost."""
         self._speculated: dict[str, SpeculatedJob] = {}
         """Jobs whose slow tasks are submitted again, until all their outcomes have been told."""
         self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
@@ -186,7 +211,7 @@ class Session:
         """Of the schedulers that can be reached now."""
         return [link.peer for link in self._links.values()]
 
-    async def _start_here(self, here: SchedulerHere) -> None:
+    async def _start_here(self, here: SchedulerInProcess) -> None:
         """Start the scheduler in this loop, and link to it without a socket."""
         welcome = await here.start()
         self._here, name = here, welcome.name
@@ -222,41 +247,37 @@ class Session:
     # ---- the user ----------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, sink: JobSink, speculate: Speculation | None = None) -> None:
-        """Submit a job, whose `job_id` must be set; its sink is told what becomes of it.
+        """Submit a valid job, whose `job_id` must be set; its sink is told what becomes of it.
 
-        `InvalidRequest` if it cannot be. Large inputs are uploaded first; what goes wrong with that
-        is told to the sink. With `speculate` slow tasks are submitted again.
+        `InvalidRequest` if another job has that id, or a message cannot hold what it has. Large inputs are uploaded
+        first; what goes wrong with that, or after it, is told to the sink. With `speculate`, which must suit the job
+        (`check_speculation`), slow tasks are submitted again.
         """
-        if speculate is not None:
-            check_speculation(speculate, spec)
         others = bool(self.core.jobs or self._preparing)
         self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
-        fetching = _FetchingSink(self, spec, sink)
-        if not _has_large(spec):
-            self._submit(spec, fetching, speculate)
+        sink.begin(spec, self.fetch_result)
+        if not has_large(spec):
+            self._submit(spec, sink, speculate)
             return
-        spec.validate()
-        preparing = self._preparing[spec.job_id] = _Preparing(spec, fetching)
-        preparing.task = self._start(self._upload_and_submit(preparing, speculate))
+        preparing = self._preparing[spec.job_id] = Preparing(spec, sink, speculate)
+        preparing.work = self._start(self._upload_and_submit(preparing))
 
-    def _submit(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation | None) -> None:
+    def _submit(
+        self, spec: JobSpec, sink: JobSink, speculate: Speculation | None, uploads: Mapping[str, bytes] = NO_UPLOADS
+    ) -> None:
         if speculate is None:
-            sink.job = self.core.submit(spec, sink, self._clock())
+            self.core.submit(spec, sink, self._clock()).uploads = uploads
         else:
-            self._submit_speculated(spec, sink, speculate)
+            speculated = SpeculatedJob(spec, speculate, sink, self)
+            self.core.submit(replace(spec, report_placed=True), speculated, self._clock()).uploads = uploads
+            if not speculated.over:  # Else it was refused at once.
+                self._speculated[spec.job_id] = speculated
         self._timer.update()
-
-    def _submit_speculated(self, spec: JobSpec, sink: _FetchingSink, speculate: Speculation) -> None:
-        speculated = SpeculatedJob(spec, speculate, sink, self)
-        sink.job = self.core.submit(replace(spec, report_placed=True), speculated, self._clock())
-        if not speculated.over:  # Else it was refused at once.
-            self._speculated[spec.job_id] = speculated
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
         preparing = self._preparing.pop(job_id, None)
         if preparing is not None:
-            self.forget(job_id)
             preparing.withdraw()
             return
         speculated = self._speculated.get(job_id)
@@ -339,10 +360,8 @@ class Session:
 
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
         """Submit a copy of tasks of this job, whose large inputs are not uploaded again unless their node is lost."""
-        uploads = self._uploads.get(original)
-        if uploads is not None:
-            self._uploads[spec.job_id] = uploads
-        self.core.submit(spec, sink, self._clock())
+        job = self.core.jobs.get(original)
+        self.core.submit(spec, sink, self._clock()).uploads = NO_UPLOADS if job is None else job.uploads
         self._timer.update()
 
     def speculated(self, job_id: str) -> None:
@@ -363,7 +382,7 @@ class Session:
 
     def upload_again(self, job: ClientJob, hash_: str) -> None:
         """Effect of the core."""
-        self._start(self._upload_again(job.id, hash_))
+        self._start(self._upload_again(job, hash_))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -391,44 +410,21 @@ class Session:
 
     # ---- large data --------------------------------------------------------------------------
 
-    async def _upload_and_submit(self, preparing: _Preparing, speculate: Speculation | None) -> None:
+    async def _upload_and_submit(self, preparing: Preparing) -> None:
         """Replace what is large in the job by references to where it was uploaded, then submit it."""
-        spec, sink = preparing.spec, preparing.sink
-        uploads = self._uploads[spec.job_id] = {}
-        known: dict[str, BlobRef] = {}
-        common_bytes_max = 0 if _commons_are_large(spec) else INLINE_BYTES_MAX
-
-        async def reference(data: bytes | BlobRef, bytes_max: int = INLINE_BYTES_MAX) -> bytes | BlobRef:
-            if not isinstance(data, bytes) or len(data) <= bytes_max:
-                return data
-            hash_ = await blobs.sha256_hex_aside(data)
-            if hash_ not in known:  # What many tasks are given is uploaded once.
-                known[hash_] = await self._upload(data, hash_)
-                uploads[hash_] = data
-            return known[hash_]
-
+        job_id, sink = preparing.spec.job_id, preparing.sink
         try:
-            stages = []
-            for stage in spec.as_stages():
-                common = await reference(stage.common, common_bytes_max)
-                tasks = [
-                    replace(task, payload=await reference(task.payload))
-                    if isinstance(task, TaskSpec)
-                    else await reference(task)
-                    for task in stage.tasks
-                ]
-                stages.append(replace(stage, common=common, tasks=tasks))
-            whole = replace(spec, stages=stages) if spec.stages else cast("JobSpec", stages[0])
-            self._preparing.pop(spec.job_id, None)
-            self._submit(whole, sink, speculate)
+            spec, uploads = await with_references(preparing.spec, self._upload)
+            self._preparing.pop(job_id, None)
+            self._submit(spec, sink, preparing.speculate, uploads)
             for running in (False, True):
                 numbers = [number for number, too in preparing.cancelling.items() if too is running]
-                self.cancel_tasks(spec.job_id, numbers, running=running)
+                self.cancel_tasks(job_id, numbers, running=running)
         except SparrowError as error:
-            self._preparing.pop(spec.job_id, None)
+            self._preparing.pop(job_id, None)
             sink.refused(error)
         except Exception as error:
-            self._preparing.pop(spec.job_id, None)
+            self._preparing.pop(job_id, None)
             sink.refused(SparrowError(f"the job cannot be sent: {error}"))
 
     async def upload(self, data: bytes) -> BlobRef:
@@ -449,15 +445,15 @@ class Session:
 
         return await self._uploading.upload(data, hash_, is_late)
 
-    async def _upload_again(self, job_id: str, hash_: str) -> None:
-        data = self._uploads.get(job_id, {}).get(hash_)
+    async def _upload_again(self, job: ClientJob, hash_: str) -> None:
+        data = job.uploads.get(hash_)
         ref = BlobRef(hash_, 0, ())
         try:
             if data is not None:
                 with contextlib.suppress(SparrowError):
                     ref = await self._upload(data, hash_)
         finally:
-            self.core.uploaded(job_id, ref)
+            self.core.uploaded(job.id, ref)
 
     async def download(self, ref: BlobRef) -> bytearray:
         """Fetch large data; `ResultLost` if none of its nodes has it any more."""
@@ -465,11 +461,11 @@ class Session:
         async with self._downloads:
             return await blobs.download(self._session, ref, self._access)
 
-    def fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+    def fetch_result(self, sink: JobSink, outcome: m.Outcome, ref: BlobRef) -> None:
         """Fetch a large result, then tell the sink."""
         self._start(self._fetch_result(sink, outcome, ref))
 
-    async def _fetch_result(self, sink: _FetchingSink, outcome: m.Outcome, ref: BlobRef) -> None:
+    async def _fetch_result(self, sink: JobSink, outcome: m.Outcome, ref: BlobRef) -> None:
         try:
             data = await self.download(ref)
         except ResultLost as error:
@@ -478,10 +474,6 @@ class Session:
             sink.fetched(outcome, ResultLost(f"a result of {ref.size} bytes cannot be had here: {error!r}"))
         else:
             sink.fetched(msgspec.structs.replace(outcome, result=data), None)
-
-    def forget(self, job_id: str) -> None:
-        """The job is over: its inputs need not be kept."""
-        self._uploads.pop(job_id, None)
 
     # ---- links' events -----------------------------------------------------------------------
 
@@ -514,105 +506,5 @@ def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[SparrowError], N
         loop.call_soon_threadsafe(call, error)
 
 
-def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
-    yield stage.common
-    for task in stage.tasks:
-        yield task.payload if isinstance(task, TaskSpec) else task
-
-
 def _task_count(spec: JobSpec) -> int:
     return sum(len(stage.tasks) for stage in spec.as_stages())
-
-
-def _has_large(spec: JobSpec) -> bool:
-    """Whether something of the job is to be uploaded."""
-    inputs = (data for stage in spec.as_stages() for data in _inputs(stage))
-    return any(isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX for data in inputs) or _commons_are_large(spec)
-
-
-def _commons_are_large(spec: JobSpec) -> bool:
-    """Whether the stages' common bytes, which travel in one message, are too large together."""
-    return sum(len(stage.common) for stage in spec.as_stages() if isinstance(stage.common, bytes)) > INLINE_BYTES_MAX
-
-
-class _Preparing:
-    """A job whose large inputs are being uploaded."""
-
-    def __init__(self, spec: JobSpec, sink: _FetchingSink) -> None:
-        self.spec = spec
-        self.sink = sink
-        self.task: asyncio.Task[None] | None = None
-        self.task_count = sum(len(stage.tasks) for stage in spec.as_stages())
-        self.cancelling: dict[int, bool] = {}
-        """Tasks that were cancelled meanwhile, and whether even if they run."""
-
-    def refuse(self, error: SparrowError) -> None:
-        """No scheduler will have the job."""
-        if self.task is not None:
-            self.task.cancel()
-        self.sink.refused(error)
-
-    def withdraw(self) -> None:
-        """The job is cancelled before a scheduler has it."""
-        if self.task is not None:
-            self.task.cancel()
-        for task in range(self.task_count):
-            reason = "it was cancelled before its inputs were uploaded"
-            self.sink.outcome(unrun(self.spec.job_id, task, TaskStatus.CANCELLED, reason))
-        self.sink.ended()
-
-
-class JobSink(Sink, Protocol):
-    """A `Sink` that can also be told that a result could not be fetched."""
-
-    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
-        """The task finished, but its large result is gone; told instead of `outcome`."""
-
-
-class _FetchingSink:
-    """Between the core and a job's sink: fetches large results before their outcome is told.
-
-    Results of stages that others come after are not fetched: their outcome tells the reference.
-    """
-
-    __slots__ = ("_ended", "_fetching", "_session", "_sink", "_spec", "accepted", "job", "not_cancelled", "placed")
-
-    def __init__(self, session: Session, spec: JobSpec, sink: JobSink) -> None:
-        self._session = session
-        self._spec = spec
-        self._sink = sink
-        self._fetching = 0
-        self._ended = False
-        self.job: ClientJob | None = None
-        self.accepted = sink.accepted
-        self.placed = sink.placed
-        self.not_cancelled = sink.not_cancelled
-
-    def refused(self, error: SparrowError) -> None:
-        self._session.forget(self._spec.job_id)
-        self._sink.refused(error)
-
-    def outcome(self, outcome: m.Outcome) -> None:
-        result = outcome.result
-        if isinstance(result, BlobRef) and not (self.job is not None and self.job.is_inner(outcome.task)):
-            self._fetching += 1
-            self._session.fetch_result(self, outcome, result)
-        else:
-            self._sink.outcome(outcome)
-
-    def fetched(self, outcome: m.Outcome, error: ResultLost | None) -> None:
-        if error is None:
-            self._sink.outcome(outcome)
-        else:
-            self._sink.result_lost(outcome, error)
-        self._fetching -= 1
-        self._end_if_over()
-
-    def ended(self) -> None:
-        self._ended = True
-        self._session.forget(self._spec.job_id)
-        self._end_if_over()
-
-    def _end_if_over(self) -> None:
-        if self._ended and not self._fetching:
-            self._sink.ended()

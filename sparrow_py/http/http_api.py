@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+import orjson
 from aiohttp import web
 
 from sparrow_py.errors import InvalidRequest, shown
@@ -48,6 +49,11 @@ class ApiError(Exception):
 def struct_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """A JSON answer, of a msgspec struct."""
     return web.Response(body=msgspec.json.encode(value), status=status, content_type=JSON_TYPE, headers=headers)
+
+
+def json_response(value: Any, status: int = 200) -> web.Response:
+    """A JSON answer, of what JSON has a form for."""
+    return web.Response(body=orjson.dumps(value), status=status, content_type=JSON_TYPE)
 
 
 def error_response(

@@ -67,16 +67,6 @@ class Token:
     secret: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TLS:
-    """The three files (PEM) of mutual TLS: our certificate (with those between it and the authority), its key, and the
-    certificates of the authorities that peers' certificates must come from."""
-
-    cert: str
-    key: str
-    ca: str
-
-
 class Tokens:
     """The tokens that are valid."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from sparrow_py.wire.messages import NUMBERS_PER_MESSAGE_MAX
-
-if TYPE_CHECKING:
-    from sparrow_py.client.client import Job
 
 FRESH_S = 0.1
 """An answer is good for so long: who asks again and again has the scheduler asked so often."""
@@ -17,6 +15,28 @@ ANSWER_TIMEOUT_S = 1.0
 """An answer is waited for so long; a scheduler that is stopped gives none."""
 QUESTIONS_MAX = 64
 """Of a job, that are kept for their answers; with more, those that are not fresh go."""
+
+
+class Pending(Protocol):
+    """A task's future."""
+
+    def is_pending(self) -> bool:
+        """Whether the task is neither done nor known to run."""
+
+
+class AskableJob(Protocol):
+    """A job whose scheduler can be asked: `client.Job`."""
+
+    @property
+    def futures(self) -> Sequence[Pending]:
+        """One for each task."""
+
+    def ask_placed(self, tasks: list[int], answered: Callable[[], None]) -> bool:
+        """Ask the scheduler which of these tasks have left the queue. `answered` is called when their futures know, or
+        when there is nobody to ask; False if the client is closed, and nobody calls it."""
+
+    def runs_here(self) -> bool:
+        """Whether the caller is on the loop of the job's client."""
 
 
 class _Question:
@@ -32,7 +52,7 @@ class _Question:
 class WhetherRunning:
     """Of one job. A question is about many neighbouring tasks: whoever looks at one future looks at others, too."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: AskableJob) -> None:
         self._job = job
         self._questions: dict[int, _Question] = {}
         """By the number of the tasks' block, of `NUMBERS_PER_MESSAGE_MAX` tasks each."""

@@ -6,268 +6,67 @@ submits costs little more than a `map`, and its tasks are sampled as one batch (
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
-import logging
 import operator
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError, as_completed, wait
-from concurrent.futures._base import CANCELLED, PENDING, RUNNING  # As all who write futures of their own need them.
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed, wait
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparrow_py.access.auth import TLS, check_secret
-from sparrow_py.access.credentials import Access, client_token
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
-from sparrow_py.client.calls import function_name
-from sparrow_py.client.cluster_nodes import NodeStatus
-from sparrow_py.client.running import WhetherRunning
-from sparrow_py.client.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
-from sparrow_py.client.speculation import Speculation, check_speculation
-from sparrow_py.embedded.cluster import SchedulerHere
-from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError, TaskCancelled
-from sparrow_py.job import (
-    FINISHED,
-    BlobRef,
-    JobReport,
-    JobSpec,
-    StageSpec,
-    TaskReport,
-    TaskStatus,
-    check_whole,
-    new_job_id,
-)
+from sparrow_py import calls
+from sparrow_py.access.principals import check_secret
+from sparrow_py.auth import TLS
+from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
+from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.connection import connection_to
+from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.futures.interrupts import stop_if_interrupted, stopping_on_interrupt
+from sparrow_py.futures.progress_bar import progress_bar, show_progress
+from sparrow_py.futures.running import WhetherRunning
+from sparrow_py.futures.task_future import TaskFuture
+from sparrow_py.job import BlobRef, JobReport, JobSpec, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.loop_thread import LoopThread
+from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
-    from sparrow_py.embedded.cluster import LocalCluster
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 T = TypeVar("T")
-CLOSED = "the client is closed"
-MAP_WINDOW_DEFAULT = 20_000
-"""Tasks of a `map` in flight at a time."""
-MAP_JOB_TASKS = 5_000
-"""Tasks that a `map` submits as one job."""
 CANCEL_ANSWER_TIMEOUT_S = 30.0
-callbacks_log = logging.getLogger("concurrent.futures")
-"""Where futures' callbacks say what went wrong."""
-
-
-def task_report(outcome: m.Outcome, submitted_at_s: float) -> TaskReport:
-    """An outcome as the user sees it."""
-    started, service = outcome.started_at_s, outcome.service_s
-    return TaskReport(
-        task=outcome.task,
-        status=outcome.status,
-        attempts=outcome.attempts,
-        node=outcome.node,
-        error=outcome.error,
-        submitted_at_s=submitted_at_s,
-        reserved_at_s=outcome.reserved_at_s,
-        started_at_s=started,
-        finished_at_s=None if started is None or service is None else started + service,
-        service_s=service,
-        stdout=outcome.stdout,
-        stderr=outcome.stderr,
-    )
-
-
-def outcome_value(outcome: m.Outcome, app: str) -> tuple[Any, BaseException | None]:
-    """(value, None) of a task that finished, (None, what to raise) of any other.
-
-    The value of a large result that was not fetched, as of a stage that others come after, is its reference.
-    """
-    if outcome.status is not FINISHED:
-        if outcome.status is TaskStatus.CANCELLED:
-            return None, task_cancelled(outcome)
-        return None, calls.failure(outcome, app)
-    if isinstance(outcome.result, BlobRef):
-        return outcome.result, None
-    if app != calls.APP:
-        return bytes(outcome.result), None
-    try:
-        return calls.decode_value(outcome), None
-    except BaseException as error:  # Unpickling runs the user's code, which may raise anything.
-        return None, calls.not_unpickled(outcome, error)
-
-
-def task_cancelled(outcome: m.Outcome) -> TaskCancelled:
-    """Of a task that ended so."""
-    return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
-
-
-class TaskFuture(StaysHere, Future[Any]):
-    """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
-
-    def __init__(self, job: Job, task: int) -> None:
-        super().__init__()
-        self.job = job
-        self.task = task
-        self.outcome: m.Outcome | None = None
-        self._cancel_answer: threading.Event | None = None
-
-    @property
-    def report(self) -> TaskReport | None:
-        """What became of the task, once it is done."""
-        return None if self.outcome is None else task_report(self.outcome, self.job.submitted_at_s)
-
-    def cancel(self) -> bool:
-        """Cancel the task if it has not started; asks the scheduler, and waits for its answer.
-
-        Called from a done-callback it cannot wait: then it returns False, and the task may still
-        end cancelled.
-        """
-        if self.done() or self.is_known_to_run():
-            return self.cancelled()
-        return self.job.cancel_futures([self]) == 1
-
-    def running(self) -> bool:
-        """Whether the task has left the queue, and is not done: it runs, or is about to (with `prefetch` it may wait at
-        its node).
-
-        Once true it stays so until the task is done, though it may wait again if its node is lost. As long as it is
-        not known to run its scheduler is asked, at most every 0.1 s for each 200 tasks of a job: such a call takes a
-        round trip, others nothing. A scheduler that does not answer within 1 s is not waited for, and neither does a
-        done-callback wait: then the answer is what was known before.
-        """
-        if self._state == PENDING:
-            self.job.find_out_whether_running(self.task)
-        return super().running()
-
-    def is_known_to_run(self) -> bool:
-        """As `running`, without asking anybody."""
-        return super().running()
-
-    def is_pending(self) -> bool:
-        """Whether it is not done, and not known to run."""
-        return self._state == PENDING
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
-        self._check_may_wait()
-        try:
-            return Future.result(self, timeout)
-        except CancelledError as error:
-            raise self._told_cancelled(error) from None
-        finally:
-            del self  # As the library's: else an exception would refer to itself, by way of its traceback.
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
-        self._check_may_wait()
-        try:
-            return Future.exception(self, timeout)
-        except CancelledError as error:
-            raise self._told_cancelled(error) from None
-        finally:
-            del self
-
-    def _check_may_wait(self) -> None:
-        """`RuntimeError` if it would wait for itself: in a done-callback."""
-        if self._state in (PENDING, RUNNING):
-            self.job.check_may_wait()
-
-    def _told_cancelled(self, error: CancelledError) -> CancelledError:
-        """The error, or what is told in its place, if it is not the task's own."""
-        return task_cancelled(self.outcome) if self.cancelled() and self.outcome is not None else error
-
-    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
-        """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
-        super().add_done_callback(partial(_call_back, fn))
-
-    def forked(self, error: SparrowError) -> None:
-        """In a child of the process: nothing will come of it here, and the parent's callbacks are not for the child."""
-        self._condition, self._cancel_answer = threading.Condition(), None
-        self._done_callbacks: list[Callable[[Future[Any]], object]] = []
-        if not self.done():
-            for waiter in self._waiters:
-                vars(waiter).update(event=threading.Event(), lock=threading.Lock())
-            self.set_exception(error)
-
-    # ---- its end, on the client's loop --------------------------------------------------------
-
-    def placed(self) -> None:
-        """The task has left the queue: the future is running, unless it is done."""
-        with self._condition:
-            if self._state == PENDING:
-                self.set_running_or_notify_cancel()
-
-    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
-        """The task's outcome has come; `lost` if its result could not be fetched."""
-        self.outcome = outcome
-        value, error = (None, lost) if lost is not None else outcome_value(outcome, self.job.app_of(self.task))
-        cancelled = outcome.status is not FINISHED and outcome.status is TaskStatus.CANCELLED
-        self._end(value, error, cancelled=cancelled)
-
-    def refuse(self, error: SparrowError) -> None:
-        """The task's job was not accepted."""
-        self._end(None, error)
-
-    def _end(self, value: Any, error: BaseException | None, *, cancelled: bool = False) -> None:
-        try:
-            if error is None:
-                self.set_result(value)
-            elif cancelled:
-                self._end_cancelled()
-            else:
-                self.set_exception(error)
-        except InvalidStateError:
-            pass  # Its user has set it, and it stays so.
-        if self._state == CANCELLED:  # By its user, perhaps.
-            self._wake_waiters()
-        self.answered()
-
-    def _end_cancelled(self) -> None:
-        with self._condition:
-            if self._state == RUNNING:  # In which no Future lets itself be cancelled; but the task was stopped.
-                self._state = PENDING
-        super().cancel()
-
-    def _wake_waiters(self) -> None:
-        """Have `wait` and `as_completed` see that the future is cancelled."""
-        with self._condition:
-            if self._state == CANCELLED:
-                self.set_running_or_notify_cancel()
-
-    def answered(self) -> None:
-        """Who asked to cancel the task has an answer."""
-        if self._cancel_answer is not None:
-            self._cancel_answer.set()
-
-
-def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None:
-    """Call a done-callback. `Future` logs each `Exception`; on the client's loop what is none would end the loop."""
-    try:
-        fn(future)
-    except Exception:
-        raise
-    except BaseException:
-        assert isinstance(future, TaskFuture)
-        if not future.job.runs_here():
-            raise
-        callbacks_log.exception("exception calling callback for %r", future)
 
 
 class Job(StaysHere):
     """A job in flight: its tasks' futures, as a sequence, as they complete, or as a whole."""
 
-    def __init__(self, client: Client, spec: JobSpec, tasks: int, speculate: Speculation | None = None) -> None:
-        self._client = client
+    def __init__(
+        self,
+        thread: LoopThread,
+        session: Session,
+        jobs: dict[str, Job],
+        spec: JobSpec,
+        *,
+        task_count: int,
+        speculate: Speculation | None = None,
+    ) -> None:
+        """`jobs`: those of the client that have not ended, by their ids."""
+        self._thread = thread
+        self._session = session
+        self._jobs = jobs
         self.spec = spec
         self.speculate = speculate
         self.job_id = spec.job_id
         self.submitted_at_s = 0.0
-        self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(tasks)]
+        self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """Of all stages, in their order."""
         self._decided = threading.Event()
         self._error: SparrowError | None = None
@@ -297,11 +96,12 @@ class Job(StaysHere):
 
     def app_of(self, task: int) -> str:
         """The app of this task's stage."""
-        return stage_of(self.spec, task).app
+        spec = self.spec
+        return stage_of(spec, task).app if spec.stages else spec.app
 
     def check_may_wait(self) -> None:
         """`RuntimeError` on the client's own loop, which would wait for itself."""
-        self._client.check_not_on_loop()
+        self._thread.check_not_here()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for all outcomes; False if the time ran out."""
@@ -352,22 +152,22 @@ class Job(StaysHere):
             answered()
 
         def ask() -> None:
-            if not self._client._session.ask_placed(self.job_id, tasks, told):
+            if not self._session.ask_placed(self.job_id, tasks, told):
                 answered()
 
         try:
-            self._client._call_soon(ask)
+            self._thread.call_soon(ask)
         except RuntimeError:
             return False
         return True
 
     def runs_here(self) -> bool:
         """Whether the caller is on the loop of the job's client."""
-        return self._client.runs_here()
+        return self._thread.runs_here()
 
     def cancel(self, *, running: bool = False) -> None:
         """Cancel what has not started. What runs goes on, and its outcome comes; with `running` it is stopped."""
-        self._client._call_soon(lambda: self._client._session.cancel_job(self.job_id, running=running))
+        self._thread.call_soon(lambda: self._session.cancel_job(self.job_id, running=running))
 
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
         """Cancel those of these tasks that have not started, and with `running` those that have; returns how many
@@ -376,8 +176,8 @@ class Job(StaysHere):
         for future in asked:
             future._cancel_answer = future._cancel_answer or threading.Event()
         tasks = [future.task for future in asked]
-        self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks, running=running))
-        if not self._client.runs_here():
+        self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=running))
+        if not self._thread.runs_here():
             until_s = time.monotonic() + CANCEL_ANSWER_TIMEOUT_S
             for future in asked:
                 if not future.done() and future._cancel_answer is not None:
@@ -395,7 +195,7 @@ class Job(StaysHere):
     def stop_soon(self, tasks: list[int]) -> None:
         """Cancel these tasks, even if they run, without waiting until they are; nothing if the client is closed."""
         with contextlib.suppress(RuntimeError):
-            self._client._call_soon(lambda: self._client._session.cancel_tasks(self.job_id, tasks, running=True))
+            self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=True))
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
@@ -411,12 +211,12 @@ class Job(StaysHere):
 
     def on_ended(self) -> None:
         self._decided.set()
-        if self._client._jobs.get(self.job_id) is self:
-            del self._client._jobs[self.job_id]
+        if self._jobs.get(self.job_id) is self:
+            del self._jobs[self.job_id]
 
 
-class _Sink:
-    """Tells a `Job` what the session is told of it."""
+class _Sink(JobSink):
+    """Tells a `Job` and its futures what the session tells of it."""
 
     __slots__ = ("_futures", "_job")
 
@@ -433,17 +233,14 @@ class _Sink:
     def placed(self, task: int) -> None:
         self._futures[task].placed()
 
-    def outcome(self, outcome: m.Outcome) -> None:
-        self._futures[outcome.task].settle(outcome)
-
-    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
-        self._futures[outcome.task].settle(outcome, error)
+    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
+        self._futures[outcome.task].settle(outcome, lost)
 
     def not_cancelled(self, task: int) -> None:
         self._futures[task].placed()
         self._futures[task].answered()
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         self._job.on_ended()
 
 
@@ -481,39 +278,34 @@ class Client(StaysHere):
         forward_output: bool = True,
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
-        options = checked_options(options)
-        self._own_cluster, schedulers, access = cluster_of(schedulers, token, tls, forward_output=forward_output)
-        self.options = options
+        self.options = checked_options(options)
+        self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
         self._jobs: dict[str, Job] = {}
-        self._lock = threading.Lock()
+        """Those that have not ended, by their ids; of the loop's thread alone."""
         self._refusal = ""
-        """Why no more calls are taken; empty as long as they are."""
-        self._closed = False
-        self._end_said = CLOSED
-        """What whoever uses a closed client is told."""
+        """Why no more calls are taken though the client is open; empty as long as they are. Of the thread's lock."""
         self._batches: list[_Batch] = []
         self._waking = False
         try:
             self._session = Session(
-                schedulers,
+                self._connection.sources,
+                here=self._connection.here,
+                cluster=self._connection.cluster,
+                access=self._connection.access,
                 user=user,
-                access=access,
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
                 heartbeat_s=heartbeat_s,
             )
-            self._loop = new_event_loop()
-            self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
-            self._thread.start()
+            self._thread = LoopThread()
             process_bound.tell_of_forks(self)
             try:
-                self._run(self._session.start)
+                self._thread.run(self._session.start)
             except BaseException:
-                self._stop_loop()
+                self._thread.stop()
                 raise
         except BaseException:
-            if self._own_cluster is not None:
-                self._own_cluster.stop()
+            self._connection.close()
             raise
 
     def __repr__(self) -> str:
@@ -521,7 +313,7 @@ class Client(StaysHere):
 
     def described(self) -> str:
         """Its schedulers, its user and how many jobs it has, for reprs."""
-        return f"{self._session}, " + ("closed" if self._closed else f"jobs: {len(self._jobs)}")
+        return f"{self._session}, " + ("closed" if self._thread.closed else f"jobs: {len(self._jobs)}")
 
     def __enter__(self) -> Client:
         return self
@@ -531,26 +323,17 @@ class Client(StaysHere):
 
     def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error."""
-        self.check_not_on_loop()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._refusal = self._refusal or self._end_said
-            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-        ending.result()
-        self._stop_loop()
-        if self._own_cluster is not None:
-            self._own_cluster.stop()
+        if self._thread.close(self._end):
+            self._connection.close()
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
         shown = check_secret("token", token).shown
-        self._call_soon(lambda: self._session.renew_token(shown))
+        self._thread.call_soon(lambda: self._session.renew_token(shown))
 
     def take_no_more(self, reason: str) -> None:
         """Refuse further calls and jobs with a `RuntimeError` that says this; those that were taken go on."""
-        with self._lock:
+        with self._thread.lock:
             self._refusal = self._refusal or reason
 
     # ---- submitting --------------------------------------------------------------------------
@@ -570,34 +353,44 @@ class Client(StaysHere):
         except Exception as error:
             self._check_open()
             return self._failed_future(error)
-        with self._lock:
+        with self._thread.lock:
             self._check_open()
             batch = self._batches[-1] if self._batches else None
             if batch is None or not batch.takes(common, options):
-                batch = _Batch(self, function, options, common)
+                spec = options.job(calls.function_name(function), common, [])
+                spec.job_id = new_job_id()
+                batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
                 self._batches.append(batch)
             future = batch.add(payload)
             if not self._waking:
                 self._waking = True
-                self._loop.call_soon_threadsafe(self._submit_batches)
+                self._thread.loop.call_soon_threadsafe(self._submit_batches)
         return future
 
     def _failed_future(self, error: Exception) -> TaskFuture:
-        job = Job(self, JobSpec([], job_id=new_job_id()), 1)
+        job = self._new_job(JobSpec([], job_id=new_job_id()), 1)
         job.futures[0].set_exception(error)
         return job.futures[0]
 
+    def _new_job(self, spec: JobSpec, task_count: int, speculate: Speculation | None = None) -> Job:
+        return Job(self._thread, self._session, self._jobs, spec, task_count=task_count, speculate=speculate)
+
     def _submit_batches(self) -> None:
-        with self._lock:
+        with self._thread.lock:
             batches, self._batches, self._waking = self._batches, [], False
         for batch in batches:
             batch.job.spec.tasks = batch.payloads
-            self._start(batch.job)
+            try:
+                check_job(batch.job.spec, batch.job.speculate)
+            except InvalidRequest as error:
+                batch.job.on_refused(error)
+            else:
+                self._start(batch.job)
 
     def _start(self, job: Job) -> None:
-        """Submit a job (on the loop)."""
+        """Submit a valid job (on the loop)."""
         job.submitted_at_s = self._session.now_s()
-        if self._closed:
+        if self._thread.closed:
             job.on_refused(SparrowError("the client was closed before the job was submitted"))
             return
         if job.job_id in self._jobs:
@@ -619,14 +412,12 @@ class Client(StaysHere):
 
         With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
         """
-        spec.validate()
-        if speculate is not None:
-            check_speculation(speculate, spec)
+        check_job(spec, speculate)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
-        job = Job(self, spec, sum(len(stage.tasks) for stage in spec.as_stages()), speculate)
-        with self._lock:
+        job = self._new_job(spec, sum(len(stage.tasks) for stage in spec.as_stages()), speculate)
+        with self._thread.lock:
             self._check_open()
-            self._loop.call_soon_threadsafe(self._start, job)
+            self._thread.loop.call_soon_threadsafe(self._start, job)
         if progress:
             with stopping_on_interrupt(job.futures):
                 show_progress(job.futures, spec.name or spec.app)
@@ -644,9 +435,7 @@ class Client(StaysHere):
         """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
         `InvalidRequest` for what is no tuple."""
         options = options or self.options
-        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
-        payloads = argument_payloads(arguments)
-        spec = options.job(name or function_name(function), common, payloads)
+        spec = calls_job(options, function, arguments, name)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
     def submit_stages(self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None) -> Job:
@@ -674,31 +463,24 @@ class Client(StaysHere):
         what is in flight; what is in flight when the results are given up, or time runs out, is cancelled as far as
         it has not started.
         """
-        check_whole("chunksize", chunksize, 1, 1 << 20)
-        check_whole("window", window, 1, 1 << 24)
         self._check_open()
         options = options or self.options
-        common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
-        name = function_name(function)
-        chunks = calls.encode_chunks(iterables, chunksize)
-        in_flight_max = max(1, window // chunksize)
+        jobs = MapJobs(function, iterables, options, chunksize, window)
         pending: deque[TaskFuture] = deque()
 
         def refill() -> None:
-            while len(pending) < in_flight_max:
-                size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
-                payloads = list(itertools.islice(chunks, size))
-                if not payloads:
+            while len(pending) < jobs.in_flight_max:
+                spec = jobs.next(len(pending))
+                if spec is None:
                     return
-                job = self.submit_job(options.job(name, common, payloads), speculate=options.speculate)
-                pending.extend(job.futures)
+                pending.extend(self.submit_job(spec, speculate=options.speculate).futures)
 
         deadline_s = None if timeout_s is None else timeout_s + self._session.now_s()
         tasks = -(-min(map(operator.length_hint, iterables), default=0) // chunksize)
         with stopping_on_interrupt(pending):
             refill()
-        start_bar = (lambda: progress_bar(name, tasks or None)) if progress else None
-        return self._map_results(pending, refill, in_flight_max, deadline_s, start_bar)
+        start_bar = (lambda: progress_bar(jobs.name, tasks or None)) if progress else None
+        return self._map_results(pending, refill, jobs.in_flight_max, deadline_s, start_bar)
 
     def _map_results(
         self,
@@ -747,23 +529,23 @@ class Client(StaysHere):
 
         It is kept as long as jobs use it, and for the nodes' retention time after that.
         """
-        return self._run(lambda: self._session.upload(data))
+        return self._thread.run(lambda: self._session.upload(data))
 
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
-        return bytes(self._run(lambda: self._session.download(ref)))
+        return bytes(self._thread.run(lambda: self._session.download(ref)))
 
     def nodes(self) -> list[NodeStatus]:
         """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).
 
         `SparrowError` if none of them answers.
         """
-        return self._run(self._session.nodes)
+        return self._thread.run(self._session.nodes)
 
     def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
         """Return when each connected scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes
         longer than `timeout_s` (None: for ever)."""
-        self._run(lambda: self._session.wait_for_nodes(count, timeout_s))
+        self._thread.run(lambda: self._session.wait_for_nodes(count, timeout_s))
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
@@ -782,13 +564,13 @@ class Client(StaysHere):
 
     def unfinished(self) -> list[TaskFuture]:
         """The futures that are not done; none of a closed client."""
-        self.check_not_on_loop()
-        with self._lock:
-            if self._closed:
+        self._thread.check_not_here()
+        with self._thread.lock:
+            if self._thread.closed:
                 return []
             futures = [future for batch in self._batches for future in batch.job.futures]
             # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
-            jobs = asyncio.run_coroutine_threadsafe(self._current_jobs(), self._loop)
+            jobs = self._thread.begin(self._current_jobs())
         for job in jobs.result():
             futures += job.futures
         return [future for future in futures if not future.done()]
@@ -798,9 +580,9 @@ class Client(StaysHere):
 
     def cancel_unfinished(self) -> None:
         """Cancel all that has not started, without waiting until it is."""
-        with self._lock:
-            if not self._closed:
-                self._loop.call_soon_threadsafe(self._cancel_unfinished)
+        with self._thread.lock:
+            if not self._thread.closed:
+                self._thread.loop.call_soon_threadsafe(self._cancel_unfinished)
 
     def _cancel_unfinished(self) -> None:
         self._submit_batches()
@@ -814,73 +596,35 @@ class Client(StaysHere):
     # ---- the loop ----------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """With the lock held it stays so: what is put on the loop under it comes before the client's end."""
-        if self._refusal:
-            raise RuntimeError(self._refusal)
+        """`RuntimeError` if no more is taken. With the thread's lock held it stays so: what is put on the loop under it
+        comes before the client's end."""
+        if self._refusal or self._thread.closed:
+            raise RuntimeError(self._refusal or self._thread.why_closed)
 
     def check_not_on_loop(self) -> None:
         """`RuntimeError` on the client's own loop, which would wait for itself."""
-        if self.runs_here():
-            raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
+        self._thread.check_not_here()
 
     def runs_here(self) -> bool:
         """Whether the caller is on the client's own loop, as done-callbacks are."""
-        return threading.current_thread() is self._thread
-
-    def _call_soon(self, action: Callable[[], object]) -> None:
-        """Do it on the loop; `RuntimeError` if the client is closed."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError(self._end_said)
-            self._loop.call_soon_threadsafe(action)
-
-    def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do it on the loop, and wait for it; `RuntimeError` if the client is closed, or is meanwhile."""
-        self.check_not_on_loop()
-        with self._lock:
-            if self._closed:
-                raise RuntimeError(self._end_said)
-            running = asyncio.run_coroutine_threadsafe(start(), self._loop)
-        try:
-            return running.result()
-        except CancelledError:
-            raise RuntimeError("the client was closed meanwhile") from None
+        return self._thread.runs_here()
 
     async def _end(self) -> None:
-        with self._lock:
+        with self._thread.lock:
             jobs = [batch.job for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
         for future in [future for job in jobs for future in job.futures if not future.done()]:
             future.refuse(SparrowError("the client was closed before the task's outcome came"))
         await self._session.stop()
 
-    def _serve(self) -> None:
-        """The loop's thread."""
-        self._loop.run_forever()
-        # Who waits for something else of the loop must not wait for ever.
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
     def forked(self) -> None:
         """In a child of the process: this client is the parent's, and closed here, without a word to anybody."""
-        self._lock = threading.Lock()
-        if self._closed:
+        why = f"the client cannot be used here: {process_bound.INHERITED}"
+        if not self._thread.forked(why):
             return
-        self._closed = True
-        self._refusal = self._end_said = f"the client cannot be used here: {process_bound.INHERITED}"
-        self._thread = threading.Thread()  # None runs here.
-        error = SparrowError(self._end_said)
+        self._refusal = why
         for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
-            job.forked(error)
-        process_bound.let_go([process_bound.descriptor_of(self._loop)])
+            job.forked(SparrowError(why))
         self._session.forked()
 
 
@@ -911,122 +655,19 @@ class CallsWithOptions(StaysHere):
 class _Batch:
     """Calls of one function that have been submitted and not yet been sent: one job."""
 
-    def __init__(self, client: Client, function: Callable[..., Any], options: CallOptions, common: bytes) -> None:
+    def __init__(self, job: Job, common: bytes, options: CallOptions) -> None:
+        self.job = job
         self.common = common
         self.options = options
         self.payloads: list[bytes] = []
-        spec = options.job(function_name(function), common, [])
-        spec.job_id = new_job_id()
-        self.job = Job(client, spec, 0, options.speculate)
 
     def takes(self, common: bytes, options: CallOptions) -> bool:
         """Whether a call of the function with these common bytes may join."""
         return self.common == common and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
 
     def add(self, payload: bytes) -> TaskFuture:
+        """One more call, as the job's next task."""
         future = TaskFuture(self.job, len(self.payloads))
         self.payloads.append(payload)
         self.job.futures.append(future)
         return future
-
-
-@contextlib.contextmanager
-def stopping_on_interrupt(futures: Iterable[Future[Any]]) -> Iterator[None]:
-    """Who is interrupted here (Ctrl-C) wants none of these any more: their tasks are cancelled, even if they run."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        stop_if_interrupted(futures, error)
-        raise
-
-
-def stop_if_interrupted(futures: Iterable[Future[Any]], error: KeyboardInterrupt) -> bool:
-    """Stop the tasks of these, without waiting until they are, unless the error is of a task. Whether it is not."""
-    ours = [future for future in futures if isinstance(future, TaskFuture)]
-    if any(future._exception is error for future in ours):
-        return False
-    by_job: dict[Job, list[int]] = {}
-    for future in ours:
-        if not future.done():
-            by_job.setdefault(future.job, []).append(future.task)
-    for job, tasks in by_job.items():
-        job.stop_soon(tasks)
-    return True
-
-
-def stage_of(spec: JobSpec, task: int) -> StageSpec:
-    """The stage of a job's task."""
-    first = 0
-    stages = spec.as_stages()
-    for stage in stages:
-        first += len(stage.tasks)
-        if task < first:
-            return stage
-    return stages[-1]
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of the fastest kind that this platform has."""
-    try:
-        from sparrow_py.client.uv_loop import Loop
-    except ImportError:  # No uvloop on this platform.
-        return asyncio.new_event_loop()
-    return Loop()
-
-
-def cluster_of(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
-    token: str | None,
-    tls: TLS | None,
-    *,
-    forward_output: bool = True,
-) -> tuple[LocalCluster | None, str | Sequence[str] | LocalCluster | SchedulerHere, Access]:
-    """(the cluster to stop at the end or None, the schedulers, how they are reached)."""
-    if schedulers is not None and not forward_output:
-        allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
-        raise InvalidRequest("forward_output", forward_output, allowed)
-    if schedulers is None:
-        schedulers = sources_of_environment() or None
-    if isinstance(schedulers, str | list | tuple | SchedulerHere):
-        return None, schedulers, Access.of_client(token, tls)
-    given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
-    own = None
-    if schedulers is not None and not hasattr(schedulers, "access"):
-        raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
-    if schedulers is None:
-        from sparrow_py.embedded.cluster import LocalCluster
-
-        schedulers = own = LocalCluster(forward_output=forward_output)
-    cluster: LocalCluster = schedulers  # type: ignore[assignment]
-    default = cluster.access
-    access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
-    return own, cluster, access
-
-
-def show_progress(futures: Sequence[Future[Any]], name: str) -> None:
-    """A progress bar on standard error until all futures are done."""
-    bar = progress_bar(name, len(futures))
-    try:
-        for _ in as_completed(futures):
-            bar(1)
-    finally:
-        bar(None)
-
-
-def progress_bar(name: str, total: int | None = None) -> Callable[[int | None], None]:
-    """A bar that `bar(n)` advances and `bar(None)` ends."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
-
-    progress = Progress(SpinnerColumn(), *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(),
-                        console=Console(stderr=True))  # fmt: skip
-    task = progress.add_task(name, total=total)
-    progress.start()
-
-    def advance(count: int | None) -> None:
-        if count is None:
-            progress.stop()
-        else:
-            progress.advance(task, count)
-
-    return advance

@@ -20,64 +20,19 @@ import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sparrow_py.errors import InvalidRequest, InvariantViolated
-from sparrow_py.job import JobSpec, TaskStatus, check_number
+from sparrow_py.errors import InvariantViolated
+from sparrow_py.job import TaskStatus
+from sparrow_py.speculation import Speculation
 
 if TYPE_CHECKING:
-    from sparrow_py.client.client_core import Sink
     from sparrow_py.errors import SparrowError
+    from sparrow_py.session.sink import Sink
     from sparrow_py.wire import messages as m
 
-SLOWDOWN_MAX = 1e6
-RUNNING_S_MIN_MAX = 1e9
 ROUNDING = 1e-9
 """A share of a number of tasks may come out this much too large."""
-
-
-@dataclass(frozen=True)
-class Speculation:
-    """When tasks of a job are submitted again because they take too long.
-
-    Only for tasks that may run twice, even at the same time. `InvalidRequest` if a field cannot be.
-
-    Parameters
-    ----------
-    quantile: the share of the job's tasks that must have finished before any is taken to be slow, from 0 to 1;
-        in any case one. Tasks that end in another way do not count.
-    slowdown: a task is slow when it has been running for more than this many times the median service time of
-        those that have finished. From 1.
-    copies_max: at most this share of the job's tasks, rounded up, is submitted again. A share, so that one setting
-        fits all jobs of a client; what it adds to the cluster's load is no more than this share. From 0 to 1.
-    running_s_min: a task that has been running for less than so many seconds is never slow: a copy has to be
-        placed, too.
-    """
-
-    quantile: float = 0.75
-    slowdown: float = 1.5
-    copies_max: float = 0.1
-    running_s_min: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_number("quantile", self.quantile, 0, 1)
-        check_number("slowdown", self.slowdown, 1, SLOWDOWN_MAX)
-        check_number("copies_max", self.copies_max, 0, 1)
-        check_number("running_s_min", self.running_s_min, 0, RUNNING_S_MIN_MAX)
-
-
-def check_speculation(speculate: object, spec: JobSpec) -> None:
-    """Raise `InvalidRequest` if tasks of this valid job cannot be submitted again."""
-    if not isinstance(speculate, Speculation):
-        raise InvalidRequest("speculate", speculate, "a Speculation, or None")
-    stages = spec.as_stages()
-    if len(stages) > 1:
-        raise InvalidRequest("speculate", f"for a job of {len(stages)} stages", "jobs of one stage")
-    if spec.max_attempts == 1:
-        raise InvalidRequest("max_attempts", 1, "2 or more with speculate, which may start a task twice")
-    if stages[0].prefetch:  # A task that was placed may only wait at its node; it looks as if it ran.
-        raise InvalidRequest("prefetch", stages[0].prefetch, "0 with speculate, which has to know when tasks start")
 
 
 class Copies(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,36 +12,25 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py.access.auth import TLS
-from sparrow_py.access.credentials import Access
-from sparrow_py.client import calls
-from sparrow_py.client.call_jobs import CallOptions, CallStage, argument_payloads, checked_options
-from sparrow_py.client.calls import function_name
-from sparrow_py.client.client import (
-    MAP_JOB_TASKS,
-    MAP_WINDOW_DEFAULT,
-    cluster_of,
-    outcome_value,
-    stage_of,
-    task_report,
-)
-from sparrow_py.client.cluster_nodes import NodeStatus
-from sparrow_py.client.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
-from sparrow_py.client.speculation import Speculation, check_speculation
+from sparrow_py import calls
+from sparrow_py.auth import TLS
+from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
+from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_whole, new_job_id
+from sparrow_py.futures.outcomes import outcome_value, task_report
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
+from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
-    from sparrow_py.embedded.cluster import LocalCluster, SchedulerHere
-
-
-Started = tuple["LocalCluster | None", "str | Sequence[str] | LocalCluster | SchedulerHere", Access]
-"""What `cluster_of` returns."""
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
 class AsyncJob(StaysHere):
@@ -130,6 +118,16 @@ class AsyncJob(StaysHere):
 
     # ---- the session's sink ------------------------------------------------------------------
 
+    def on_accepted(self) -> None:
+        if not self._accepted.done():
+            self._accepted.set_result(None)
+
+    def on_outcome(self, outcome: m.Outcome, lost: ResultLost | None) -> None:
+        self._reports[outcome.task] = task_report(outcome, self.submitted_at_s)
+        app = stage_of(self.spec, outcome.task).app
+        value, error = outcome_value(outcome, app) if lost is None else (None, lost)
+        self._settle(outcome.task, value, error)
+
     def on_refused(self, error: SparrowError) -> None:
         if not self._accepted.done():
             self._accepted.set_exception(error)
@@ -145,38 +143,25 @@ class AsyncJob(StaysHere):
         self._jobs.pop(self.job_id, None)
 
 
-class _Sink:
-    """Tells an `AsyncJob` what the session is told of it."""
+class _Sink(JobSink):
+    """Tells an `AsyncJob` what the session tells of it. (asyncio's futures know no running state.)"""
+
+    __slots__ = ("_job",)
 
     def __init__(self, job: AsyncJob) -> None:
         self._job = job
 
     def accepted(self) -> None:
-        if not self._job._accepted.done():
-            self._job._accepted.set_result(None)
+        self._job.on_accepted()
 
     def refused(self, error: SparrowError) -> None:
         self._job.on_refused(error)
 
-    def placed(self, task: int) -> None:
-        """asyncio's futures know no running state."""
+    def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
+        self._job.on_outcome(outcome, lost)
 
-    def outcome(self, outcome: m.Outcome) -> None:
-        job = self._job
-        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
-        value, error = outcome_value(outcome, stage_of(job.spec, outcome.task).app)
-        job._settle(outcome.task, value, error)
-
-    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
-        job = self._job
-        job._reports[outcome.task] = task_report(outcome, job.submitted_at_s)
-        job._settle(outcome.task, None, error)
-
-    def not_cancelled(self, task: int) -> None:
-        """Its outcome will come."""
-
-    def ended(self) -> None:
-        self.accepted()
+    def finish(self) -> None:
+        self._job.on_accepted()
         self._job.on_ended()
 
 
@@ -196,7 +181,7 @@ class _Shared:
         self.jobs: dict[str, AsyncJob] = {}
         """Those that have not ended, by their ids."""
         self.session: Session | None = None
-        self.own_cluster: LocalCluster | None = None
+        self.connection: Connection | None = None
         process_bound.tell_of_forks(self)
 
     def forked(self) -> None:
@@ -219,7 +204,7 @@ class _Shared:
     async def end(self) -> None:
         """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
         session, self.session = self.session, None
-        cluster, self.own_cluster = self.own_cluster, None
+        connection, self.connection = self.connection, None
         try:
             if session is not None:
                 session.core.abandon()
@@ -227,8 +212,8 @@ class _Shared:
         finally:
             for job in list(self.jobs.values()):
                 job.on_refused(SparrowError("the client was closed before the task's outcome came"))
-            if cluster is not None:
-                await asyncio.shield(asyncio.to_thread(cluster.stop))  # It goes on though its caller is cancelled.
+            if connection is not None and connection.own:
+                await asyncio.shield(asyncio.to_thread(connection.close))  # It goes on though its caller is cancelled.
 
 
 class AsyncClient(StaysHere):
@@ -285,9 +270,15 @@ class AsyncClient(StaysHere):
             raise RuntimeError(shared.state.value)
         shared.state = _State.STARTING
         try:
-            starting = _start_cluster(self._schedulers, *self._shown, self._forward_output)
-            shared.own_cluster, schedulers, access = await starting
-            session = Session(schedulers, access=access, **self._session_options)
+            starting = _connection_aside(self._schedulers, *self._shown, self._forward_output)
+            shared.connection = connection = await starting
+            session = Session(
+                connection.sources,
+                here=connection.here,
+                cluster=connection.cluster,
+                access=connection.access,
+                **self._session_options,
+            )
             await session.start()
             shared.session = session
             if shared.state is not _State.STARTING:
@@ -317,9 +308,7 @@ class AsyncClient(StaysHere):
 
         With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
         """
-        spec.validate()
-        if speculate is not None:
-            check_speculation(speculate, spec)
+        check_job(spec, speculate)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
         session, jobs = self._shared.open_session(), self._shared.jobs
         if spec.job_id in jobs:
@@ -342,9 +331,7 @@ class AsyncClient(StaysHere):
     ) -> AsyncJob:
         """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
         options = options or self.options
-        common = calls.encode_function(function, name=name, capture_output=options.capture_output)
-        payloads = argument_payloads(arguments)
-        spec = options.job(name or function_name(function), common, payloads)
+        spec = calls_job(options, function, arguments, name)
         return self.submit_job(spec, speculate=options.speculate)
 
     def submit_stages(
@@ -375,7 +362,7 @@ class AsyncClient(StaysHere):
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
         common = calls.encode_function(function, capture_output=self.options.capture_output)
         payload = calls.encode_arguments(args, kwargs)
-        spec = self.options.job(function_name(function), common, [payload])
+        spec = self.options.job(calls.function_name(function), common, [payload])
         return self.submit_job(spec, speculate=self.options.speculate).futures[0]
 
     async def map(
@@ -387,21 +374,12 @@ class AsyncClient(StaysHere):
         options: CallOptions | None = None,
     ) -> AsyncIterator[Any]:
         """The results of `function` over the iterables, in order, with about `window` calls in flight."""
-        check_whole("chunksize", chunksize, 1, 1 << 20)
-        check_whole("window", window, 1, 1 << 24)
         options = options or self.options
-        common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
-        chunks = calls.encode_chunks(iterables, chunksize)
-        in_flight_max = max(1, window // chunksize)
+        jobs = MapJobs(function, iterables, options, chunksize, window)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
         try:
             while True:
-                while len(pending) * 2 <= in_flight_max:
-                    size = min(MAP_JOB_TASKS, in_flight_max - len(pending))
-                    payloads = list(itertools.islice(chunks, size))
-                    if not payloads:
-                        break
-                    spec = options.job(function_name(function), common, payloads)
+                while len(pending) * 2 <= jobs.in_flight_max and (spec := jobs.next(len(pending))) is not None:
                     job = self.submit_job(spec, speculate=options.speculate)
                     pending.extend((future, job) for future in job.futures)
                 if not pending:
@@ -436,26 +414,27 @@ class AsyncClient(StaysHere):
         return list(await asyncio.gather(*futures))
 
 
-async def _start_cluster(
+async def _connection_aside(
     schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
     token: str | None,
     tls: TLS | None,
     forward_output: bool,
-) -> Started:
-    """As `cluster_of`, aside. To be cancelled takes until a cluster that is being started has started and stopped."""
+) -> Connection:
+    """As `connection_to`, in a thread. To be cancelled takes until a cluster that is being started has started and
+    stopped."""
     thread = ThreadPoolExecutor(1, "sparrow-cluster")
-    starting = thread.submit(cluster_of, schedulers, token, tls, forward_output=forward_output)
+    starting = thread.submit(connection_to, schedulers, token, tls, forward_output=forward_output)
     try:
         return await asyncio.wrap_future(starting)
     except asyncio.CancelledError:
         # The thread gets to it after the start; if this is cancelled again, too.
-        await asyncio.shield(asyncio.wrap_future(thread.submit(_stop_started, starting)))
+        await asyncio.shield(asyncio.wrap_future(thread.submit(_close_started, starting)))
         raise
     finally:
         thread.shutdown(wait=False)
 
 
-def _stop_started(starting: Future[Started]) -> None:
+def _close_started(starting: Future[Connection]) -> None:
     """Stop the cluster that was started, if one was."""
-    if not starting.cancelled() and starting.exception() is None and (own := starting.result()[0]) is not None:
-        own.stop()
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparrow_py.client import calls
-from sparrow_py.client.speculation import Speculation
+from sparrow_py import calls
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import (
     MAX_ATTEMPTS_DEFAULT,
@@ -17,11 +17,17 @@ from sparrow_py.job import (
     TaskSpec,
     check_whole,
 )
+from sparrow_py.speculation import Speculation
 
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
 )  # fmt: skip
+
+MAP_WINDOW_DEFAULT = 20_000
+"""Tasks of a `map` in flight at a time."""
+MAP_JOB_TASKS = 5_000
+"""Tasks that a `map` submits as one job."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,42 @@ class CallStage:
         for task in self.preferred:
             check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
         self.options = options
+
+
+def calls_job(
+    options: CallOptions, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], name: str
+) -> JobSpec:
+    """A job with a task `function(*args)` for each tuple (or list) of arguments; `InvalidRequest` for what is none."""
+    common = calls.encode_function(function, name=name, capture_output=options.capture_output)
+    payloads = argument_payloads(arguments)
+    return options.job(name or calls.function_name(function), common, payloads)
+
+
+class MapJobs:
+    """The jobs of a `map`: calls of `function` over the iterables, `chunksize` of them in a task, at most about
+    `window` of them in flight. `InvalidRequest` for numbers that cannot be; pickling errors are raised."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        iterables: tuple[Iterable[Any], ...],
+        options: CallOptions,
+        chunksize: int,
+        window: int,
+    ) -> None:
+        check_whole("chunksize", chunksize, 1, 1 << 20)
+        check_whole("window", window, 1, 1 << 24)
+        self.in_flight_max = max(1, window // chunksize)
+        """Tasks."""
+        self.name = calls.function_name(function)
+        self._options = options
+        self._common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
+        self._chunks = calls.encode_chunks(iterables, chunksize)
+
+    def next(self, in_flight: int) -> JobSpec | None:
+        """The next, while so many tasks are in flight; None if there are no more calls."""
+        payloads = list(itertools.islice(self._chunks, min(MAP_JOB_TASKS, self.in_flight_max - in_flight)))
+        return self._options.job(self.name, self._common, payloads) if payloads else None
 
 
 def checked_options(options: CallOptions | None) -> CallOptions:

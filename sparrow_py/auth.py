@@ -1,0 +1,15 @@
+"""What a client or a cluster is given for mutual TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TLS:
+    """The three files (PEM) of mutual TLS: our certificate (with those between it and the authority), its key, and the
+    certificates of the authorities that peers' certificates must come from."""
+
+    cert: str
+    key: str
+    ca: str

@@ -1,1 +1,0 @@
-"""The client library: jobs, calls and their outcomes, for threads and for asyncio."""

@@ -1,0 +1,265 @@
+"""`LocalCluster`: schedulers and node monitors on this machine, as processes or in this one; and `SchedulerHere`.
+
+A daemon that ends though nobody ended it is started again, a few times; jobs go on as they do in any cluster whose
+daemons die. Beyond that, once no scheduler or no node monitor is left, the cluster is *broken*, and its clients' jobs
+end with the reason instead of waiting for daemons that will not come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparrow_py.access.credentials import Access, client_token
+from sparrow_py.access.secret_files import read_tokens
+from sparrow_py.auth import TLS
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_processes import DaemonProcesses
+from sparrow_py.embedded.outlets import Outlets
+from sparrow_py.errors import ClusterError
+from sparrow_py.job import check_whole
+from sparrow_py.processes.process_bound import tell_of_forks
+from sparrow_py.session.tasks_in_flight import TasksInFlight
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.http_get import http_get_json, http_get_text
+from sparrow_py.wire.local_link import LocalLink
+
+if TYPE_CHECKING:
+    from sparrow_py.embedded.in_process import DaemonsInProcess
+
+START_TIMEOUT_S = 30.0
+POLL_S = 0.02
+
+
+class LocalCluster:
+    """An embedded cluster. Use it in a `with` block, or `stop` it.
+
+    Its workers look for modules where this process does when the cluster is made: in `sys.path`, in that order.
+
+    Parameters
+    ----------
+    schedulers, node_monitors: how many of each.
+    slots: of each node monitor; default: this machine's cores.
+    in_process: run the daemons and their Python tasks in threads of this process, so that a
+        debugger sees them. Tasks then share this interpreter, and killing is not possible.
+    enable_command: offer the app `command`.
+    scheduler_options, node_options: further command-line flags of the daemons.
+    token_file, tls: the daemons' tokens, and their files for mutual TLS, whose certificate must be a daemon's, for
+        127.0.0.1. Clients that are given the cluster show the first of the cluster's tokens, and the same certificate,
+        unless they have their own.
+    log_dir: where the daemons' logs go, a file each; default: nowhere.
+    forward_output: write what tasks print to this program's `sys.stdout` and `sys.stderr`, in whole lines, each after
+        `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
+        not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
+
+    `ClusterError` if a daemon does not start, or the executors of an app that is to be warm (the Python workers): it
+    has the reason, with the last lines of what does not start. A daemon that dies later is started again, three times
+    a minute at most; `DaemonProcess.kill` ends one for good.
+    """
+
+    def __init__(
+        self,
+        schedulers: int = 1,
+        node_monitors: int = 1,
+        slots: int | None = None,
+        *,
+        in_process: bool = False,
+        enable_command: bool = False,
+        scheduler_options: Sequence[str] = (),
+        node_options: Sequence[str] = (),
+        token_file: str | Path | None = None,
+        tls: TLS | None = None,
+        log_dir: str | Path | None = None,
+        forward_output: bool = True,
+    ) -> None:
+        check_whole("schedulers", schedulers, 1, 1000)
+        check_whole("node_monitors", node_monitors, 1, 1000)
+        if slots is not None:
+            check_whole("slots", slots, 1, 1 << 16)
+        self.addresses: list[str] = []
+        """The schedulers' addresses."""
+        self._in_process: DaemonsInProcess | None = None
+        self._here = in_process
+        self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
+        """How its daemons are reached."""
+        security = [
+            *(["--token-file", str(token_file)] if token_file else []),
+            *(["--tls-cert", tls.cert, "--tls-key", tls.key, "--tls-ca", tls.ca] if tls else []),
+        ]
+        scheduler_flags = [*security, *scheduler_options]
+        node_flags = [
+            *security,
+            *("--executor-env", "*"),  # Its tasks are this process's own: they get what it has.
+            *(["--slots", str(slots)] if slots else []),
+            *(["--enable-command"] if enable_command else []),
+            *node_options,
+        ]
+        self._stopped = False
+        self._inherited = False
+        """Whether this is a forked child's copy."""
+        tell_of_forks(self)
+        # Has sockets: last of what may fail before there is something to end.
+        self._outlets = Outlets(None if log_dir is None else Path(log_dir), forward=forward_output and not in_process)
+        self._processes = DaemonProcesses(scheduler_flags, node_flags, self._outlets)
+        self.scheduler_processes, self.node_processes = self._processes.schedulers, self._processes.node_monitors
+        try:
+            if in_process:
+                from sparrow_py.embedded.in_process import DaemonsInProcess
+
+                self._in_process = DaemonsInProcess(schedulers, node_monitors, scheduler_flags, node_flags)
+                self.addresses = self._in_process.addresses
+            else:
+                self.addresses = self._processes.addresses
+                self._processes.start(schedulers, node_monitors)
+            self._wait_until_ready(node_monitors)
+            self._wait_for_executors()
+        except BaseException:
+            self._end()
+            raise
+
+    def __repr__(self) -> str:
+        where = "in this process" if self._here else "in processes"
+        state = ", stopped" if self._stopped else ""
+        return f"<LocalCluster {', '.join(self.addresses)}, {where}{state}>"
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def add_node_monitor(self, node_id: str | None = None) -> DaemonProcess:
+        """Start another node monitor (of that name), and wait until it works."""
+        return self._processes.add_node_monitor(node_id)
+
+    def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
+        """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
+
+        `ClusterError` if it is so already.
+        """
+        return self._processes.tell_if_broken(listener)
+
+    @property
+    def in_flight(self) -> TasksInFlight:
+        """Who is to be told of the jobs of this program's clients, by which forwarded output is marked."""
+        return self._outlets.in_flight
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes, by id, as the schedulers list them now; `ClusterError` if one does not answer."""
+        return merged(self._listings())
+
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes longer
+        than `timeout_s` (None: for ever), `ClusterError` if a scheduler does not answer."""
+        awaited = Awaited(count, timeout_s)
+        while not awaited.are_there(self._listings()):
+            time.sleep(awaited.pause_s())
+
+    def _listings(self) -> list[Listing]:
+        return [
+            decode_listing(http_get_text(address, NODES_PATH, access=self.access), address)
+            for address in self.addresses
+        ]
+
+    def _wait_until_ready(self, node_monitors: int) -> None:
+        try:
+            self.wait_for_nodes(node_monitors, START_TIMEOUT_S)
+        except TimeoutError as error:
+            raise ClusterError(f"the node monitors did not reach the schedulers: {error}") from None
+
+    def forked(self) -> None:
+        """In a child of the process: the cluster is the parent's."""
+        self._inherited = True
+        self._processes.forked()
+        self._outlets.forked()
+        if self._in_process is not None:
+            self._in_process.forked()
+
+    def _wait_for_executors(self) -> None:
+        """Wait until the executors that start with their node have come; `ClusterError` with the reason if some don't.
+
+        They would come while the first calls wait for them; if they do not, those would wait for ever.
+        """
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        for process in self.node_processes:
+            while starting := self._starting(process):
+                if time.monotonic() > deadline_s:
+                    names = ", ".join(starting)
+                    raise ClusterError(f"no executor of app {names} started on {process.name} in {START_TIMEOUT_S:g} s")
+                time.sleep(POLL_S)
+
+    def _starting(self, process: DaemonProcess) -> list[str]:
+        """The apps whose first executors are on their way; `ClusterError` if those of one do not start."""
+        nodes = http_get_json(process.address, "/v1/nodes", access=self.access)["nodes"]
+        apps = [(name, app) for node in nodes for name, app in node["apps"].items()]
+        for name, app in apps:
+            if app["state"] == "withdrawn":
+                raise ClusterError(f"the executors of app {name!r} do not start on {process.name}: {app['reason']}")
+        return [name for name, app in apps if app["state"] == "starting"]
+
+    def stop(self) -> None:
+        """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
+        if self._inherited:
+            return
+        self._outlets.ignore_logs()
+        self._end()
+
+    def _end(self) -> None:
+        self._stopped = True
+        if self._in_process is not None:
+            self._in_process.stop()
+            self._in_process = None
+        self._processes.end()
+        self._outlets.close()
+
+
+class SchedulerHere:
+    """A scheduler inside its frontend's own process, the way of the lowest latency (Sparrow §6.1).
+
+    Give it to a `Client` or `AsyncClient` in place of addresses: it runs on the client's event loop,
+    takes the client's jobs without a socket between, and ends with the client. Node monitors, and
+    other clients if they like, dial its `address` as any scheduler's. Its process is one that may die
+    like any other; jobs of a frontend that dies with its scheduler end with both.
+
+    Parameters
+    ----------
+    port: where node monitors find it; 0 takes a free one, and `address` tells it once the client is made.
+    flags: further command-line flags of the scheduler: ["--host", "0.0.0.0", "--token-file", …].
+    """
+
+    def __init__(self, port: int = 0, flags: Sequence[str] = ()) -> None:
+        self.address = ""
+        self._flags = ["--port", str(check_port(port)), *flags]
+        self._daemon: Any = None
+
+    async def start(self) -> m.Welcome:
+        """Begin to listen, on this loop; what a dialled scheduler would have answered. `ClusterError` if it cannot."""
+        if self._daemon is not None:
+            raise ClusterError("a SchedulerHere is for one client; it was given to another before")
+        from sparrow_py.embedded.in_process import new_scheduler
+
+        self._daemon, frame_bytes_max = new_scheduler(self._flags)
+        self.address = (await self._daemon.start())["address"]
+        return m.Welcome(m.PROTOCOL_VERSION, self._daemon.name, frame_bytes_max)
+
+    def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
+        """The link that the client sends on; what is for it goes to `deliver`."""
+        link: LocalLink = self._daemon.attach(user, deliver)
+        return link
+
+    async def stop(self) -> None:
+        """End the scheduler at once."""
+        if self._daemon is not None:
+            await self._daemon.stop()
+
+
+def check_port(port: int) -> int:
+    """`port`, if it is one."""
+    check_whole("port", port, 0, 65535)
+    return port

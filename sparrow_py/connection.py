@@ -1,0 +1,68 @@
+"""From what a client is given as its schedulers to what its session is made of; or an embedded cluster, if nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from sparrow_py.access.credentials import Access, client_token
+from sparrow_py.auth import TLS
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.wire.addresses import sources_of_environment
+
+if TYPE_CHECKING:
+    from sparrow_py.cluster import LocalCluster, SchedulerHere
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a client reaches its schedulers.
+
+    sources: what to dial (see `addresses`). access: with which token and certificate. here: the scheduler in this
+    process, in place of those. cluster: whose schedulers they are, if that is embedded. own: whether the client has
+    started that cluster, and ends it.
+    """
+
+    sources: str | Sequence[str]
+    access: Access
+    here: SchedulerHere | None = None
+    cluster: LocalCluster | None = None
+    own: bool = False
+
+    def close(self) -> None:
+        """End what was started for the client."""
+        if self.own and self.cluster is not None:
+            self.cluster.stop()
+
+
+def connection_to(
+    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    token: str | None,
+    tls: TLS | None,
+    *,
+    forward_output: bool = True,
+) -> Connection:
+    """The connection to these schedulers; None: to those of the environment, or to a cluster that is started here.
+
+    `InvalidRequest` for what cannot be; `ClusterError` if no cluster can be started.
+    """
+    if schedulers is not None and not forward_output:
+        allowed = "True where schedulers are given: a LocalCluster has an option of its own, others forward nothing"
+        raise InvalidRequest("forward_output", forward_output, allowed)
+    if schedulers is None:
+        schedulers = sources_of_environment() or None
+    if isinstance(schedulers, str | list | tuple):
+        return Connection(schedulers, Access.of_client(token, tls))
+    from sparrow_py.cluster import LocalCluster, SchedulerHere  # Which clients of other clusters do without.
+
+    if isinstance(schedulers, SchedulerHere):
+        return Connection((), Access.of_client(token, tls), here=schedulers)
+    given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
+    if schedulers is not None and not hasattr(schedulers, "access"):
+        raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
+    own = schedulers is None
+    cluster = LocalCluster(forward_output=forward_output) if schedulers is None else cast("LocalCluster", schedulers)
+    default = cluster.access
+    access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
+    return Connection(cluster.addresses, access, cluster=cluster, own=own)

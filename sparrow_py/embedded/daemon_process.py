@@ -1,0 +1,143 @@
+"""A daemon of an embedded cluster as a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from sparrow_py import start
+from sparrow_py.errors import ClusterError
+from sparrow_py.processes.process_bound import let_go
+from sparrow_py.processes.process_ends import Tail, exit_reason
+
+STOP_TIMEOUT_S = 5.0
+LOG_TAIL_CHARS = 2000
+LAST_LINES_TIMEOUT_S = 0.5
+"""What a daemon wrote before it ended is waited for this long: its executors may hold the pipe a moment longer."""
+KINDS = {"scheduler": "scheduler", "node_monitor": "node monitor"}
+"""Daemons' modules, and what they are called."""
+
+
+class DaemonProcess:
+    """A daemon as a child process. `announcement` is what it said when it was ready to work."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        log: Any,
+        listener: socket.socket | None = None,
+        inherited: Sequence[int] = (),
+        name: str = "",
+    ) -> None:
+        """`log`: a file or descriptor that its log goes to, or a `Tail`, which becomes this process's. `inherited`:
+        descriptors that its arguments name."""
+        self.module = module
+        self.name = name
+        self.announcement: dict[str, Any] = {}
+        self.was_ended = False
+        """Whether it was told to end, by `kill` or `end`."""
+        self._log = log
+        command = start.command(module, "--port", "0", "--exit-on-stdin-eof", *arguments, path=import_path())
+        if listener is not None:
+            command += ["--listen-fd", str(listener.fileno())]
+            inherited = [*inherited, listener.fileno()]
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log.descriptor if isinstance(log, Tail) else log,
+                env=environment,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+        finally:
+            if isinstance(log, Tail):
+                log.close_ours()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self.announcement["address"])
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def wait_until_ready(self) -> None:
+        """Read its announcement; `ClusterError` with its last log lines if it ends instead."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            why = self.log_tail() or self._where_it_says()
+            raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
+        self.announcement = orjson.loads(line)
+
+    def why_ended(self) -> str:
+        """How it ended, and what it said last; it must have ended."""
+        said = self.log_tail()
+        name = f"{KINDS.get(self.module, self.module)} {self.name}"
+        return f"{name} {exit_reason(self.process.returncode)}" + (f"; its log ends with:\n{said}" if said else "")
+
+    def _where_it_says(self) -> str:
+        """Where to look for its log, if not here."""
+        nowhere = self._log == subprocess.DEVNULL
+        return "give the cluster a log_dir to see why" if nowhere else "what it said is on standard error"
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        if isinstance(self._log, int) or self._log is None:
+            return ""
+        if isinstance(self._log, Tail):
+            return "\n".join(self._log.lines(LAST_LINES_TIMEOUT_S))
+        return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and wait for its end."""
+        self.was_ended = True
+        self.process.kill()
+        self.process.wait()
+        self._close_pipes()
+
+    def end(self) -> None:
+        """Close its standard input, so that it ends at once and stops its executors."""
+        self.was_ended = True
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def wait_ended(self) -> None:
+        """Wait until it has ended; kill it if it takes too long."""
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._close_pipes()
+
+    def forked(self) -> None:
+        """In a child of the process: the daemon is the parent's, and ends with the parent's end of its input."""
+        pipes = (self.process.stdin, self.process.stdout)
+        let_go([pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed])
+
+    def _close_pipes(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def import_path() -> list[str]:
+    """Where this process looks for modules, in order."""
+    return list(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str)))

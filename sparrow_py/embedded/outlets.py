@@ -1,0 +1,85 @@
+"""Where the daemons of an embedded cluster log, and where their workers write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparrow_py.processes.process_ends import Tail
+from sparrow_py.session.tasks_in_flight import TasksInFlight
+
+if TYPE_CHECKING:
+    from sparrow_py.embedded.output_forwarding import OutputForwarder
+
+
+class Outlets:
+    """Of all daemons of one cluster.
+
+    log_dir: the directory of their logs, a file each; None: none are written. forward: whether what tasks print, and
+    the daemons' warnings, reach this program's `sys.stdout` and `sys.stderr`.
+    """
+
+    def __init__(self, log_dir: Path | None, *, forward: bool) -> None:
+        self._log_dir = log_dir
+        self._logs: list[Any] = []
+        self._forwarder = _new_forwarder() if forward else None
+
+    @contextlib.contextmanager
+    def of(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
+        """Of a daemon that is started in the block: its standard error, the descriptors that it inherits, and flags of
+        its own."""
+        log: Any = subprocess.DEVNULL
+        if self._log_dir is not None:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+            log = (self._log_dir / f"{name}.log").open("ab")
+            self._logs.append(log)
+        forwarder = self._forwarder
+        if forwarder is None:
+            yield Tail() if self._log_dir is None else log, [], []
+            return
+        warnings = forwarder.log_pipe(name)
+        try:
+            inherited, own = [warnings], ["--warnings-fd", str(warnings)]
+            if self._log_dir is None:
+                log, inherited, own = Tail(warnings), [], ["--log-level", "warning"]
+            if module == "node_monitor":
+                channel = forwarder.channel.fileno()
+                inherited, own = [*inherited, channel], [*own, "--output-fd", str(channel)]
+            yield log, inherited, own
+        finally:
+            os.close(warnings)
+
+    @property
+    def in_flight(self) -> TasksInFlight:
+        """Whom to tell of the jobs of this program's clients, by which forwarded output is marked."""
+        return TasksInFlight() if self._forwarder is None else self._forwarder.tasks
+
+    def forked(self) -> None:
+        """In a child of the process: the output is the parent's to forward."""
+        if self._forwarder is not None:
+            self._forwarder.forked()
+
+    def ignore_logs(self) -> None:
+        """Forward no more of what daemons log: they are about to be ended."""
+        if self._forwarder is not None:
+            self._forwarder.ignore_logs()
+
+    def close(self) -> None:
+        """The daemons have ended: forward what is left of their output, and close their logs."""
+        if self._forwarder is not None:
+            self._forwarder.stop()
+        for log in self._logs:
+            log.close()
+        self._logs.clear()
+
+
+def _new_forwarder() -> OutputForwarder:
+    from sparrow_py.embedded.output_forwarding import (
+        OutputForwarder,  # With modules that clients elsewhere than on Linux lack.
+    )
+
+    return OutputForwarder()

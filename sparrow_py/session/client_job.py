@@ -1,0 +1,206 @@
+"""A job of a client: its messages, what is known of its tasks, and where it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sparrow_py import constraints
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from sparrow_py.session.sink import Sink
+
+CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
+ENTRY_OVERHEAD_BYTES = 5
+"""What msgpack adds to a payload in a message, at most."""
+KNOWN_OVERHEAD_BYTES = 32
+"""What an outcome in a `Known` takes beside its result, at most; also a number of a task and of its starts."""
+REF_BYTES = 256
+"""What a reference to large data takes in a message, about; one with many addresses takes more."""
+PENDING = 0
+"""In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
+STATUSES = tuple(TaskStatus)
+
+
+class ClientJob:
+    """A job of this client."""
+
+    __slots__ = (
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner",
+        "payloads", "refusals", "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
+        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        sink: Sink,
+        deadline_s: float,
+        instance: int = 0,
+        *,
+        submitted_s: float = 0.0,
+        acknowledges: bool = False,
+    ) -> None:
+        self.id = str(spec.job_id) or new_job_id()
+        stages = spec.as_stages()
+        sizes = {stage.name: len(stage.tasks) for stage in stages}
+        firsts, first = {}, 0
+        for name, size in sizes.items():
+            firsts[name] = first
+            first += size
+        self.payloads: list[m.Data] = [
+            task.payload if isinstance(task, TaskSpec) else task for stage in stages for task in stage.tasks
+        ]
+        self.details: dict[int, m.TaskDetail] = {}
+        for stage in stages:
+            for number, task in enumerate(stage.tasks, firsts[stage.name]):
+                if isinstance(task, TaskSpec) and (task.preferred or task.inputs):
+                    self.details[number] = _detail(task, firsts, sizes)
+        self.submission = m.SubmitJob(
+            self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
+            _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
+            spec.on_client_lost, instance, acknowledges,
+        )  # fmt: skip
+        self.submitted_s = submitted_s
+        followed = {name for stage in stages for name in stage.after}
+        self.inner = [range(firsts[name], firsts[name] + sizes[name]) for name in sorted(followed)]
+        """The tasks of stages that others come after: their results are kept, for the next scheduler."""
+        self.sink = sink
+        self.deadline_s = deadline_s
+        """When to give up if no scheduler takes the job."""
+        self.scheduler: str | None = None
+        self.refusals = 0
+        """How often it was refused for now since a scheduler had it last."""
+        self.taken = False
+        """Whether this scheduler has accepted it."""
+        self.accepted = False
+        """Whether any scheduler has, and so the sink was told."""
+        self.cancelled = False
+        self.running_too = False
+        """Whether what runs is to be cancelled with the job."""
+        self.streaming = False
+        self.chunks: Iterator[m.Message] = iter(())
+        self.cancelling: dict[int, bool] = {}
+        """Tasks to cancel that have not been answered for, and whether even if they run."""
+        self.told_to_cancel: set[int] = set()
+        """Those of them that the scheduler has been told."""
+        self.asked_placed: dict[int, Callable[[Sequence[int]], None]] | None = None
+        """Who is to be told which tasks have left the queue, by the number of the question."""
+        self.settled = bytearray(len(self.payloads))
+        self.unsettled = len(self.payloads)
+        self.results: dict[int, m.Data] = {}
+        self.starts: dict[int, int] = {}
+        """Starts in vain of tasks without an outcome, and of tasks with one those before the start that it is of."""
+        self.unstarted: tuple[tuple[int, int], ...] = ()
+        """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
+        self.used: set[str] | None = set()
+        """Memories of node monitors where its tasks may have been started, as far as schedulers say so; None: unknown,
+        as one of them may not have said so."""
+
+        self.uploads: Mapping[str, bytes] = {}
+        """Large inputs that this client has uploaded, by hash: a node that has one may be lost."""
+
+    def is_inner(self, task: int) -> bool:
+        """Whether another stage may need the task's result."""
+        return any(task in tasks for tasks in self.inner)
+
+    def attempts(self, task: int) -> int:
+        """How often the task may have been started, if no scheduler says."""
+        if self.scheduler is None:
+            handed_back = any(first <= task < first + count for first, count in self.unstarted)
+            one_more = self.submission.epoch > 0 and not handed_back
+        else:
+            one_more = True
+        return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts)
+
+    def messages(self, bytes_max: int) -> Iterator[m.Message]:
+        """All that follows the submission: what is known of the job's tasks, then the tasks."""
+        if self.submission.epoch:
+            yield from self._known(bytes_max)
+        yield from chunks(self.id, self.payloads, bytes_max, self.details)
+
+    def _known(self, bytes_max: int) -> Iterator[m.Known]:
+        outcomes: list[m.KnownOutcome] = []
+        size = 0
+        for task, status in enumerate(self.settled):
+            if status == PENDING:
+                continue
+            result = self.results.get(task, b"")
+            taken = bytes_of(result) + KNOWN_OVERHEAD_BYTES
+            if outcomes and (size + taken > bytes_max or len(outcomes) == CHUNK_TASKS):
+                yield m.Known(self.id, outcomes, {})
+                outcomes, size = [], 0
+            size += taken
+            outcomes.append(m.KnownOutcome(task, STATUSES[status - 1], result))
+        starts = list(self.starts.items())
+        if outcomes:
+            yield m.Known(self.id, outcomes, {})
+        count = min(CHUNK_TASKS, bytes_max // KNOWN_OVERHEAD_BYTES)
+        for first in range(0, len(starts), count):
+            yield m.Known(self.id, [], dict(starts[first : first + count]))
+        for index in range(0, len(self.unstarted), count):
+            yield m.Known(self.id, [], {}, self.unstarted[index : index + count])
+        if self.used is not None and self.submission.accounts:
+            used = sorted(self.used)
+            for first in range(0, len(used) or 1, m.NUMBERS_PER_MESSAGE_MAX):
+                yield m.Known(self.id, [], {}, (), tuple(used[first : first + m.NUMBERS_PER_MESSAGE_MAX]))
+
+
+def _stage(stage: StageSpec) -> m.Stage:
+    demand = None if not stage.demand else {str(name): float(amount) for name, amount in stage.demand.items()}
+    where = tuple(constraints.parse(f"where[{index}]", text) for index, text in enumerate(stage.where))
+    return m.Stage(
+        str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
+        _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
+        _float(stage.task_timeout_s), any(isinstance(task, TaskSpec) and task.preferred for task in stage.tasks),
+    )  # fmt: skip
+
+
+def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.TaskDetail:
+    inputs = []
+    for name in task.inputs:
+        first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
+        if count:
+            inputs.append((first, count))
+    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs))
+
+
+def bytes_of(data: m.Data) -> int:
+    return REF_BYTES + sum(map(len, data.at)) if isinstance(data, BlobRef) else len(data)
+
+
+def bytes_of_detail(detail: m.TaskDetail) -> int:
+    """What a task's detail takes in a message, at most."""
+    names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
+    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs))
+
+
+def chunks(
+    job_id: str, payloads: list[m.Data], bytes_max: int, details: dict[int, m.TaskDetail] | None = None
+) -> Iterator[m.AddTasks]:
+    """The tasks in messages that each fit a frame."""
+    first = 0
+    while first < len(payloads):
+        size = 0
+        end = first
+        own: dict[int, m.TaskDetail] = {}
+        while end < len(payloads) and end - first < CHUNK_TASKS:
+            payload = payloads[end]
+            size += (len(payload) if isinstance(payload, bytes) else bytes_of(payload)) + ENTRY_OVERHEAD_BYTES
+            detail = details.get(end) if details else None
+            if detail is not None:
+                size += bytes_of_detail(detail)
+            if size > bytes_max and end > first:
+                break
+            if detail is not None:
+                own[end] = detail
+            end += 1
+        yield m.AddTasks(job_id, first, payloads[first:end], own or None)
+        first = end
+
+
+def _float(value: float | None) -> float | None:
+    """A plain float of any kind of number: NumPy's, say, which messages cannot hold."""
+    return None if value is None else float(value)

@@ -1,0 +1,104 @@
+"""The thread of a client, with an event loop, which other threads ask to do what has to be done there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
+
+from sparrow_py.processes import process_bound
+from sparrow_py.session.event_loop import new_event_loop
+
+T = TypeVar("T")
+CLOSED = "the client is closed"
+
+
+class LoopThread:
+    """A loop that runs in a thread of its own until it is closed. All methods are for any thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """With it held the thread is not closed: what is put on the loop under it comes before the end."""
+        self.closed = False
+        self.why_closed = CLOSED
+        """What whoever asks a closed one is told."""
+        self.loop = new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether the thread has not ended."""
+        return self._thread.is_alive()
+
+    def runs_here(self) -> bool:
+        """Whether the caller is this thread."""
+        return threading.current_thread() is self._thread
+
+    def check_not_here(self) -> None:
+        """`RuntimeError` in this thread, which would wait for itself."""
+        if self.runs_here():
+            raise RuntimeError("this would wait for itself: done-callbacks run on the client's own loop")
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Do it on the loop; `RuntimeError` if that is closed."""
+        with self.lock:
+            if self.closed:
+                raise RuntimeError(self.why_closed)
+            self.loop.call_soon_threadsafe(action)
+
+    def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do it on the loop, and wait for it; `RuntimeError` if the loop is closed, or is meanwhile."""
+        self.check_not_here()
+        with self.lock:
+            if self.closed:
+                raise RuntimeError(self.why_closed)
+            running = self.begin(start())
+        try:
+            return running.result()
+        except CancelledError:
+            raise RuntimeError("the client was closed meanwhile") from None
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Do it on the loop, with the lock held."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Take nothing more, do `end` on the loop, and end the thread; False if it was closed before."""
+        self.check_not_here()
+        with self.lock:
+            if self.closed:
+                return False
+            self.closed = True
+            ending = self.begin(end())
+        ending.result()
+        self.stop()
+        return True
+
+    def stop(self) -> None:
+        """End the thread as it is."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def _serve(self) -> None:
+        self.loop.run_forever()
+        # Who waits for something else of the loop must not wait for ever.
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    def forked(self, why_closed: str) -> bool:
+        """In a child of the process, where this thread does not run: it is closed there, for this reason. False if it
+        was closed before."""
+        self.lock = threading.Lock()
+        if self.closed:
+            return False
+        self.closed = True
+        self.why_closed = why_closed
+        self._thread = threading.Thread()  # None runs here.
+        process_bound.let_go([process_bound.descriptor_of(self.loop)])
+        return True

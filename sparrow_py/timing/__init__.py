@@ -1,0 +1,1 @@
+"""Clocks, timers, and what becomes of them when the process stands still."""

@@ -1,0 +1,33 @@
+"""A question to a daemon over HTTP, for whoever may wait for the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from sparrow_py.access.credentials import Access
+from sparrow_py.errors import ClusterError
+
+
+def http_get_json(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> Any:
+    """As `http_get_text`, decoded."""
+    return orjson.loads(http_get_text(address, path, timeout_s, access))
+
+
+def http_get_text(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> str:
+    """What a daemon answers, who is reached as the environment says unless `access` does; `ClusterError` if it does
+    not."""
+    access = Access.of_client() if access is None else access
+    connection = access.http_connection(address, timeout_s)
+    try:
+        connection.request("GET", path, headers=access.headers())
+        response = connection.getresponse()
+        body = response.read()
+    except OSError as error:
+        raise ClusterError(f"{address} does not answer: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise ClusterError(f"{address}{path} answered {response.status}: {body[:200]!r}")
+    return body.decode()
