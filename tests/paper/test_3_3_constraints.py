@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.sampling.locality import Locality
-from scheduler.sampling.sampling import spread
+from scheduler.spreading import spread
 from simulator.world import World
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus

@@ -14,7 +14,7 @@ from node_monitor.options import NodeMonitorOptions
 from scheduler.book import footprint
 from scheduler.book.claims import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
-from scheduler.direct.placement import PLACEMENTS
+from scheduler.options import PLACEMENTS
 from scheduler.options import SchedulerOptions
 from simulator.blobs import FakeBlobs
 from simulator.world import World
