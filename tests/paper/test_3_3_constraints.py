@@ -278,7 +278,7 @@ def test_every_unplaced_task_has_a_reservation_where_it_may_run(
 
         locality.choose(ratio, lambda node: True, spread_free, rng)
         live = {node: len(queue) for node, queue in locality.made_for.items()}
-        assert locality.problem(live, unplaced) is None and not locality.lacking
+        assert locality.problem_of(live, unplaced) is None and not locality.lacking
 
     def visit(node: str) -> None:
         queue = locality.made_for[node]

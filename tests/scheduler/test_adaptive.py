@@ -143,7 +143,7 @@ class TestInTheCore:
         scheduler = Scheduler()
         for number in range(20):
             scheduler.run(f"slow{number}", 1.0, 2.0 * number)
-        assert scheduler.core.adaptive is None
+        assert scheduler.core.plane.adaptive is None
         assert len(scheduler.submit("b", 10, 1000.0)) == 20
 
     def test_a_stage_keeps_the_ratio_with_which_it_first_probed(self) -> None:
@@ -152,7 +152,7 @@ class TestInTheCore:
         assert len(scheduler.submit("a", 10, 1.0)) == 20
         for number in range(100):
             scheduler.run(f"slow{number}", 1.0, 2.0 + 2 * number)
-        node = next(iter(scheduler.core.jobs["a"].stages[0].own_ticket.live))  # type: ignore[union-attr]
+        node = next(iter(scheduler.core.jobs["a"].stages[0].plan.own_ticket.live))
         scheduler.core.node_down(node, 999.0)
         scheduler.core.check_invariants()
         assert len(scheduler.outbox.take(m.Reserve)) == 1

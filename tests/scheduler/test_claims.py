@@ -12,10 +12,9 @@ from node_monitor.executors.executor_state import AppPlan
 from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
 from scheduler.book import footprint
-from scheduler.book.claims import TAKEN_OVER_MAX
+from scheduler.book.register import TAKEN_OVER_MAX
 from scheduler.core import SchedulerCore
-from scheduler.options import PLACEMENTS
-from scheduler.options import SchedulerOptions
+from scheduler.options import PLACEMENTS, SchedulerOptions
 from simulator.blobs import FakeBlobs
 from simulator.world import World
 from sparrow_py.errors import LinkError
@@ -392,7 +391,7 @@ def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it
     assert rig.core.jobs
     rig.node("a", m.Fenced("j", 2))
     assert not rig.core.jobs and not rig.core.admission.unplaced
-    assert (rig.core.claims.taken_over, list(rig.core.claims.news)) == ({"j": (2, "anna")}, ["j"])
+    assert (rig.core.register.taken_over, list(rig.core.register.news)) == ({"j": (2, "anna")}, ["j"])
     assert sorted(type(message).__name__ for _, message in rig.outbox.sent) == [
         "CancelReservations", "ForgetJob", "JobRefused",
     ]  # fmt: skip
@@ -416,10 +415,10 @@ def test_of_jobs_that_were_taken_over_the_latest_are_remembered_until_they_come_
     for number in range(TAKEN_OVER_MAX + 1):
         rig.client(submission(f"j{number}"), m.AddTasks(f"j{number}", 0, [b"p"]))
         rig.node("a", m.Fenced(f"j{number}", 1))
-    assert len(rig.core.claims.taken_over) == len(rig.core.claims.news) == TAKEN_OVER_MAX
-    assert "j0" not in rig.core.claims.taken_over
+    assert len(rig.core.register.taken_over) == len(rig.core.register.news) == TAKEN_OVER_MAX
+    assert "j0" not in rig.core.register.taken_over
     rig.client(submission("j7", epoch=2))
-    assert "j7" not in rig.core.claims.taken_over
+    assert "j7" not in rig.core.register.taken_over
 
 
 # ---- at the node monitor -------------------------------------------------------------------------

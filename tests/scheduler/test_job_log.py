@@ -24,7 +24,7 @@ class Ended:
 
     def __init__(self, rig: Rig) -> None:
         self.lines: list[tuple[str, str, float]] = []
-        rig.core.job_gone = lambda job, how, now_s: self.lines.append((job.id, how, now_s))
+        rig.core.register.job_gone = lambda job, how, now_s: self.lines.append((job.id, how, now_s))
 
 
 def report(task: int) -> m.Report:

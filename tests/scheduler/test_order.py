@@ -226,4 +226,4 @@ class TestShortest:
         scheduler.submit("a", 1)
         scheduler.submit("b", 1)
         assert scheduler.ask("a", 2) == ["a", "b"]
-        assert scheduler.core.probing.by_work == {}
+        assert scheduler.core.plane.turns.by_work == {}

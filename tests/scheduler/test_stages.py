@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scheduler.book.jobs import JobState
-from scheduler.book.progress import INPUT_LOSSES_MAX
+from scheduler.book.lost_inputs import INPUT_LOSSES_MAX
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from simulator.world import World

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from scheduler.book.waiting import WITHDRAWN_WAIT_S
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.sampling.probing import WITHDRAWN_WAIT_S
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
