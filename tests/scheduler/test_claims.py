@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
 from scheduler.book import footprint
 from scheduler.book.register import TAKEN_OVER_MAX
-from scheduler.core import SchedulerCore
-from scheduler.options import PLACEMENTS, SchedulerOptions
+from scheduler.options import PLACEMENTS
 from simulator.blobs import FakeBlobs
 from simulator.world import World
 from sparrow_py.errors import LinkError
@@ -22,44 +20,20 @@ from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 INFO = m.NodeInfo(4, {}, {}, {"many": ""})
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler that has long been up, nodes, and a client that brings the job j with epoch 1."""
 
     def __init__(self, *nodes: str, **options: Any) -> None:
-        self.outbox = Recorder()
-        options = {"settling_s": 0.0, "claim_timeout_s": 1.0, **options}
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
-        for node in nodes:
-            self.core.node_up(node, INFO, 0.0)
-
-    def client(self, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_client("c", "anna", message, now_s)
-        self.core.check_invariants()
-
-    def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
+        super().__init__(nodes, **{"settling_s": 0.0, "claim_timeout_s": 1.0, **options})
 
     def bring(self, tasks: int = 1, known: m.Known | None = None, now_s: float = 0.0, **fields: Any) -> None:
-        self.client(submission("j", tasks, **{"epoch": 1, **fields}), now_s=now_s)
-        self.client(*([known] if known else []), m.AddTasks("j", 0, [b"p"] * tasks), now_s=now_s)
-
-    def tick(self, now_s: float) -> None:
-        self.core.tick(now_s)
-        self.core.check_invariants()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
-
-    def outcomes(self) -> list[tuple[int, TaskStatus, int]]:
-        return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
+        self.submit_job(tasks, *([known] if known else []), now_s=now_s, **{"epoch": 1, **fields})
 
 
 def claimed(*running: tuple[int, int]) -> m.Claimed:

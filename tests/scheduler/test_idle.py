@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from scheduler.sampling.idle_offers import ASK_S, RESERVATIONS_PER_TASK_MAX
 from simulator.blobs import FakeBlobs
 from sparrow_py import constraints
@@ -19,27 +16,19 @@ from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve, submission
+from tests.support.recorder import Recorder, reserve
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 
-class Scheduler:
+class Scheduler(SchedulerRig):
     """A scheduler with nodes n0, n1, … of two slots, every other one of them in zone eu."""
 
     def __init__(self, nodes: int) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(), random.Random(1), self.outbox)
-        for node in range(nodes):
-            info = m.NodeInfo(2, {}, {"zone": "us" if node % 2 else "eu"}, {"many": ""})
-            self.core.node_up(f"n{node}", info, 0.0)
+        zones = {f"n{node}": {"zone": "us" if node % 2 else "eu"} for node in range(nodes)}
+        super().__init__({node: node_info(2, attributes=attributes) for node, attributes in zones.items()})
 
     def submit(self, job: str, tasks: int, user: str = "anna", **fields: Any) -> None:
-        for message in (submission(job, tasks, **fields), m.AddTasks(job, 0, [b""] * tasks)):
-            self.core.receive_from_client("c", user, message, 0.0)
-        self.core.check_invariants()
-
-    def node(self, node: str, message: Any, now_s: float = 0.0) -> None:
-        self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
+        self.submit_job(tasks, job=job, user=user, **fields)
 
     def reserved(self) -> dict[str, int]:
         """Reservations by node since the last call."""

@@ -34,14 +34,14 @@ def report(task: int) -> m.Report:
 def test_a_job_that_ends_is_told_once() -> None:
     rig = Rig()
     ended = Ended(rig)
-    rig.node(report(0), report(1), report(1))
+    rig.node("n", report(0), report(1), report(1))
     assert ended.lines == [("j", "ended", 0.0)]
 
 
 def test_so_is_one_that_another_scheduler_has_taken_over() -> None:
     rig = Rig()
     ended = Ended(rig)
-    rig.node(m.Fenced("j", 1))
+    rig.node("n", m.Fenced("j", 1))
     assert ended.lines == [("j", "was taken over by another scheduler", 0.0)]
 
 
