@@ -10,7 +10,7 @@ from statistics import fmean, pstdev
 
 from benchmarks.report import Report, Row, command, median_rows, progress
 from loadgen.synthetic import Synthetic
-from scheduler.sampling.sampling import reservations_wanted
+from scheduler.spreading import reservations_wanted
 from simulator import closed_forms
 from simulator.cluster import Cluster
 from simulator.figures import paper

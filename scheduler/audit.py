@@ -26,6 +26,7 @@ from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.core import Outbox, SchedulerCore
+    from scheduler.plane import Problem
 
 log = logging.getLogger("sparrow.scheduler.audit")
 FLUSH_S = 0.5
@@ -424,6 +425,10 @@ class AuditedCore:
         if line is not None:
             self._add(line(client, message, self._clock()))
         self._outbox.to_client(client, message)
+
+    def solve(self, number: int, problem: Problem) -> None:
+        """Effect of the core."""
+        self._outbox.solve(number, problem)
 
 
 def _nowhere(line: _Line) -> None:

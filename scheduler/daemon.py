@@ -8,6 +8,7 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +21,7 @@ from scheduler.http.metrics import collect
 from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
+from scheduler.plane import Problem
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
@@ -58,7 +60,7 @@ class SchedulerDaemon:
         self.clock = Clock()
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
         self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock())
-        self.core.job_gone = JobLog(log).ended
+        self.core.register.job_gone = JobLog(log).ended
         if self._audited is not None:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core
@@ -74,6 +76,8 @@ class SchedulerDaemon:
             self.core, options, self.clock, self._client_numbers, self._events, self._files.readers
         )
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
+        self._solving: set[asyncio.Future[Any]] = set()
+        """What is computed off the loop now."""
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
@@ -94,6 +98,22 @@ class SchedulerDaemon:
         else:
             self.http_jobs.told(client, message)
             self._http_timer.update()
+
+    def solve(self, number: int, problem: Problem) -> None:
+        """Effect of the core: compute it on a thread; the answer is an event like others."""
+        solving = asyncio.get_running_loop().run_in_executor(None, problem)
+        self._solving.add(solving)
+        solving.add_done_callback(partial(self._solved, number))
+
+    def _solved(self, number: int, solving: asyncio.Future[Any]) -> None:
+        self._solving.discard(solving)
+        if solving.cancelled():
+            return
+        error = solving.exception()
+        if error is not None:
+            log.error("problem %d was not solved", number, exc_info=error)
+        self.core.solved(number, None if error is not None else solving.result(), self.clock())
+        self._after_events()
 
     def _send(self, link: Link | LocalLink, message: m.Message) -> None:
         """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
@@ -151,6 +171,8 @@ class SchedulerDaemon:
             )
         self._timer.cancel()
         self._http_timer.cancel()
+        for solving in self._solving:
+            solving.cancel()
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
@@ -187,15 +209,22 @@ class SchedulerDaemon:
 
     def update_timers(self) -> None:
         """After events that did not come over a link."""
-        self._timer.update()
+        self._after_events()
         self._http_timer.update()
 
+    def _after_events(self) -> None:
+        """Events that came together have been fed to the core."""
+        self.core.pump(self.clock())
+        self._timer.update()
+
     def _tick(self) -> None:
-        self.core.tick(self.clock())
+        now_s = self.clock()
+        self.core.tick(now_s)
+        self.core.pump(now_s)
 
     def _http_tick(self) -> None:
         self.http_jobs.tick(self.clock())
-        self._timer.update()
+        self._after_events()
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -256,9 +285,9 @@ class SchedulerDaemon:
             before.close("the node monitor dialled again")
         self._nodes[node_id] = link
         core.node_up(node_id, hello.node, clock())
-        self._timer.update()
+        self._after_events()
         log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
-        receive, claims = core.receive_from_node, self.core.claims
+        receive, core_pump, taken_over = core.receive_from_node, self.core.pump, self.core.register.news
         try:
             async for batch in link.batches():
                 if self._nodes.get(node_id) is not link or link.closed_because:
@@ -273,9 +302,10 @@ class SchedulerDaemon:
                             return
                         continue
                     receive(node_id, message, now_s)
+                core_pump(now_s)
                 link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
                 self._timer.update()
-                if claims.news:
+                if taken_over:
                     self._say_taken_over()
         except (LinkError, InvalidRequest) as error:
             link.close(str(error))
@@ -283,7 +313,7 @@ class SchedulerDaemon:
             if self._nodes.get(node_id) is link:
                 del self._nodes[node_id]
                 self._node_gone(node_id, link)
-                self._timer.update()
+                self._after_events()
             log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
             await link.aclose()
 
@@ -298,7 +328,7 @@ class SchedulerDaemon:
         for node_id, link in nodes.items():
             self._node_gone(node_id, link)
             link.close("the scheduler stood still for longer than its peers wait")
-        self._timer.update()
+        self._after_events()
 
     def _node_gone(self, node_id: str, link: Link) -> None:
         """Its link is gone. Of what was still to be sent the core is told that it did not start."""
@@ -312,14 +342,14 @@ class SchedulerDaemon:
 
     def _say_taken_over(self) -> None:
         """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""
-        claims = self.core.claims
-        for job_id in claims.news:
-            taken_over = claims.taken_over.get(job_id)
+        register = self.core.register
+        for job_id in register.news:
+            taken_over = register.taken_over.get(job_id)
             epoch = "unknown" if taken_over is None else taken_over.epoch
             log.warning(
                 "job %s is another scheduler's now (epoch %s): nothing more of it is started here", job_id, epoch
             )
-        claims.news.clear()
+        register.news.clear()
 
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
@@ -342,10 +372,10 @@ class SchedulerDaemon:
                         continue
                     receive(client, user, message, now_s)
                     if count % MESSAGES_PER_TURN_MAX == 0:
-                        self._timer.update()
+                        self._after_events()
                         await asyncio.sleep(0)
                         now_s = clock()
-                self._timer.update()
+                self._after_events()
         except (LinkError, InvalidRequest) as error:
             log.warning("client %s cut off: %s", client, error)
             said_goodbye = True  # It is not to be waited for.
@@ -354,7 +384,7 @@ class SchedulerDaemon:
             del self._clients[client]
             self._client_seats.give_back(user)
             core.client_down(client, clock(), said_goodbye=said_goodbye)
-            self._timer.update()
+            self._after_events()
             await link.aclose()
 
     def _said_goodbye(self, link: Link, message: m.Goodbye | m.Renew) -> bool:
@@ -389,7 +419,7 @@ class SchedulerDaemon:
                 log.warning("client %s is gone: %s", client, error)
                 self._clients.pop(client).close(str(error))
                 self.core.client_down(client, now_s)
-            self._timer.update()
+            self._after_events()
 
         return LocalLink(self.address, received)
 

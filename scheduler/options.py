@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from scheduler.direct.placement import PLACEMENTS
-from scheduler.sampling.order import ORDERS, OVERTAKEN_MAX_DEFAULT
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_MAX
 from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
+PLACEMENTS = ("sparrow", "batch", "per-task", "random")
+"""How tasks come to nodes: `planes` says by which plane."""
+ORDERS = ("reserved", "oldest", "shortest")
+"""Which of a user's waiting stages is served first: see `sampling.order`."""
+OVERTAKEN_MAX_DEFAULT = 10_000
+"""Tasks that may overtake a stage: 1,000 slots start so many in a second, if one takes 100 ms."""
 WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e6
 """What node monitors take; only the ratios of weights matter."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from scheduler.sampling.sampling import reservations_wanted
+from scheduler.spreading import reservations_wanted
 
 
 def random_placement(load: float, tasks: int, cores: int = 1) -> float:

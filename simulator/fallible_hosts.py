@@ -28,8 +28,12 @@ from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from scheduler.plane import Problem
     from simulator.job_log import Start
     from simulator.world import World
+
+SOLVE_S = 0.01
+"""A scheduler has the answer to what it gave away to be solved after so long."""
 
 
 class Host:
@@ -63,7 +67,7 @@ class Host:
             self.backlog.append(action)
             return
         self.world.touched[self] = None
-        action()
+        self.act(action)
 
     # ---- stalls ------------------------------------------------------------------------------
 
@@ -80,7 +84,11 @@ class Host:
         self.world.touched[self] = None
         for action in backlog:
             if self.alive:
-                action()
+                self.act(action)
+
+    def act(self, action: Callable[[], None]) -> None:
+        """Do what was to happen, now."""
+        action()
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -165,6 +173,19 @@ class SchedulerHost(Host):
     def to_client(self, client: str, message: m.Message) -> None:
         """Effect of the core."""
         self.to_node(client, message)
+
+    def solve(self, number: int, problem: Problem) -> None:
+        """Effect of the core: the answer is there after `SOLVE_S`."""
+
+        def solved() -> None:
+            self.core.solved(number, problem(), self.now_s)
+
+        self.world.at(self.world.now + SOLVE_S, partial(self.event, solved))
+
+    def act(self, action: Callable[[], None]) -> None:
+        action()
+        if self.alive:
+            self.core.pump(self.now_s)
 
     def tell(self, words: list[tuple[str, m.Message]]) -> None:
         """To each client its own."""

@@ -17,6 +17,7 @@ from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from scheduler.plane import Problem
 from simulator.engine import Engine
 from simulator.network import Network, Pipe
 from simulator.records import JobRecord
@@ -29,6 +30,8 @@ from sparrow_py.wire import messages as m
 
 APP = "sim"
 EXECUTOR = "executor"
+SOLVE_S = 0.01
+"""A scheduler has the answer to what it gave away to be solved after so long."""
 SUBMIT_TIMEOUT_S = 1e6
 """Clients wait for ever: a refusal is what the simulation is to show."""
 
@@ -112,12 +115,23 @@ class SchedulerHost(_Waking):
 
     to_client = to_node
 
+    def solve(self, number: int, problem: Problem) -> None:
+        """Effect of the core: the answer is there after `SOLVE_S`."""
+        self._engine.at(self._engine.now_s + SOLVE_S, self._solved, (number, problem()))
+
+    def _solved(self, solution: tuple[int, Any]) -> None:
+        now_s = self._engine.now_s
+        self.core.solved(*solution, now_s)
+        self.core.pump(now_s)
+        self._arm()
+
     def from_node(self, node_id: str, frame: list[Any]) -> None:
         """A frame of a node monitor has come."""
         core, now_s = self.core, self._engine.now_s
         self.received += len(frame)
         for message in frame:
             core.receive_from_node(node_id, message, now_s)
+        core.pump(now_s)
         self._arm()
 
     def from_client(self, sender: tuple[str, str], frame: list[Any]) -> None:
@@ -127,7 +141,12 @@ class SchedulerHost(_Waking):
         self.received += len(frame)
         for message in frame:
             core.receive_from_client(client, user, message, now_s)
+        core.pump(now_s)
         self._arm()
+
+    def _tick(self, now_s: float) -> None:
+        self.core.tick(now_s)
+        self.core.pump(now_s)
 
 
 class NodeHost(_Waking):

@@ -50,8 +50,9 @@ def check(world: World, hosts: Iterable[Host]) -> None:
     links: dict[Link, None] = {}
     for host in hosts:
         if isinstance(host, SchedulerHost):
-            host.core._touched.update(host.core.jobs)  # All jobs, not only those that had an event.
-        host.core.check_invariants()
+            host.core.check_invariants(every_job=True)
+        else:
+            host.core.check_invariants()
         if not isinstance(host, ClientHost):
             links.update(dict.fromkeys(host.links.values()))
     for link in links:
@@ -78,7 +79,9 @@ def _compare(link: Link, node: NodeHost) -> None:
     believed = core.live_reservations(node.name)
     # Without cancellation a scheduler forgets reservations that wait at a node; that asks for them one day, in vain.
     # Nor does it keep books of those that it makes for tasks that it pushes.
-    agrees = queued == believed if core.options.cancellation and core.direct is None else queued >= believed
+    agrees = (
+        queued == believed if core.options.cancellation and core.options.placement == "sparrow" else queued >= believed
+    )
     if not agrees and not link.duplicated:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
@@ -117,11 +120,11 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
     _nothing_left(scheduler.name, next(iter(core.jobs), ""), jobs=list(core.jobs), unplaced=core.admission.unplaced)
     _nothing_left(
         scheduler.name,
-        tickets=core.probing.tickets, heirs=core.probing.heirs, local=core.probing.local,
-        held_bytes=core.admission.held_bytes, jobs_of=core._jobs_of, deadline=core.next_deadline_s() is not None,
+        plane=core.plane.left_over(), held_bytes=core.admission.held_bytes, jobs_of=core.register.by_client,
+        deadline=core.next_deadline_s() is not None,
     )  # fmt: skip
     for node in core.nodes.all():
-        _nothing_left(f"{scheduler.name} of {node.id}", tickets=node.tickets, attempts=node.attempts, sent=node.sent)
+        _nothing_left(f"{scheduler.name} of {node.id}", attempts=node.attempts, sent=node.sent)
 
 
 def _check_node_empty(world: World, node: NodeHost) -> None:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
-from scheduler.options import SchedulerOptions
-from scheduler.sampling.order import OVERTAKEN_MAX_DEFAULT
+from scheduler.options import OVERTAKEN_MAX_DEFAULT, SchedulerOptions
 from simulator.cluster import Cluster
 from simulator.engine import Engine
 from simulator.hosts import ClientHost, NoBlobs, NodeHost, SchedulerHost

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from node_monitor.options import QUEUE_POLICIES
-from scheduler.direct.placement import PLACEMENTS
-from scheduler.sampling.order import ORDERS
+from scheduler.options import ORDERS, PLACEMENTS
 from simulator import faults
 from simulator.clocks import HostClock
 from simulator.faults import Fault

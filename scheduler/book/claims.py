@@ -1,58 +1,64 @@
-"""Failover between schedulers that share no state: epochs, claims, adoption, fencing (DESIGN.md §5).
+"""Failover between schedulers that share no state: epochs, claims, adoption, fencing.
 
 A client that lost its scheduler hands the job, with a higher epoch and the outcomes it has, to
 another. That one claims the job at all node monitors: they fence lower epochs, report the
 outcomes that they still hold, and name what runs. What runs is adopted, what is reported is
 settled, and only what nobody accounts for is started again, as if it had been started in vain: unless
 nodes that can know it have said that it has not been started (`JobState.accounted_for`). What is counted
-so, the client is told, and knows it before anything is started again (`telling`).
+so, the client is told, and knows it before anything is started again (`advance_notice`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scheduler.book.footprint import known_bytes
-from scheduler.book.jobs import PLACED, SETTLED, UNPLACED, UNTOLD, Attempt, JobState, StageState
+from scheduler.book.jobs import CLAIMING, OPEN, PLACED, SETTLED, UNPLACED, UNTOLD, Attempt, JobState, StageState
 from scheduler.book.nodes import Node
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
-    from scheduler.core import SchedulerCore
+    from scheduler.book.advance_notice import AdvanceNotice
+    from scheduler.book.attempts import Attempts
+    from scheduler.book.cancellation import Cancellation
+    from scheduler.book.ledger import Ledger
+    from scheduler.book.outcomes import Outcomes
+    from scheduler.book.register import Register
+    from scheduler.book.stages import Stages
 
-ARRIVING = "/"
-"""Stands there for a job that is accepted only once all its tasks are here: some may ask for nodes that are not."""
-TAKEN_OVER_MAX = 1000
-"""Jobs that are remembered to be at another scheduler."""
 AGE_MARGIN_S = 60.0
 """Jobs are said to be so much older than they are by what their clients say: messages take their time, and clocks run
 apart."""
 REDIALLED_S = 6.0
 """Seconds in which a node monitor that lives dials again (`sparrow_py.wire.dialling.REDIAL_MAX_S`). A scheduler that is
 not older waits so long for those that alone know what of a job has been started."""
-SETTLING = ""
-"""Stands in `JobState.claiming` for what must be waited for besides nodes' answers."""
-
-
-class TakenOver(NamedTuple):
-    """A job that another scheduler has claimed: with which epoch, and whose it is."""
-
-    epoch: int
-    user: str
 
 
 class Claims:
     """The jobs of a scheduler that were at another one before."""
 
-    def __init__(self, core: SchedulerCore) -> None:
-        self._core = core
-        self.taken_over: dict[str, TakenOver] = {}
-        """Jobs that were here until another scheduler claimed them; the latest of them."""
-        self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)
-        """Those of them that nobody has been told of."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        attempts: Attempts,
+        register: Register,
+        outcomes: Outcomes,
+        notice: AdvanceNotice,
+        stages: Stages,
+        cancellation: Cancellation,
+        now_s: float,
+    ) -> None:
+        self._ledger = ledger
+        self._attempts = attempts
+        self._register = register
+        self._outcomes = outcomes
+        self._notice = notice
+        self._stages = stages
+        self._cancellation = cancellation
+        self._alone_until_s = now_s
+        """When the first node came of those that there are now, or the scheduler started."""
 
     # ---- what the client knows ---------------------------------------------------------------
 
@@ -77,90 +83,95 @@ class Claims:
 
     def settle_known(self, stage: StageState, first: int, count: int, now_s: float) -> None:
         """Of the tasks that have just arrived those are settled whose outcomes the client has."""
-        job, core = stage.job, self._core
+        job = stage.job
         for task in range(first, first + count):
             known = job.known.pop(stage.first + task, None)
             if known is None:
                 continue
-            core.holds(job, -known_bytes(known))  # What is kept of it counts from here on.
+            self._ledger.holds(job, -known_bytes(known))  # What is kept of it counts from here on.
             if stage.states[task] != UNPLACED:
                 continue
             self._withdraw(stage, task)
             stage.count_settled(1)
             job.counts[known.status] += 1
-            core.progress.keep_result(stage, task, known.status, known.result, now_s)
+            self._outcomes.keep_result(stage, task, known.status, known.result, now_s)
             if known.status is not TaskStatus.FINISHED:
-                core.progress.doom(stage, f"task {known.task} before it was {known.status.value}", now_s)
+                self._stages.doom(stage, f"task {known.task} before it was {known.status.value}", now_s)
         if stage.over and count:
-            core.progress.stage_over(stage, now_s)
+            self._stages.over(stage, now_s)
 
     # ---- claiming ----------------------------------------------------------------------------
 
     def arrived(self, job: JobState, now_s: float) -> None:
         """A job that had to arrive whole has done so, and was accepted."""
-        self._answered(job, ARRIVING, now_s)
+        self._open(job, now_s)
 
     def start(self, job: JobState, now_s: float) -> None:
         """All tasks of the job have arrived: ask all nodes what they have of it."""
-        core = self._core
-        for node in core.nodes.all():
+        nodes, options, at_stage = self._ledger.nodes, self._ledger.options, self._ledger.at_stage
+        for node in nodes.all():
             self._claim(job, node, now_s)
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
-        age_s = now_s - (core.alone_until_s if len(core.nodes) else now_s)
-        settling_s = core.options.settling_s - age_s
+        age_s = now_s - (self._alone_until_s if len(nodes) else now_s)
+        settling_s = options.settling_s - age_s
         away_s = REDIALLED_S - age_s if self._away(job) else 0.0
         for wait_s, settled in ((settling_s, self._settled_unless_away), (away_s, self._settled)):
             if wait_s > 0:
-                core.at_stage(now_s + wait_s, job.stages[0], settled)
+                at_stage(now_s + wait_s, job.stages[0], settled)
         wait_s = max(settling_s, away_s, 0.0)
-        core.at_stage(now_s + wait_s + core.options.claim_timeout_s, job.stages[0], self._time_out)
+        at_stage(now_s + wait_s + options.claim_timeout_s, job.stages[0], self._time_out)
         if not wait_s:
-            self._answered(job, SETTLING, now_s)
+            self._settled(job.stages[0], now_s)
 
     def _away(self, job: JobState) -> bool:
         """Whether a node process is not linked without which nobody knows what of the job has been started."""
-        return job.used is not None and not job.used <= {node.memory for node in self._core.nodes.all()}
+        return job.used is not None and not job.used <= {node.memory for node in self._ledger.nodes.all()}
 
     def _settled(self, stage: StageState, now_s: float) -> None:
-        self._answered(stage.job, SETTLING, now_s)
+        """The job of the stage waits for nodes' answers alone from now on."""
+        job = stage.job
+        if job.settling and self._ledger.is_here(job):
+            job.settling = False
+            self._open_unless_waiting(job, now_s)
 
     def _settled_unless_away(self, stage: StageState, now_s: float) -> None:
         if not self._away(stage.job):
-            self._answered(stage.job, SETTLING, now_s)
+            self._settled(stage, now_s)
 
     def _claim(self, job: JobState, node: Node, now_s: float) -> None:
-        job.claiming.add(node.id)
+        job.unanswered.add(node.id)
         age_s = None if job.used is None else now_s - job.born_s + AGE_MARGIN_S
-        self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance, age_s))
+        self._ledger.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance, age_s))
 
     def node_up(self, node: Node, now_s: float) -> None:
         """A node has come: claim what was claimed at the others."""
-        for job in self._core.jobs.values():
+        if len(self._ledger.nodes) == 1:
+            self._alone_until_s = now_s
+        for job in self._ledger.jobs.values():
             if job.epoch and job.received == job.task_count:
-                if job.claiming:
+                if job.phase is CLAIMING:
                     self._claim(job, node, now_s)
-                    if now_s - self._core.alone_until_s >= self._core.options.settling_s and not self._away(job):
-                        self._answered(job, SETTLING, now_s)
+                    if now_s - self._alone_until_s >= self._ledger.options.settling_s and not self._away(job):
+                        self._settled(job.stages[0], now_s)
                 else:  # Too late to be waited for, but it fences, and may know an outcome.
-                    self._core.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
+                    self._ledger.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
     def node_down(self, node: Node, now_s: float) -> None:
         """A node has gone: it will not answer."""
-        for job in [job for job in self._core.jobs.values() if node.id in job.claiming]:
+        for job in [job for job in self._ledger.jobs.values() if node.id in job.unanswered]:
             self._answered(job, node.id, now_s)
 
-    def started_here(self, message: m.StartedHere) -> None:
+    def started_here(self, node: Node, message: m.StartedHere, now_s: float) -> None:
         """A node names tasks that it has started for other schedulers; `Claimed` says whether that is all."""
-        job = self._core.jobs.get(message.job)
+        job = self._ledger.jobs.get(message.job)
         if job is not None and job.epoch == message.epoch and job.used is not None:
             job.started_before.update(task for task in message.tasks if 0 <= task < job.task_count)
 
     def claimed(self, node: Node, message: m.Claimed, now_s: float) -> None:
         """A node has said what of the job runs there."""
-        core = self._core
-        job = core.jobs.get(message.job)
+        job = self._ledger.jobs.get(message.job)
         if job is None:  # It ended meanwhile.
-            core.to_node(node.id, m.ForgetJob(message.job))
+            self._ledger.to_node(node.id, m.ForgetJob(message.job))
             return
         if job.epoch != message.epoch:
             return
@@ -171,32 +182,32 @@ class Claims:
             if 0 <= task < job.received:
                 stage = job.stage_of(task)
                 self._adopt(stage, task - stage.first, attempt_id, node, now_s)
-        if message.vouches and node.id in job.claiming:  # Else it is too late: it may be taken for older than it is.
+        if message.vouches and node.id in job.unanswered:  # Else it is too late: it may be taken for older than it is.
             job.vouched.add(node.memory)
         self._answered(job, node.id, now_s)
 
     def _adopt(self, stage: StageState, task: int, attempt_id: int, node: Node, now_s: float) -> None:
         """The attempt, which another scheduler started, is ours from now on; unless the task does not need it."""
-        job, core = stage.job, self._core
+        job, ledger = stage.job, self._ledger
         if attempt_id in job.attempts:
             return
         if stage.states[task] == UNPLACED:
             stage.withdraw(task, PLACED)
-            core.admission.placed(job.user)
+            ledger.admission.placed(job.user)
         elif stage.states[task] == UNTOLD:
             stage.untold.discard(task)
             stage.states[task] = PLACED
         else:
-            core.to_node(node.id, m.CancelAttempt(job.id, attempt_id, running=True))
+            ledger.to_node(node.id, m.CancelAttempt(job.id, attempt_id, running=True))
             return
         attempt = Attempt(attempt_id, stage, task, node.id)
-        core.begin(attempt, node)
-        core.counters.adopted += 1
-        core.note(now_s, job.id, "adopted task %d, which runs on node %s", stage.first + task, node.id)
+        self._attempts.begin(attempt, node)
+        ledger.counters.adopted += 1
+        ledger.note(now_s, job.id, "adopted task %d, which runs on node %s", stage.first + task, node.id)
         if not stage.unplaced:
-            core.probing.none_unplaced(stage, now_s)
+            ledger.placing.none_unplaced(stage, now_s)
         if job.cancelled:
-            core.cancel_attempt(attempt, running=job.cancel_running)
+            self._attempts.cancel(attempt, running=job.cancel_running)
 
     def report(self, job: JobState, node: Node, message: m.Report, now_s: float) -> bool:
         """A report of an attempt that we do not know: if an earlier epoch's, it is as good as one of ours."""
@@ -208,58 +219,66 @@ class Claims:
             return False
         if message.status is TaskStatus.LOST or (message.status is TaskStatus.FAILED and job.retry_failed):
             # The other scheduler may have started it again since: that attempt counts, if there is one.
-            if job.claiming:
+            if job.phase is CLAIMING:
                 job.in_vain[message.task] = job.in_vain.get(message.task, 0) + 1
                 if message.status is TaskStatus.FAILED:
-                    job.failed_before[message.task] = node, message
+                    job.failed_before[message.task] = node.id, message
             return True
         starts = stage.starts.get(task, 0) + 1
         state = stage.states[task]
         if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
             attempt = job.attempts[stage.attempts[task]]
-            self._core.end(attempt)
+            self._attempts.end(attempt)
             del stage.attempts[task]
-            self._core.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
+            self._ledger.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
         elif state == UNPLACED:
             self._withdraw(stage, task)
             if not stage.unplaced:
-                self._core.probing.none_unplaced(stage, now_s)
+                self._ledger.placing.none_unplaced(stage, now_s)
         elif state == UNTOLD:
             stage.untold.discard(task)
         else:
             return False
-        self._core.counters.adopted += 1
-        self._core.progress.settle_reported(stage, task, node, message, starts, now_s)
+        self._ledger.counters.adopted += 1
+        self._outcomes.settle_reported(stage, task, node.id, message, starts, now_s)
         return True
 
     def _withdraw(self, stage: StageState, task: int) -> None:
         """The unplaced task is settled."""
         stage.withdraw(task, SETTLED)
-        self._core.admission.withdrawn(stage.job.user, 1)
+        self._ledger.admission.withdrawn(stage.job.user, 1)
 
     def _time_out(self, stage: StageState, now_s: float) -> None:
-        for node_id in sorted(stage.job.claiming):
+        self._settled(stage, now_s)
+        for node_id in sorted(stage.job.unanswered):
             self._answered(stage.job, node_id, now_s)
 
     def _answered(self, job: JobState, node_id: str, now_s: float) -> None:
-        if node_id not in job.claiming or self._core.jobs.get(job.id) is not job:
-            return
-        job.claiming.discard(node_id)
-        if not job.claiming:
-            self._core.note(now_s, job.id, "claimed with epoch %d", job.epoch)
-            counted = self._count(job) if job.epoch else set()
-            for running in (False, True):
-                if tasks := [task for task, too in sorted(job.cancel_later.items()) if too is running]:
-                    self._core.cancel_tasks(job, tasks, now_s, running=running)
-            for stage in job.stages:
-                if self._core.jobs.get(job.id) is not job:
-                    return
-                if job.cancelled:
-                    self._core.progress.settle_rest(stage, job.cancel_reason, now_s)
-                elif job.epoch:
-                    self._start_unaccounted(stage, counted, now_s)
-                elif not stage.waits_for and stage.spec.task_count:
-                    self._core.progress.open_stage(stage, now_s)
+        if node_id in job.unanswered and self._ledger.is_here(job):
+            job.unanswered.discard(node_id)
+            self._open_unless_waiting(job, now_s)
+
+    def _open_unless_waiting(self, job: JobState, now_s: float) -> None:
+        if not job.settling and not job.unanswered:
+            self._open(job, now_s)
+
+    def _open(self, job: JobState, now_s: float) -> None:
+        """From now on its tasks may run here: nobody else may still run those that no node has named."""
+        job.phase = OPEN
+        self._ledger.note(now_s, job.id, "claimed with epoch %d", job.epoch)
+        counted = self._count(job) if job.epoch else set()
+        for running in (False, True):
+            if tasks := [task for task, too in sorted(job.cancel_later.items()) if too is running]:
+                self._cancellation.cancel_tasks(job, tasks, now_s, running=running)
+        for stage in job.stages:
+            if not self._ledger.is_here(job):
+                return
+            if job.cancelled:
+                self._outcomes.settle_rest(stage, job.cancel_reason, now_s)
+            elif job.epoch:
+                self._start_unaccounted(stage, counted, now_s)
+            elif not stage.waits_for and stage.spec.task_count:
+                self._stages.open(stage, now_s)
 
     def _count(self, job: JobState) -> set[int]:
         """Count each start that the client does not know of and that cannot be ruled out; returns whose starts have
@@ -306,7 +325,7 @@ class Claims:
         not; the rest is as soon as the client knows the starts of those that were `counted`."""
         if stage.doomed or not stage.spec.task_count:
             return
-        job, progress = stage.job, self._core.progress
+        job, outcomes = stage.job, self._outcomes
         lost, again = [], []
         for task in stage.unplaced_tasks():
             starts = stage.starts.get(task, 0)
@@ -318,31 +337,16 @@ class Claims:
                 lost.append(task)
             else:
                 self._withdraw(stage, task)
-                progress.settle_reported(stage, task, *failed, starts, now_s)
-        if again and self._core.telling.count(stage, again):
+                outcomes.settle_reported(stage, task, *failed, starts, now_s)
+        if again and self._notice.of_starts(stage, again):
             for task in again:
                 stage.withdraw(task, UNTOLD)
             stage.untold.update(again)
-            self._core.admission.withdrawn(job.user, len(again))
+            self._ledger.admission.withdrawn(job.user, len(again))
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
-            progress.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
-        progress.open_stage(stage, now_s)
-
-    # ---- being superseded --------------------------------------------------------------------
-
-    def fenced(self, message: m.Fenced, now_s: float) -> None:
-        """Another scheduler has the job now."""
-        job = self._core.jobs.get(message.job)
-        if job is not None and job.epoch < message.epoch:
-            self._core.abandon(job, now_s)
-            self.taken_over[job.id] = TakenOver(message.epoch, job.user)
-            self.news.append(job.id)
-            if len(self.taken_over) > TAKEN_OVER_MAX:
-                del self.taken_over[next(iter(self.taken_over))]
-            # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
-            reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
-            self._core.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))
+            outcomes.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
+        self._stages.open(stage, now_s)
 
 
 def _may_be_over(stage: StageState) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import (
@@ -18,11 +19,14 @@ from scheduler.book.jobs import (
 )
 
 if TYPE_CHECKING:
-    from scheduler.core import SchedulerCore
+    from scheduler.book.admission import Admission
+    from scheduler.book.nodes import Nodes
+
+ProblemOfStage = Callable[[StageState], "str | None"]
 
 
-def check_job(job: JobState, core: SchedulerCore) -> str | None:
-    """What is wrong with the job, or None."""
+def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | None:
+    """What is wrong with the job, or None; `problem_of` says what is wrong with how a stage's tasks are placed."""
     if job.over:
         return "it is over, and still here"
     settled = sum(stage.settled for stage in job.stages)
@@ -46,16 +50,16 @@ def check_job(job: JobState, core: SchedulerCore) -> str | None:
         if not waiting or any(hash_ not in job.stages[index].blocked.get(task, ()) for index, task in waiting):
             return f"input {hash_} is awaited by {sorted(waiting)}, who do not wait for it"
     for node_id in job.sent_to:
-        if job.id not in core.nodes[node_id].sent:
+        if job.id not in nodes[node_id].sent:
             return f"was sent to node {node_id}, which does not have it"
     for stage in job.stages:
-        problem = _check_stage(stage, core)
+        problem = _check_stage(stage, nodes, problem_of)
         if problem:
             return f"stage {stage.index}: {problem}"
     return None
 
 
-def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
+def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) -> str | None:
     counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
     expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
     if counts != expected:
@@ -65,14 +69,14 @@ def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
-    if stage.waits_for and (stage.live or (stage.attempts and not stage.job.epoch)):  # Others may have been adopted.
-        return "it is not open, but has reservations or attempts"
-    problem = _check_reservations(stage, core)
+    if stage.waits_for and stage.attempts and not stage.job.epoch:  # Others may have been adopted.
+        return "it is not open, but has attempts"
+    problem = problem_of(stage)
     if problem:
         return problem
     for task, attempt_id in stage.attempts.items():
         attempt = stage.job.attempts[attempt_id]
-        if attempt.task != task or attempt not in core.nodes[attempt.node_id].attempts:
+        if attempt.task != task or attempt not in nodes[attempt.node_id].attempts:
             return f"task {task} is placed as attempt {attempt_id}, which its node does not have"
     for task, hashes in stage.blocked.items():
         if not hashes or any((stage.index, task) not in stage.job.awaited.get(hash_, ()) for hash_ in hashes):
@@ -80,34 +84,18 @@ def _check_stage(stage: StageState, core: SchedulerCore) -> str | None:
     return None
 
 
-def _check_reservations(stage: StageState, core: SchedulerCore) -> str | None:
-    nodes, tickets = core.nodes, core.probing.tickets
-    live = sum(sum(ticket.live.values()) for ticket in stage.tickets.values())
-    if live != stage.live:
-        return f"{live} live reservations, counted as {stage.live}"
-    for ticket in stage.tickets.values():
-        if ticket.stage is not stage or tickets.get(ticket.id) is not ticket:
-            return f"ticket {ticket.id} is not this stage's"
-        for node_id, count in ticket.live.items():
-            if count < 1 or node_id not in nodes or ticket.id not in nodes[node_id].tickets:
-                return f"ticket {ticket.id} has {count} reservations at node {node_id}, which does not"
-    if not stage.unplaced and stage.complete and stage.tickets:
-        return "nothing is unplaced, but reservations are left"
-    lacking = stage.unplaced > stage.live
-    if stage.locality is not None:
-        by_node: dict[str, int] = {}
-        for ticket in stage.tickets.values():
-            for node_id, count in ticket.live.items():
-                by_node[node_id] = by_node.get(node_id, 0) + count
-        problem = stage.locality.problem(by_node, set(stage.unplaced_tasks()))
-        if problem:
-            return problem
-        lacking = stage.locality.lacking
-    if core.direct is not None:
-        lacking = core.direct.lacks(stage)
-    waits = stage.no_node_since_s is not None or (stage.locality is not None and bool(stage.locality.hopeless))
-    if lacking and stage.open and stage.probe_at_s is None and not waits:
-        return (
-            f"{stage.unplaced} unplaced tasks, {stage.live} live reservations, no re-probe pending, no wait for nodes"
-        )
+def check_admission(admission: Admission, jobs: Iterable[JobState]) -> str | None:
+    """What is wrong with the counts of admission, which are sums over all jobs."""
+    unplaced: dict[str, int] = {}
+    held_bytes: dict[str, int] = {}
+    for job in jobs:
+        for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes)):
+            if count:
+                counts[job.user] = counts.get(job.user, 0) + count
+    for name, counted, held in (
+        ("tasks", admission.unplaced, unplaced),
+        ("bytes", admission.held_bytes, held_bytes),
+    ):
+        if counted != held:
+            return f"admission counts {counted} {name}, jobs hold {held}"
     return None

@@ -10,10 +10,12 @@ import bisect
 import heapq
 import itertools
 import math
+from enum import Enum
+from typing import Any
 
 from scheduler.book.footprint import job_bytes, known_bytes
-from scheduler.book.nodes import Kind, Node
-from scheduler.sampling.locality import Locality
+from scheduler.book.kinds import Kind
+from scheduler.book.preferences import Preferences
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Report, Stage, SubmitJob, TaskDetail
 
@@ -25,8 +27,20 @@ NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
 """What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
 that it runs. STOPPING: to stop it, whether or not it runs."""
 
-ShareKey = tuple[str, Kind, int]
-"""(user, kind, prefetch): stages with the same key may pass reservations on."""
+
+class Phase(Enum):
+    """How far a job has come: its tasks may run only once it is OPEN."""
+
+    ARRIVING = "arriving"
+    """It is accepted only once all its tasks are here: some may ask for nodes that are not."""
+    CLAIMING = "claiming"
+    """It was at another scheduler: nodes are asked what they have of it, as soon as all its tasks are here."""
+    OPEN = "open"
+    """It was accepted, and nobody else may still run its tasks."""
+
+
+ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
+"""For quick comparison."""
 
 
 class Attempt:
@@ -53,16 +67,22 @@ class Attempt:
         return self.stage.job.id, self.id
 
 
-class Ticket:
-    """A group of reservations, owned by one stage at a time."""
+class Search:
+    """How a stage's search for nodes stands: which ones are ruled out, and when it is tried again."""
 
-    __slots__ = ("id", "live", "stage")
+    __slots__ = ("backoff_s", "barred_by", "no_node_since_s", "refused_by", "retry_at_s")
 
-    def __init__(self, ticket_id: int, stage: StageState) -> None:
-        self.id = ticket_id
-        self.stage = stage
-        self.live: dict[str, int] = {}
-        """Node id to reservations queued there, as far as this scheduler knows."""
+    def __init__(self) -> None:
+        self.refused_by: set[str] = set()
+        """Nodes that refused tasks of the stage, and are left alone for a while."""
+        self.barred_by: dict[str, str] = {}
+        """Nodes that take none of its tasks as long as they are here, and why."""
+        self.no_node_since_s: float | None = None
+        """Since when no connected node may run some of its unplaced tasks."""
+        self.backoff_s = 0.0
+        """The last wait before another try; 0 once a task was placed."""
+        self.retry_at_s: float | None = None
+        """When a pending try is due."""
 
 
 class StageState:
@@ -70,16 +90,15 @@ class StageState:
 
     A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked or untold.
     Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
-    tasks go out in submission order. A stage with task-level constraints keeps its unplaced tasks
-    in `locality` instead.
+    tasks go out in submission order. A stage with task-level constraints has its unplaced tasks
+    in `preferences` besides, by the nodes that they want.
     """
 
     __slots__ = (
-        "attempts", "backoff_s", "barred_by", "blocked", "closed", "common", "details", "doomed", "dooms", "first",
-        "fresh", "index", "input_losses", "job", "kind", "large", "live", "locality", "no_node_since_s",
-        "open_successors", "own_ticket", "payloads", "place_by_s", "predecessors", "probe_at_s", "probe_ratio",
-        "promised", "promised_at_s", "refused_by", "rerun", "reserved_at_s", "returned", "settled", "share_key", "spec",
-        "starts", "states", "successors", "tickets", "unknown_at", "unplaced", "untold", "waits_for",
+        "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
+        "input_losses", "job", "kind", "large", "open_successors", "payloads", "place_by_s", "plan", "predecessors",
+        "preferences", "rerun", "reserved_at_s", "returned", "search", "settled", "spec", "starts", "states",
+        "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -90,8 +109,6 @@ class StageState:
         self.spec = spec
         self.common = spec.common
         self.kind = Kind.of(spec)
-        self.share_key: ShareKey | None = None if spec.local else (job.user, self.kind, spec.prefetch)
-        """None: its reservations are for its own tasks alone."""
         self.waits_for: set[int] = set()
         """Indices of the stages that must finish first."""
         self.predecessors: list[StageState] = []
@@ -111,7 +128,8 @@ class StageState:
         self.states = bytearray()
         self.fresh = 0
         self.returned: list[int] = []
-        self.locality = Locality() if spec.local else None
+        self.preferences = Preferences() if spec.local else None
+        """Which of its unplaced tasks wants which nodes. A plane may put one of its own here when the stage comes."""
         self.unplaced = 0
         self.settled = 0
         self.starts: dict[int, int] = {}
@@ -126,30 +144,13 @@ class StageState:
         """Tasks in the state UNTOLD."""
         self.input_losses: dict[int, int] = {}
         """How often a task could not start because inputs were gone."""
-        self.probe_ratio = spec.probe_ratio
-        """The job's own, or what the scheduler has raised it to."""
-        self.tickets: dict[int, Ticket] = {}
-        self.own_ticket: Ticket | None = None
-        self.live = 0
-        """Live reservations over all tickets."""
-        self.promised = 0
-        """Reservations on idle nodes that are about to ask, about."""
-        self.promised_at_s = 0.0
-        """When the last of them was made."""
         self.place_by_s: dict[int, float] = {}
         """Unplaced task to the end of its queue timeout, for jobs that have one."""
         self.reserved_at_s: float | None = None
-        self.no_node_since_s: float | None = None
-        """Since when no connected node may run some of its unplaced tasks."""
-        self.refused_by: set[str] = set()
-        """Nodes that refused reservations, and are not probed for a while."""
-        self.barred_by: dict[str, str] = {}
-        """Nodes that take none of its tasks as long as they are here, and why."""
-        self.unknown_at: dict[str, int] = {}
-        """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""
-        self.backoff_s = 0.0
-        self.probe_at_s: float | None = None
-        """When a pending re-probe is due."""
+        """Since when nodes are sought for its tasks."""
+        self.search = Search()
+        self.plan: Any = None
+        """What the scheduler's plane keeps of the stage: its own object, which nobody else looks at."""
 
     # ---- which tasks there are ---------------------------------------------------------------
 
@@ -161,16 +162,16 @@ class StageState:
         self.unplaced += len(payloads)
         if details:
             self.details.update(details)
-        if self.locality is not None:
+        if self.preferences is not None:
             for task in range(first, first + len(payloads)):
                 if task in details and details[task].preferred:
-                    self.locality.constrain(task, details[task].preferred)
-                self.locality.add(task)
+                    self.preferences.constrain(task, details[task].preferred)
+                self.preferences.add(task)
 
     @property
     def open(self) -> bool:
         """Whether its tasks may run now: its predecessors have finished, and nobody else may still run them."""
-        return not self.waits_for and not self.job.claiming
+        return not self.waits_for and self.job.phase is OPEN
 
     @property
     def complete(self) -> bool:
@@ -193,18 +194,11 @@ class StageState:
         self.settled += change
         self.job.settled += change
 
-    def take(self, node_id: str) -> int | None:
-        """The task for a node that visits, which is unplaced no more; None if there is none for it.
+    def take_next(self) -> int:
+        """The first unplaced task, of which there must be one, and which is unplaced no more: the caller places it.
 
-        The caller places or settles it.
+        For stages without task-level constraints.
         """
-        if self.locality is not None:
-            task = self.locality.take(node_id)
-            self.unplaced -= task is not None
-            return task
-        return self._next_unplaced() if self.unplaced else None
-
-    def _next_unplaced(self) -> int:
         self.unplaced -= 1
         while self.returned:
             task = heapq.heappop(self.returned)
@@ -219,8 +213,8 @@ class StageState:
         """An unplaced task is settled or blocked without having been placed."""
         self.unplaced -= 1
         self.states[task] = state
-        if self.locality is not None:
-            self.locality.remove(task)
+        if self.preferences is not None:
+            self.preferences.remove(task)
 
     def await_client(self, task: int) -> None:
         """A task that was placed or settled is to start again, once its client knows its starts."""
@@ -233,16 +227,10 @@ class StageState:
         self.states[task] = UNPLACED
         self.attempts.pop(task, None)
         self.unplaced += 1
-        if self.locality is not None:
-            self.locality.add(task)
+        if self.preferences is not None:
+            self.preferences.add(task)
         else:
             heapq.heappush(self.returned, task)
-
-    def forget_reservations(self, node_id: str, count: int) -> None:
-        """Some of the newest reservations at the node are gone without having been spent."""
-        self.live -= count
-        if self.locality is not None:
-            self.locality.drop(node_id, count)
 
 
 class JobState:
@@ -250,11 +238,11 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
-        "cancel_running", "cancelled", "claiming", "client", "counts", "epoch", "failed_before", "fixed_bytes",
+        "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
         "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
-        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
-        "stages", "started_before", "submitted_at_s", "task_count", "unstarted", "used", "user", "using", "vouched",
-        "wait_for_nodes_s",
+        "phase", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to",
+        "settled", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered", "unstarted",
+        "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
@@ -272,7 +260,7 @@ class JobState:
         self.on_client_lost = message.on_client_lost
         self.report_placed = message.report_placed
         self.acknowledges = message.acknowledges
-        """Whether its client answers what it is told of starts, and is waited for (`telling`)."""
+        """Whether its client answers what it is told of starts, and is waited for (`advance_notice`)."""
         self.submitted_at_s = now_s
         self.born_s = now_s - message.age_s
         """When its user submitted it, perhaps at another scheduler."""
@@ -300,16 +288,19 @@ class JobState:
         """Jobs that no node may run at the same time, as far as they are here; the relation goes both ways (§8)."""
         self.running_at: dict[str, int] | None = None
         """Node to attempts there, kept for jobs that avoid others or are avoided."""
-        self.claiming: set[str] = set()
-        """Nodes that have not answered the claim yet; and the empty name until all that must be waited for is over."""
+        self.phase = OPEN
+        self.unanswered: set[str] = set()
+        """Nodes that have not answered the claim yet."""
+        self.settling = False
+        """Whether the claim must wait for something besides nodes' answers."""
         self.known: dict[int, KnownOutcome] = {}
         """What the client knows of tasks that have not arrived yet (epoch above 0)."""
         self.unstarted: list[tuple[int, int]] = []
         """(first, count) of tasks, in order, of which the scheduler before has said that no start was open."""
         self.in_vain: dict[int, int] = {}
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
-        self.failed_before: dict[int, tuple[Node, Report]] = {}
-        """The latest failures among them (`retry_failed`)."""
+        self.failed_before: dict[int, tuple[str, Report]] = {}
+        """The latest failures among them (`retry_failed`), and the nodes that reported them."""
         self.using: dict[str, int] | None = {} if message.accounts else None
         """Memories of nodes where its tasks may be started, as the client was told in the message of this number; 0 if
         it has answered. None: the client is not told of them."""
@@ -320,7 +311,7 @@ class JobState:
         self.started_before: set[int] = set()
         """The tasks that they have started."""
         self.held_bytes = 0
-        """What the job counts for in its user's `held_bytes_max`; `SchedulerCore.holds` alone changes it."""
+        """What the job counts for in its user's `held_bytes_max`; `Ledger.holds` alone changes it."""
         self.fixed_bytes = job_bytes(message)
         """The part of them that is held until it ends; see `footprint`."""
         first, self.stages = 0, []
@@ -347,6 +338,7 @@ class JobState:
         for stage in self.stages:
             stage.predecessors.clear()
             stage.successors.clear()
+            stage.plan = None
         self.stages.clear()
 
     def attempt_id(self, counter: int) -> int:
@@ -369,7 +361,7 @@ class JobState:
 
     def without_start(self) -> list[tuple[int, int]]:
         """(first, count) of tasks, in order, of which no start is open and no outcome known."""
-        if self.claiming and self.epoch:  # Nothing was started here, and elsewhere who knows: as it was told.
+        if self.phase is CLAIMING:  # Nothing was started here, and elsewhere who knows: as it was told.
             return self.unstarted
         ranges: list[tuple[int, int]] = []
         for stage in self.stages:

@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
-from sparrow_py.constraints import Constraint
-from sparrow_py.wire.messages import DRAINING, READY, NodeInfo, Stage
+from sparrow_py.wire.messages import DRAINING, READY, NodeInfo
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt
+    from scheduler.book.kinds import Kind
 
 KINDS_MAX = 10_000
 """Kinds of stages whose eligible nodes are kept at hand; beyond it they are found anew."""
 
 
-class Kind(NamedTuple):
-    """What decides on which nodes a stage may run: those of the same kind may run on the same (§3.3)."""
-
-    app: str
-    runtime: str
-    where: tuple[Constraint, ...]
-    demand: tuple[tuple[str, float], ...]
-
-    @classmethod
-    def of(cls, stage: Stage) -> Kind:
-        """The stage's kind."""
-        return cls(stage.app, stage.runtime, stage.where, tuple(sorted((stage.demand or {}).items())))
-
-
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "attributes", "dropped", "id", "info", "memory", "sent", "state", "tickets")
+    __slots__ = ("attempts", "attributes", "id", "info", "memory", "sent", "state")
 
     def __init__(self, node_id: str, info: NodeInfo) -> None:
         self.id = node_id
         self.memory = info.memory
         """The name of what its process remembers of tasks; empty if it has none."""
         self.state = READY
-        self.tickets: set[int] = set()
-        """Tickets with live reservations here."""
-        self.dropped: set[int] = set()
-        """Tickets that it had dropped when it began to drain."""
         self.attempts: set[Attempt] = set()
         """Attempts launched here whose outcome is not known."""
         self.sent: dict[str, set[int]] = {}

@@ -19,7 +19,7 @@ import orjson
 from msgspec import UNSET, Raw, UnsetType
 
 from scheduler.book.footprint import JOB_BYTES, stage_bytes
-from scheduler.book.nodes import Kind
+from scheduler.book.kinds import Kind
 from sparrow_py.errors import LinkError, SparrowError
 from sparrow_py.http.http_api import ApiError
 from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus

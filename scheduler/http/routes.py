@@ -126,7 +126,7 @@ class _Api:
         return job if job is not None and principal_of(request).may_act_for(job.user) else None
 
     def _absent(self, request: web.Request, job_id: str, what: str) -> ApiError:
-        taken_over = self._own(request, self._scheduler.core.claims.taken_over.get(job_id))
+        taken_over = self._own(request, self._scheduler.core.register.taken_over.get(job_id))
         where = "" if taken_over is None else f": another scheduler has taken it over, with epoch {taken_over.epoch}"
         return ApiError(404, f"no job {shown(job_id)} {what}{where}")
 

@@ -1,4 +1,4 @@
-"""Task-level constraints of a stage (§3.3): which reservation was made for which task.
+"""Reservations of a stage with task-level constraints (§3.3): which one was made for which task.
 
 Each constrained task gets reservations at d of its preferred nodes; those of all tasks at one
 node travel as one count. A node that visits is given first the task that its oldest reservation
@@ -8,118 +8,65 @@ reservation never goes to another task while it is unplaced, and none is strande
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scheduler.sampling.sampling import reservations_wanted
+from scheduler.book.preferences import FREE, Preferences
+from scheduler.spreading import reservations_wanted
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-FREE = -1
-"""In `made_for`: the reservation was made for whichever task without a constraint is next."""
 
-
-class Locality:
+class Locality(Preferences):
     """The unplaced tasks of a stage some of whose tasks have preferred nodes, and its live reservations."""
 
     def __init__(self) -> None:
-        self.preferred: dict[int, tuple[str, ...]] = {}
-        """Tasks with preferred nodes, placed ones included."""
+        super().__init__()
         self.made_for: dict[str, deque[int]] = {}
-        """Node to the tasks that its live reservations were made for, oldest first."""
+        """Node to the tasks that its live reservations were made for, oldest first; `FREE` where it was made for
+        whichever task without a constraint is next."""
         self.free_live = 0
         """Live reservations made for tasks without a constraint."""
         self.uncovered: dict[int, None] = {}
         """Unplaced constrained tasks without a live reservation, in order."""
-        self.hopeless: dict[int, float] = {}
-        """Of `uncovered`, and `FREE` for all without a constraint: those that no connected node may run, since when."""
         self._made: dict[int, int] = {}
         """Live reservations by the task that they were made for, which may be placed meanwhile, and come back."""
-        self._constrained: set[int] = set()
-        """Unplaced tasks with preferred nodes."""
-        self._wanting: dict[str, dict[int, None]] = {}
-        self._free: list[int] = []
-        self._free_set: set[int] = set()
-
-    @property
-    def free(self) -> int:
-        """Unplaced tasks that may run on any eligible node."""
-        return len(self._free_set)
 
     @property
     def lacking(self) -> bool:
         """Whether some unplaced task has no live reservation."""
         return bool(self.uncovered) or self.free > self.free_live
 
-    def free_tasks(self) -> list[int]:
-        """The unplaced tasks without a constraint, in order."""
-        return sorted(self._free_set)
-
-    def constrain(self, task: int, preferred: tuple[str, ...]) -> None:
-        """From now on the task wants one of these nodes."""
-        self.preferred[task] = preferred
-
     def add(self, task: int) -> None:
-        """The task is unplaced (again)."""
-        nodes = self.preferred.get(task)
-        if nodes is None:
-            heapq.heappush(self._free, task)
-            self._free_set.add(task)
-            return
-        self._constrained.add(task)
-        if task not in self._made:
+        if task in self.preferred and task not in self._made:
             self.uncovered[task] = None
-        for node in nodes:
-            self._wanting.setdefault(node, {})[task] = None
+        super().add(task)
 
     def remove(self, task: int) -> None:
         """The task is unplaced no more; its reservations serve others."""
-        if task in self._free_set:
-            self._free_set.discard(task)
-            return
-        self._constrained.discard(task)
         self.uncovered.pop(task, None)
-        self.hopeless.pop(task, None)
-        for node in self.preferred[task]:
-            wanting = self._wanting[node]
-            del wanting[task]
-            if not wanting:
-                del self._wanting[node]
-
-    def relax(self, task: int) -> None:
-        """The unplaced task may run anywhere from now on (delay scheduling, §8)."""
-        self.remove(task)
-        del self.preferred[task]
-        self.add(task)
+        super().remove(task)
 
     def take(self, node: str) -> int | None:
         """One reservation of the node is spent: the task for it, which is unplaced no more. None: nothing is spent."""
         queue = self.made_for.get(node)
-        if not self.free and node not in self._wanting:
+        if not self.free and node not in self.wanting:
             return None
         own = self._pop(node, queue, 0) if queue else FREE
-        if own in self._constrained:
+        if own in self.constrained:
             task: int | None = own
         elif own == FREE and self.free:
-            task = self._next_free()
+            task = self.next_free()
         else:
-            task = next(iter(self._wanting.get(node, ())), None)
+            task = next(iter(self.wanting.get(node, ())), None)
             if task is None:
-                task = self._next_free()
+                task = self.next_free()
         if task is not None:
             self.remove(task)
         return task
-
-    def _next_free(self) -> int | None:
-        while self._free:
-            task = heapq.heappop(self._free)
-            if task in self._free_set:
-                return task
-        return None
 
     def _pop(self, node: str, queue: deque[int], index: int) -> int:
         """Take a reservation of the node off the books: its oldest (0) or newest (-1)."""
@@ -132,7 +79,7 @@ class Locality:
         self._made[task] -= 1
         if not self._made[task]:
             del self._made[task]
-            if task in self._constrained:
+            if task in self.constrained:
                 self.uncovered[task] = None
         return task
 
@@ -181,7 +128,7 @@ class Locality:
 
     def reserve_at(self, node: str, count: int) -> int:
         """Make up to `count` reservations at the node, for unplaced tasks that may run there; returns how many."""
-        tasks = [*islice(self._wanting.get(node, ()), count)]
+        tasks = [*islice(self.wanting.get(node, ()), count)]
         tasks += [FREE] * min(count - len(tasks), self.free)
         for task in tasks:
             self._reserve(node, task, {})
@@ -196,19 +143,21 @@ class Locality:
             self._made[task] = self._made.get(task, 0) + 1
             self.uncovered.pop(task, None)
 
-    def problem(self, live: dict[str, int], unplaced: set[int]) -> str | None:
-        """What is wrong with these books, given the ticket's live reservations and the unplaced tasks."""
+    def problem_of(self, live: dict[str, int], unplaced: set[int]) -> str | None:
+        """What is wrong with these books, given the stage's live reservations by node and its unplaced tasks."""
         counts = {node: len(queue) for node, queue in self.made_for.items()}
         if counts != live:
             return f"reservations by node are {live}, made for tasks {counts}"
-        if self._free_set | self._constrained != unplaced:
-            return f"unplaced are {sorted(unplaced)}, known as {sorted(self._free_set)} and {sorted(self._constrained)}"
+        problem = self.problem(unplaced)
+        if problem is not None:
+            return problem
         made: dict[int, int] = {}
         for queue in self.made_for.values():
             for task in queue:
                 made[task] = made.get(task, 0) + 1
         if made.pop(FREE, 0) != self.free_live or made != self._made:
             return f"reservations by task are {made}, counted as {self._made} and {self.free_live}"
-        if self._constrained - set(made) != set(self.uncovered):
-            return f"without a reservation are {sorted(self._constrained - set(made))}, not {list(self.uncovered)}"
+        uncovered = set(self.constrained) - set(made)
+        if uncovered != set(self.uncovered):
+            return f"without a reservation are {sorted(uncovered)}, not {list(self.uncovered)}"
         return None

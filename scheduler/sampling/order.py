@@ -18,11 +18,6 @@ from collections import deque
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
-ORDERS = ("reserved", "oldest", "shortest")
-
-OVERTAKEN_MAX_DEFAULT = 10_000
-"""Tasks that may overtake a stage: 1,000 slots start so many in a second, if one takes 100 ms."""
-
 DURATION_DEFAULT_S = 0.1
 """What a task is taken to last (seconds) if its job does not say: the paper's tasks last about 100 ms."""
 

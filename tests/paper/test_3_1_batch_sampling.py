@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.sampling.sampling import reservations_wanted, spread, spread_beside
+from scheduler.spreading import reservations_wanted, spread, spread_beside
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 

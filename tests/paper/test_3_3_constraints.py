@@ -13,37 +13,33 @@ from hypothesis import strategies as st
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.sampling.locality import Locality
-from scheduler.sampling.sampling import spread
+from scheduler.spreading import spread
 from simulator.world import World
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler with nodes A, B, C, … of which those in `gpus` have a GPU, and a client c."""
 
     def __init__(self, nodes: str, *, gpus: str = "", seed: int = 0) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(probe_sharing=False), random.Random(seed), self.outbox)
-        for node in nodes:
-            attributes = {"zone": "eu", **({"gpu": "v100"} if node in gpus else {})}
-            self.core.node_up(node, m.NodeInfo(4, {"cpu": 4.0}, attributes, {"many": ""}), 0.0)
+        infos = {
+            node: node_info(
+                resources={"cpu": 4.0}, attributes={"zone": "eu", **({"gpu": "v100"} if node in gpus else {})}
+            )
+            for node in nodes
+        }
+        super().__init__(infos, seed=seed, probe_sharing=False)
 
-    def submit(self, *preferred: str, now_s: float = 0.0, **fields: Any) -> None:
+    def submit(self, *preferred: str, **fields: Any) -> None:
         """The job j: a task for each of `preferred`, which names its nodes."""
-        local = any(preferred)
         details = {task: m.TaskDetail(tuple(nodes)) for task, nodes in enumerate(preferred) if nodes}
-        messages = [
-            submission("j", len(preferred), local=local, **fields),
-            m.AddTasks("j", 0, [b""] * len(preferred), details or None),
-        ]
-        for message in messages:
-            self.core.receive_from_client("c", "anna", message, now_s)
-        self.core.check_invariants()
+        self.submit_job(len(preferred), details=details, local=any(preferred), **fields)
 
     def reserved(self) -> Counter[str]:
         """Reservations per node since the last call; each node gets one message."""
@@ -57,9 +53,8 @@ class Rig:
     def asks(self, node: str, count: int = 1) -> list[int]:
         """The tasks that the node gets when it asks for so many."""
         (ticket,) = self.tickets
-        self.core.receive_from_node(node, m.GetTasks(1, ticket, count), 0.0)
-        self.core.check_invariants()
-        return [launch.task for _, launch in self.outbox.take(m.Launch)]
+        self.node(node, m.GetTasks(1, ticket, count))
+        return [launch.task for launch in self.take(m.Launch)]
 
 
 # ---- job-level constraints -----------------------------------------------------------------------
@@ -278,7 +273,7 @@ def test_every_unplaced_task_has_a_reservation_where_it_may_run(
 
         locality.choose(ratio, lambda node: True, spread_free, rng)
         live = {node: len(queue) for node, queue in locality.made_for.items()}
-        assert locality.problem(live, unplaced) is None and not locality.lacking
+        assert locality.problem_of(live, unplaced) is None and not locality.lacking
 
     def visit(node: str) -> None:
         queue = locality.made_for[node]

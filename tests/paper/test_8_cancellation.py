@@ -98,7 +98,7 @@ def test_surplus_passes_to_the_same_users_oldest_unplaced_job() -> None:
     assert sum(queued(world)) == 43
     world.cancel(first)
     world.run_for(0.01)
-    live = {log.spec.job_id: core.jobs[log.spec.job_id].stages[0].live for log in (heir, younger)}
+    live = {log.spec.job_id: core.jobs[log.spec.job_id].stages[0].plan.live for log in (heir, younger)}
     assert live == {heir.spec.job_id: 16, younger.spec.job_id: 1}
     assert core.counters.reservations_shared == 14
     assert cancelled(world) == 26 and sum(queued(world)) == 17

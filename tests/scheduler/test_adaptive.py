@@ -1,18 +1,17 @@
 """The probe ratio at the present load."""
 
-import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.sampling.adaptive import GAIN, AdaptiveRatio
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 NODES = 100
 RTT_S = 0.001
@@ -101,32 +100,26 @@ def test_bad_options(value: float) -> None:
         SchedulerOptions(probe_ratio_max=value)
 
 
-class Scheduler:
+class Scheduler(SchedulerRig):
     """A core with nodes that ask when the test says so."""
 
-    def __init__(self, **options: object) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)  # type: ignore[arg-type]
-        for number in range(NODES):
-            self.core.node_up(f"n{number}", m.NodeInfo(1, {}, {}, {"many": ""}, "here"), 0.0)
+    def __init__(self, **options: Any) -> None:
+        super().__init__({f"n{number}": node_info(1) for number in range(NODES)}, **options)
         self._ask = 0
 
     def submit(self, job: str, tasks: int, now_s: float) -> list[tuple[str, m.Reserve]]:
         """Its reservations."""
-        self.core.receive_from_client("client", "anna", submission(job, tasks, probe_ratio=2.0), now_s)
-        self.core.receive_from_client("client", "anna", m.AddTasks(job, 0, [b""] * tasks), now_s)
-        self.core.check_invariants()
+        self.submit_job(tasks, job=job, now_s=now_s, probe_ratio=2.0)
         return self.outbox.take(m.Reserve)
 
     def run(self, job: str, wait_s: float, at_s: float) -> None:
         """A job of ten tasks, each of which waits so long and runs 0.1 s."""
         for node, reserve in self.submit(job, 10, at_s):
             self._ask += 1
-            self.core.receive_from_node(node, m.GetTasks(self._ask, reserve.ticket, 1), at_s + wait_s)
-            for _, launch in self.outbox.take(m.Launch):
+            self.node(node, m.GetTasks(self._ask, reserve.ticket, 1), now_s=at_s + wait_s)
+            for launch in self.take(m.Launch):
                 report = m.Report(job, launch.task, launch.attempt, TaskStatus.FINISHED, b"", "", at_s + wait_s, 0.1)
-                self.core.receive_from_node(node, report, at_s + wait_s + 0.1)
-            self.core.check_invariants()
+                self.node(node, report, now_s=at_s + wait_s + 0.1)
         self.outbox.sent.clear()
 
 
@@ -143,7 +136,7 @@ class TestInTheCore:
         scheduler = Scheduler()
         for number in range(20):
             scheduler.run(f"slow{number}", 1.0, 2.0 * number)
-        assert scheduler.core.adaptive is None
+        assert scheduler.core.plane.adaptive is None
         assert len(scheduler.submit("b", 10, 1000.0)) == 20
 
     def test_a_stage_keeps_the_ratio_with_which_it_first_probed(self) -> None:
@@ -152,7 +145,7 @@ class TestInTheCore:
         assert len(scheduler.submit("a", 10, 1.0)) == 20
         for number in range(100):
             scheduler.run(f"slow{number}", 1.0, 2.0 + 2 * number)
-        node = next(iter(scheduler.core.jobs["a"].stages[0].own_ticket.live))  # type: ignore[union-attr]
+        node = next(iter(scheduler.core.jobs["a"].stages[0].plan.own_ticket.live))
         scheduler.core.node_down(node, 999.0)
         scheduler.core.check_invariants()
         assert len(scheduler.outbox.take(m.Reserve)) == 1

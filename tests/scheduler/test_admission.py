@@ -172,7 +172,7 @@ def test_all_that_a_job_holds_counts_and_is_given_back_at_its_end(bulk: str) -> 
         core.receive_from_client("c", "anna", message, 1.0)
         core.check_invariants()
     assert core.admission.held_bytes["anna"] > 1_000_000
-    core.abandon(core.jobs["j"], 2.0)
+    core.register.abandon(core.jobs["j"], 2.0)
     core.check_invariants()
     assert core.admission.held_bytes == {}
 

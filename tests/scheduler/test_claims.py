@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -12,10 +11,8 @@ from node_monitor.executors.executor_state import AppPlan
 from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
 from scheduler.book import footprint
-from scheduler.book.claims import TAKEN_OVER_MAX
-from scheduler.core import SchedulerCore
-from scheduler.direct.placement import PLACEMENTS
-from scheduler.options import SchedulerOptions
+from scheduler.book.register import TAKEN_OVER_MAX
+from scheduler.options import PLACEMENTS
 from simulator.blobs import FakeBlobs
 from simulator.world import World
 from sparrow_py.errors import LinkError
@@ -23,44 +20,20 @@ from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 INFO = m.NodeInfo(4, {}, {}, {"many": ""})
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler that has long been up, nodes, and a client that brings the job j with epoch 1."""
 
     def __init__(self, *nodes: str, **options: Any) -> None:
-        self.outbox = Recorder()
-        options = {"settling_s": 0.0, "claim_timeout_s": 1.0, **options}
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
-        for node in nodes:
-            self.core.node_up(node, INFO, 0.0)
-
-    def client(self, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_client("c", "anna", message, now_s)
-        self.core.check_invariants()
-
-    def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
+        super().__init__(nodes, **{"settling_s": 0.0, "claim_timeout_s": 1.0, **options})
 
     def bring(self, tasks: int = 1, known: m.Known | None = None, now_s: float = 0.0, **fields: Any) -> None:
-        self.client(submission("j", tasks, **{"epoch": 1, **fields}), now_s=now_s)
-        self.client(*([known] if known else []), m.AddTasks("j", 0, [b"p"] * tasks), now_s=now_s)
-
-    def tick(self, now_s: float) -> None:
-        self.core.tick(now_s)
-        self.core.check_invariants()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
-
-    def outcomes(self) -> list[tuple[int, TaskStatus, int]]:
-        return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
+        self.submit_job(tasks, *([known] if known else []), now_s=now_s, **{"epoch": 1, **fields})
 
 
 def claimed(*running: tuple[int, int]) -> m.Claimed:
@@ -392,7 +365,7 @@ def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it
     assert rig.core.jobs
     rig.node("a", m.Fenced("j", 2))
     assert not rig.core.jobs and not rig.core.admission.unplaced
-    assert (rig.core.claims.taken_over, list(rig.core.claims.news)) == ({"j": (2, "anna")}, ["j"])
+    assert (rig.core.register.taken_over, list(rig.core.register.news)) == ({"j": (2, "anna")}, ["j"])
     assert sorted(type(message).__name__ for _, message in rig.outbox.sent) == [
         "CancelReservations", "ForgetJob", "JobRefused",
     ]  # fmt: skip
@@ -416,10 +389,10 @@ def test_of_jobs_that_were_taken_over_the_latest_are_remembered_until_they_come_
     for number in range(TAKEN_OVER_MAX + 1):
         rig.client(submission(f"j{number}"), m.AddTasks(f"j{number}", 0, [b"p"]))
         rig.node("a", m.Fenced(f"j{number}", 1))
-    assert len(rig.core.claims.taken_over) == len(rig.core.claims.news) == TAKEN_OVER_MAX
-    assert "j0" not in rig.core.claims.taken_over
+    assert len(rig.core.register.taken_over) == len(rig.core.register.news) == TAKEN_OVER_MAX
+    assert "j0" not in rig.core.register.taken_over
     rig.client(submission("j7", epoch=2))
-    assert "j7" not in rig.core.claims.taken_over
+    assert "j7" not in rig.core.register.taken_over
 
 
 # ---- at the node monitor -------------------------------------------------------------------------

@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from simulator.world import World
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 FINISHED, CANCELLED = TaskStatus.FINISHED, TaskStatus.CANCELLED
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler with nodes of one slot and a client c."""
 
     def __init__(self, *nodes: str, **options: Any) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
-        for node in nodes:
-            self.core.node_up(node, m.NodeInfo(1, {"cpu": 0.3}, {}, {"many": ""}), 0.0)
+        super().__init__({node: node_info(1, resources={"cpu": 0.3}) for node in nodes}, **options)
 
     def submit(self, tasks: int = 1, job: str = "j", **fields: Any) -> None:
         details = {task: m.TaskDetail(nodes) for task, nodes in enumerate(fields.pop("preferred", ())) if nodes}
-        added = m.AddTasks(job, 0, [b""] * tasks, details or None)
-        for message in (submission(job, tasks, local=bool(details), **fields), added):
-            self.core.receive_from_client("c", "anna", message, 0.0)
-        self.core.check_invariants()
-
-    def node(self, node: str, *messages: Any) -> None:
-        for message in messages:
-            self.core.receive_from_node(node, message, 0.0)
-            self.core.check_invariants()
+        self.submit_job(tasks, job=job, details=details, local=bool(details), **fields)
 
     def reserved(self) -> dict[str, m.Reserve]:
-        return dict(self.outbox.take(m.Reserve))
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
+        return self.reserves()
 
 
 @pytest.mark.parametrize("local", [False, True])

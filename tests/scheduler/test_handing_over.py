@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from simulator.world import World
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST
 INFO = m.NodeInfo(4, {}, {}, {"many": ""})
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler that has long been up, with the node "a"."""
 
     def __init__(self) -> None:
-        self.outbox = Recorder()
-        options = SchedulerOptions(settling_s=0.0, claim_timeout_s=1.0)
-        self.core = SchedulerCore(options, random.Random(1), self.outbox)
-        self.core.node_up("a", INFO, 0.0)
-
-    def client(self, *messages: Any) -> None:
-        for message in messages:
-            self.core.receive_from_client("c", "ann", message, 0.0)
-        self.core.check_invariants()
-
-    def node(self, *messages: Any) -> None:
-        for message in messages:
-            self.core.receive_from_node("a", message, 0.0)
-        self.core.check_invariants()
+        super().__init__({"a": INFO}, settling_s=0.0, claim_timeout_s=1.0)
 
     def submit(self, tasks: int, *between: Any, **fields: Any) -> None:
-        self.client(submission("j", tasks, **fields), *between, m.AddTasks("j", 0, [b"p"] * tasks))
+        self.submit_job(tasks, *between, **fields)
 
     def ask(self, count: int) -> list[m.Launch]:
         """The tasks that the node gets for so many free slots."""
         ticket = self.take(m.Reserve)[0].ticket
-        self.node(m.GetTasks(1, ticket, count))
+        self.node("a", m.GetTasks(1, ticket, count))
         return self.take(m.Launch)
 
     def hand_over(self) -> m.HandedOver:
@@ -55,16 +40,13 @@ class Rig:
         assert isinstance(last, m.HandedOver)
         return last
 
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
-
 
 def test_what_waits_is_told_and_what_runs_is_left_to_the_next_scheduler() -> None:
     rig = Rig()
     rig.submit(6)
     launched = rig.ask(3)
-    rig.node(m.Report("j", 0, launched[0].attempt, FINISHED, b"r", "", 0.0, 0.1))
-    rig.node(m.HandBack("j", launched[1].attempt, "the node is draining"))
+    rig.node("a", m.Report("j", 0, launched[0].attempt, FINISHED, b"r", "", 0.0, 0.1))
+    rig.node("a", m.HandBack("j", launched[1].attempt, "the node is draining"))
     assert rig.hand_over() == m.HandedOver("j", ((1, 1), (3, 3)))
     assert rig.core.jobs == {}
     assert rig.core.counters.jobs_handed_over == 1
@@ -76,7 +58,7 @@ def test_nothing_is_started_or_accepted_after_it() -> None:
     rig.submit(2)
     ticket = rig.take(m.Reserve)[0].ticket
     rig.hand_over()
-    rig.node(m.GetTasks(1, ticket, 2))
+    rig.node("a", m.GetTasks(1, ticket, 2))
     assert (rig.take(m.Launch), rig.take(m.NoTask)) == ([], [m.NoTask(1, 2)])
     rig.client(submission("other", 1))
     assert [refused.retry_after_s for refused in rig.take(m.JobRefused)] == [1.0]
@@ -93,7 +75,7 @@ def test_starts_in_vain_have_been_told_before() -> None:
     rig = Rig()
     rig.submit(2)
     (launch,) = rig.ask(1)
-    rig.node(m.Report("j", 0, launch.attempt, LOST, b"", "its executor died", None, None))
+    rig.node("a", m.Report("j", 0, launch.attempt, LOST, b"", "its executor died", None, None))
     assert rig.take(m.Retried) == [m.Retried("j", 0, 1)]
     assert rig.hand_over() == m.HandedOver("j", ((0, 2),))
 
@@ -102,7 +84,7 @@ def test_a_task_whose_client_is_yet_to_know_its_starts_has_no_start_open() -> No
     rig = Rig()
     rig.submit(2, acknowledges=True)
     (launch,) = rig.ask(1)
-    rig.node(m.Report("j", 0, launch.attempt, LOST, b"", "its executor died", None, None))
+    rig.node("a", m.Report("j", 0, launch.attempt, LOST, b"", "its executor died", None, None))
     assert rig.take(m.Counted) == [m.Counted("j", {0: 1})]
     assert rig.hand_over() == m.HandedOver("j", ((0, 2),))
 
@@ -111,13 +93,13 @@ def test_a_task_whose_client_is_yet_to_know_its_starts_has_no_start_open() -> No
 def test_the_next_scheduler_counts_no_start_of_what_waited(max_attempts: int) -> None:
     rig = Rig()
     rig.submit(3, m.Known("j", [], {}, ((0, 1), (2, 1))), epoch=1, max_attempts=max_attempts)
-    rig.node(m.Claimed("j", 1, []))
+    rig.node("a", m.Claimed("j", 1, []))
     # Of task 1 nobody knows anything: it counts as started.
     lost = [outcome.task for outcome in rig.take(m.Outcome) if outcome.status is LOST]
     assert lost == ([1] if max_attempts == 1 else [])
     launches = rig.ask(4)
     assert [launch.task for launch in launches] == ([0, 2] if max_attempts == 1 else [0, 1, 2])
-    rig.node(*(m.Report("j", one.task, one.attempt, FINISHED, b"", "", 0.0, 0.1) for one in launches))
+    rig.node("a", *(m.Report("j", one.task, one.attempt, FINISHED, b"", "", 0.0, 0.1) for one in launches))
     attempts = {outcome.task: outcome.attempts for outcome in rig.take(m.Outcome)}
     assert attempts == ({0: 1, 2: 1} if max_attempts == 1 else {0: 1, 1: 2, 2: 1})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -10,36 +9,26 @@ import pytest
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
-from scheduler.sampling.idle import ASK_S, RESERVATIONS_PER_TASK_MAX
+from scheduler.sampling.idle_offers import ASK_S, RESERVATIONS_PER_TASK_MAX
 from simulator.blobs import FakeBlobs
 from sparrow_py import constraints
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve, submission
+from tests.support.recorder import Recorder, reserve
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 
-class Scheduler:
+class Scheduler(SchedulerRig):
     """A scheduler with nodes n0, n1, … of two slots, every other one of them in zone eu."""
 
     def __init__(self, nodes: int) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(), random.Random(1), self.outbox)
-        for node in range(nodes):
-            info = m.NodeInfo(2, {}, {"zone": "us" if node % 2 else "eu"}, {"many": ""})
-            self.core.node_up(f"n{node}", info, 0.0)
+        zones = {f"n{node}": {"zone": "us" if node % 2 else "eu"} for node in range(nodes)}
+        super().__init__({node: node_info(2, attributes=attributes) for node, attributes in zones.items()})
 
     def submit(self, job: str, tasks: int, user: str = "anna", **fields: Any) -> None:
-        for message in (submission(job, tasks, **fields), m.AddTasks(job, 0, [b""] * tasks)):
-            self.core.receive_from_client("c", user, message, 0.0)
-        self.core.check_invariants()
-
-    def node(self, node: str, message: Any, now_s: float = 0.0) -> None:
-        self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
+        self.submit_job(tasks, job=job, user=user, **fields)
 
     def reserved(self) -> dict[str, int]:
         """Reservations by node since the last call."""
@@ -58,7 +47,7 @@ def test_a_job_probes_the_nodes_that_said_they_are_idle_and_no_more_of_them_than
     assert {"n3", "n5", "n7"} <= set(reserved) and sum(reserved.values()) == 6
     scheduler.submit("k", 3)
     assert "n1" in scheduler.reserved()
-    assert not scheduler.core.idle.free
+    assert not scheduler.core.plane.idle.free
 
 
 def test_the_two_probes_of_a_task_go_to_two_nodes_even_if_one_of_them_said_it_is_idle() -> None:
@@ -103,7 +92,7 @@ def test_an_idle_node_is_used_only_by_what_may_run_there() -> None:
     scheduler.submit("j", 1, where=(constraints.parse("where", "zone == eu"),))
     scheduler.reserved()
     scheduler.node("n1", m.Idle(2))
-    assert not scheduler.reserved() and "n1" in scheduler.core.idle.free
+    assert not scheduler.reserved() and "n1" in scheduler.core.plane.idle.free
     scheduler.node("n2", m.Idle(2))
     assert scheduler.reserved() == {"n2": 1}
 
@@ -114,7 +103,7 @@ def test_a_stage_that_fits_few_nodes_finds_them_among_many_idle_ones() -> None:
         scheduler.node(f"n{number}", m.Idle(1))
     scheduler.node("n4", m.Idle(2))
     scheduler.submit("j", 2, where=(constraints.parse("where", "node in n2, n4"),))
-    assert scheduler.reserved()["n4"] >= 2 and "n4" not in scheduler.core.idle.free
+    assert scheduler.reserved()["n4"] >= 2 and "n4" not in scheduler.core.plane.idle.free
 
 
 def test_a_job_gets_no_more_reservations_on_idle_nodes_than_make_sense() -> None:
@@ -149,7 +138,7 @@ def test_a_node_that_goes_is_idle_no_more(how: str) -> None:
         scheduler.core.node_down("n0", 0.0)
     else:
         scheduler.node("n0", m.NodeState(m.CORDONED, ""))
-    assert not scheduler.core.idle.free
+    assert not scheduler.core.plane.idle.free
     scheduler.submit("j", 1)
     assert set(scheduler.reserved()) == {"n1"}
 

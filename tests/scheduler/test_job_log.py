@@ -24,7 +24,7 @@ class Ended:
 
     def __init__(self, rig: Rig) -> None:
         self.lines: list[tuple[str, str, float]] = []
-        rig.core.job_gone = lambda job, how, now_s: self.lines.append((job.id, how, now_s))
+        rig.core.register.job_gone = lambda job, how, now_s: self.lines.append((job.id, how, now_s))
 
 
 def report(task: int) -> m.Report:
@@ -34,14 +34,14 @@ def report(task: int) -> m.Report:
 def test_a_job_that_ends_is_told_once() -> None:
     rig = Rig()
     ended = Ended(rig)
-    rig.node(report(0), report(1), report(1))
+    rig.node("n", report(0), report(1), report(1))
     assert ended.lines == [("j", "ended", 0.0)]
 
 
 def test_so_is_one_that_another_scheduler_has_taken_over() -> None:
     rig = Rig()
     ended = Ended(rig)
-    rig.node(m.Fenced("j", 1))
+    rig.node("n", m.Fenced("j", 1))
     assert ended.lines == [("j", "was taken over by another scheduler", 0.0)]
 
 

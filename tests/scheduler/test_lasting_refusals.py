@@ -31,7 +31,7 @@ def test_of_what_nodes_say_little_is_kept() -> None:
     reserved = rig.reserved()
     refuse(rig, "a", reserved["a"], long)
     (stage,) = (stage for job in rig.core.jobs.values() for stage in job.stages)
-    assert len(stage.barred_by["a"]) == m.WITHDRAWN_CHARS_MAX
+    assert len(stage.search.barred_by["a"]) == m.WITHDRAWN_CHARS_MAX
     rig.node("b", m.GetTasks(1, reserved["b"].ticket, 1))
     (launch,) = rig.take(m.Launch)
     rig.node("b", m.HandBack(launch.job, launch.attempt, long))

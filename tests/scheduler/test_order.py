@@ -1,18 +1,17 @@
 """Which of a user's waiting stages is served first."""
 
-import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.sampling.order import DURATION_DEFAULT_S, ShortestFirst, work_s
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 
 class TestShortestFirst:
@@ -131,34 +130,24 @@ def test_bad_options(name: str, value: object) -> None:
         SchedulerOptions(**{name: value})
 
 
-class Scheduler:
+class Scheduler(SchedulerRig):
     """A core with one node, and jobs of one user that wait for it."""
 
-    def __init__(self, nodes: int = 1, **options: object) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(
-            SchedulerOptions(history_len_max=1000, **options),  # type: ignore[arg-type]
-            random.Random(1),
-            self.outbox,
-        )
-        for number in range(nodes):
-            self.core.node_up(f"n{number}", m.NodeInfo(4, {}, {}, {"many": ""}, "here"), 0.0)
+    def __init__(self, nodes: int = 1, **options: Any) -> None:
+        super().__init__([f"n{number}" for number in range(nodes)], history_len_max=1000, **options)
         self.tickets: dict[str, int] = {}
         self._ask = 0
 
-    def submit(self, job: str, tasks: int, **fields: object) -> None:
-        self.core.receive_from_client("client", "anna", submission(job, tasks, **fields), 0.0)
-        self.core.receive_from_client("client", "anna", m.AddTasks(job, 0, [b""] * tasks), 0.0)
-        self.core.check_invariants()
-        for _, reserve in self.outbox.take(m.Reserve):
+    def submit(self, job: str, tasks: int, **fields: Any) -> None:
+        self.submit_job(tasks, job=job, **fields)
+        for reserve in self.take(m.Reserve):
             self.tickets.setdefault(reserve.job, reserve.ticket)
 
     def ask(self, job: str, count: int = 1, node: str = "n0") -> list[str]:
         """The node asks with a reservation of the job; the jobs whose tasks it gets."""
         self._ask += 1
-        self.core.receive_from_node(node, m.GetTasks(self._ask, self.tickets[job], count), 0.0)
-        self.core.check_invariants()
-        return [launch.job for _, launch in self.outbox.take(m.Launch)]
+        self.node(node, m.GetTasks(self._ask, self.tickets[job], count))
+        return [launch.job for launch in self.take(m.Launch)]
 
 
 @pytest.mark.parametrize(("order", "served"), [("reserved", "c"), ("oldest", "a"), ("shortest", "b")])
@@ -200,7 +189,7 @@ class TestShortest:
         scheduler = Scheduler(order="shortest")
         scheduler.submit("a", 5)
         scheduler.submit("b", 3)
-        scheduler.core.receive_from_client("client", "anna", m.CancelTasks("a", [0, 1, 2]), 0.0)
+        scheduler.client(m.CancelTasks("a", [0, 1, 2]))
         assert scheduler.ask("b") == ["a"]
 
     def test_a_lost_task_is_work_again(self) -> None:
@@ -209,7 +198,7 @@ class TestShortest:
         assert scheduler.ask("a") == ["a"]
         scheduler.submit("b", 2)
         attempt = next(iter(scheduler.core.jobs["a"].attempts))
-        scheduler.core.receive_from_node("n0", m.Report("a", 0, attempt, TaskStatus.LOST, b"", "gone", None, None), 0.0)
+        scheduler.node("n0", m.Report("a", 0, attempt, TaskStatus.LOST, b"", "gone", None, None))
         scheduler.core.check_invariants()
         assert scheduler.ask("b") == ["a"]
 
@@ -226,4 +215,4 @@ class TestShortest:
         scheduler.submit("a", 1)
         scheduler.submit("b", 1)
         assert scheduler.ask("a", 2) == ["a", "b"]
-        assert scheduler.core.probing.by_work == {}
+        assert scheduler.core.plane.turns.by_work == {}

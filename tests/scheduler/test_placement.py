@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 
-class Scheduler:
+class Scheduler(SchedulerRig):
     """A scheduler with nodes n0, n1, …"""
 
     def __init__(self, placement: str, nodes: int = 10, seed: int = 1) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(placement=placement), random.Random(seed), self.outbox)
-        for node in range(nodes):
-            self.node_up(f"n{node}")
-
-    def node_up(self, node: str) -> None:
-        self.core.node_up(node, m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
-        self.core.check_invariants()
+        super().__init__([f"n{node}" for node in range(nodes)], seed=seed, placement=placement)
 
     def submit(self, tasks: int, details: dict[int, m.TaskDetail] | None = None, **fields: Any) -> None:
-        for message in (submission("j", tasks, **fields), m.AddTasks("j", 0, [b""] * tasks, details)):
-            self.core.receive_from_client("c", "anna", message, 0.0)
-        self.core.check_invariants()
-
-    def node(self, node: str, message: Any, now_s: float = 0.0) -> None:
-        self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
+        self.submit_job(tasks, details=details, **fields)
 
     def asked(self) -> list[tuple[str, int]]:
         """(node, number of the probe) since the last call."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,13 +13,12 @@ from typing import Any
 import pytest
 
 from scheduler.book.jobs import JobState
-from scheduler.book.progress import INPUT_LOSSES_MAX
+from scheduler.book.lost_inputs import INPUT_LOSSES_MAX
 from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from simulator.world import World
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder
+from tests.support.scheduler_rig import SchedulerRig
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 
@@ -30,14 +28,12 @@ def ref(name: str, *at: str) -> BlobRef:
     return BlobRef(name * 64, 1 << 20, at or ("n:1",))
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler with the node n, which may be asked to run what is due, and a client c."""
 
     def __init__(self, **options: Any) -> None:
-        self.outbox = Recorder()
         # What is written down here names tasks by the order in which stages were submitted.
-        self.core = SchedulerCore(SchedulerOptions(**{"order": "oldest"} | options), random.Random(1), self.outbox)
-        self.core.node_up("n", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
+        super().__init__("n", **{"order": "oldest"} | options)
         self.asks = 0
 
     def submit(self, *stages: tuple[Any, ...], **fields: Any) -> None:
@@ -54,37 +50,24 @@ class Rig:
         job = m.SubmitJob("j", 0, "", specs, report_placed=False, **fields)
         self.client(job, m.AddTasks("j", 0, payloads, details or None))
 
-    def client(self, *messages: Any) -> None:
-        for message in messages:
-            self.core.receive_from_client("c", "anna", message, 0.0)
-            self.core.check_invariants()
-
     def run(self, node: str = "n") -> list[m.Launch]:
         """What is launched when the node asks for all that is reserved there."""
         for to, reserve in self.outbox.take(m.Reserve):
             if to == node:
                 self.asks += 1
-                self.node(m.GetTasks(self.asks, reserve.ticket, reserve.count), node=node)
+                self.node(node, m.GetTasks(self.asks, reserve.ticket, reserve.count))
         return [launch for to, launch in self.outbox.take(m.Launch) if to == node]
-
-    def node(self, *messages: Any, node: str = "n") -> None:
-        for message in messages:
-            self.core.receive_from_node(node, message, 0.0)
-            self.core.check_invariants()
 
     def report(
         self, launch: m.Launch, status: TaskStatus = FINISHED, result: m.Data = b"r", *, node: str = "n"
     ) -> None:
-        self.node(m.Report("j", launch.task, launch.attempt, status, result, "oh", 0.0, 0.1), node=node)
+        self.node(node, m.Report("j", launch.task, launch.attempt, status, result, "oh", 0.0, 0.1))
 
     def missing(self, launch: m.Launch, *hashes: str, node: str = "n") -> None:
-        self.node(m.HandBack("j", launch.attempt, "n:1: 404", hashes), node=node)
+        self.node(node, m.HandBack("j", launch.attempt, "n:1: 404", hashes))
 
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
-
-    def outcomes(self) -> list[tuple[int, TaskStatus]]:
-        return [(outcome.task, outcome.status) for outcome in self.take(m.Outcome)]
+    def settled(self) -> list[tuple[int, TaskStatus]]:
+        return [(task, status) for task, status, _ in self.outcomes()]
 
 
 # ---- order ---------------------------------------------------------------------------------------
@@ -226,7 +209,7 @@ def test_what_comes_after_a_task_that_did_not_finish_is_cancelled_and_says_why(s
     assert f"task 0 before it was {status.value}" in ended[2].error and "oh" in ended[3].error
     rig.report(second)  # What may run goes on.
     rig.report(other)
-    assert rig.outcomes() == [(1, FINISHED), (4, FINISHED)] and not rig.core.jobs
+    assert rig.settled() == [(1, FINISHED), (4, FINISHED)] and not rig.core.jobs
 
 
 def test_a_long_chain_is_doomed_at_once() -> None:
@@ -234,7 +217,7 @@ def test_a_long_chain_is_doomed_at_once() -> None:
     rig.submit(*[(f"s{number}", [f"s{number - 1}"] if number else [], 1) for number in range(1000)])
     (launch,) = rig.run()
     rig.report(launch, FAILED)
-    assert len(rig.outcomes()) == 1000 and not rig.core.jobs
+    assert len(rig.settled()) == 1000 and not rig.core.jobs
 
 
 class Iterated(list[Any]):
@@ -283,16 +266,16 @@ def test_cancelling_the_job_cancels_stages_that_are_not_open() -> None:
     rig.submit(("a", [], 1), ("b", ["a"], 2))
     (launch,) = rig.run()
     rig.client(m.CancelJob("j"))
-    assert rig.outcomes() == [(1, CANCELLED), (2, CANCELLED)]
+    assert rig.settled() == [(1, CANCELLED), (2, CANCELLED)]
     rig.report(launch)
-    assert rig.outcomes() == [(0, FINISHED)]
+    assert rig.settled() == [(0, FINISHED)]
 
 
 def test_cancelling_a_task_dooms_what_comes_after() -> None:
     rig = Rig()
     rig.submit(("a", [], 2), ("b", ["a"], 1))
     rig.client(m.CancelTasks("j", [1]))
-    assert rig.outcomes() == [(1, CANCELLED), (2, CANCELLED)]
+    assert rig.settled() == [(1, CANCELLED), (2, CANCELLED)]
 
 
 # ---- results -------------------------------------------------------------------------------------
@@ -343,7 +326,7 @@ def lose_a_result(**fields: Any) -> tuple[Rig, m.Launch]:
     rig.submit(("a", [], 1), ("b", ["a"], 1, ["a"]), **fields)
     (producer,) = rig.run()
     rig.report(producer, result=ref("f"))
-    assert rig.outcomes() == [(0, FINISHED)]
+    assert rig.settled() == [(0, FINISHED)]
     (consumer,) = rig.run()
     rig.missing(consumer, "f" * 64)
     return rig, consumer
@@ -360,7 +343,7 @@ def test_a_lost_result_is_produced_again_without_a_second_outcome(result: m.Data
     (consumer,) = rig.run()
     assert [put.data for put in rig.take(m.Input)] == [result]
     rig.report(consumer)
-    assert rig.outcomes() == [(1, FINISHED)] and len(rig.take(m.JobEnded)) == 1
+    assert rig.settled() == [(1, FINISHED)] and len(rig.take(m.JobEnded)) == 1
 
 
 def test_what_was_given_to_a_task_is_kept_as_long_as_it_may_have_to_run_again() -> None:
@@ -422,7 +405,7 @@ def test_when_the_producer_fails_this_time_the_task_is_lost_and_says_why() -> No
 def test_cancelling_while_a_result_is_produced_again_cancels_who_waits_for_it() -> None:
     rig, _ = lose_a_result()
     rig.client(m.CancelJob("j"))
-    assert rig.outcomes() == [(1, CANCELLED)] and not rig.core.jobs
+    assert rig.settled() == [(1, CANCELLED)] and not rig.core.jobs
 
 
 # ---- inputs that the client gave -----------------------------------------------------------------
@@ -507,7 +490,7 @@ ENDS: dict[str, Callable[[Rig], object]] = {
     "its client vanishes": lambda rig: (rig.core.client_down("c", 1.0, said_goodbye=False), rig.core.tick(100.0)),
     "its time is over": lambda rig: rig.core.tick(10.0),
     "it is handed over": lambda rig: rig.core.hand_over(1.0),
-    "another scheduler has it": lambda rig: rig.node(m.Fenced("j", 1)),
+    "another scheduler has it": lambda rig: rig.node("n", m.Fenced("j", 1)),
 }
 """How the job j of the stages a and b, each of one task, comes to its end, or half way there."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
-from scheduler.sampling.probing import WITHDRAWN_WAIT_S
+from scheduler.book.waiting import WITHDRAWN_WAIT_S
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig
 
 REASON = "exited with code 1; it said:\nNo module named 'sparrow_py'"
 OFFERED = m.NodeInfo(2, {}, {"zone": "eu"}, {"many": "", "other": ""})
@@ -21,32 +19,25 @@ WITHDRAWN = m.NodeInfo(2, {}, {"zone": "eu"}, {"other": ""}, withdrawn={"many": 
 WHY = f"the executors of app 'many' do not start on a: {REASON}"
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler with the nodes a, b, … and a client c."""
 
     def __init__(self, *nodes: m.NodeInfo, **options: Any) -> None:
-        self.outbox = Recorder()
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
-        for name, info in zip("abc", nodes, strict=False):
-            self.core.node_up(name, info, 0.0)
+        super().__init__(dict(zip("abc", nodes, strict=False)), **options)
 
     def submit(self, **fields: Any) -> None:
-        for message in (submission(**fields), m.AddTasks("j", 0, [b""])):
-            self.core.receive_from_client("c", "anna", message, 0.0)
-        self.core.check_invariants()
+        self.submit_job(**fields)
 
     def changed(self, node: str, info: m.NodeInfo, now_s: float = 0.0) -> None:
-        self.core.receive_from_node(node, m.NodeChanged(info), now_s)
-        self.core.check_invariants()
+        self.node(node, m.NodeChanged(info), now_s=now_s)
 
     def refusal(self) -> m.JobRefused | None:
-        refused = self.outbox.take(m.JobRefused)
-        return refused[0][1] if refused else None
+        refused = self.take(m.JobRefused)
+        return refused[0] if refused else None
 
-    def tick(self, now_s: float) -> list[m.Outcome]:
-        self.core.tick(now_s)
-        self.core.check_invariants()
-        return [outcome for _, outcome in self.outbox.take(m.Outcome)]
+    def ended_at(self, now_s: float) -> list[m.Outcome]:
+        self.tick(now_s)
+        return self.take(m.Outcome)
 
 
 def test_a_job_whose_app_does_not_start_anywhere_is_refused_with_the_reason() -> None:
@@ -80,8 +71,8 @@ def test_a_job_that_says_how_long_it_waits_for_nodes_waits() -> None:
     rig = Rig(WITHDRAWN)
     rig.submit(wait_for_nodes_s=100.0)
     assert rig.refusal() is None
-    assert rig.tick(99.0) == []
-    (outcome,) = rig.tick(100.0)
+    assert rig.ended_at(99.0) == []
+    (outcome,) = rig.ended_at(100.0)
     assert outcome.status is TaskStatus.LOST
     assert outcome.error == f"no node that may run it was connected for 100 s: {WHY}"
 
@@ -108,8 +99,8 @@ def test_tasks_of_a_job_that_was_taken_before_do_not_wait_for_long(local: bool) 
     rig.changed("a", WITHDRAWN)
     rig.core.receive_from_node("a", m.ReservationsRefused(reserved.ticket, reserved.count, "it does not start"), 0.0)
     rig.core.check_invariants()
-    assert rig.tick(WITHDRAWN_WAIT_S - 1.0) == []
-    (outcome,) = rig.tick(WITHDRAWN_WAIT_S)
+    assert rig.ended_at(WITHDRAWN_WAIT_S - 1.0) == []
+    (outcome,) = rig.ended_at(WITHDRAWN_WAIT_S)
     assert outcome.status is TaskStatus.LOST
     assert outcome.error == f"no node that may run it was connected for {WITHDRAWN_WAIT_S:g} s: {WHY}"
 
@@ -121,7 +112,7 @@ def test_they_run_if_the_app_comes_back_in_time() -> None:
     rig.changed("a", WITHDRAWN)
     rig.core.receive_from_node("a", m.ReservationsRefused(reserved.ticket, reserved.count, "it does not start"), 0.0)
     rig.changed("a", OFFERED, 10.0)
-    assert rig.tick(10.0 + WITHDRAWN_WAIT_S) == []
+    assert rig.ended_at(10.0 + WITHDRAWN_WAIT_S) == []
     assert rig.outbox.take(m.Reserve)
 
 

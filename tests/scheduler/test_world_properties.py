@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.sampling.order import ORDERS
+from scheduler.options import ORDERS
 from simulator.world import ClientHost, NodeHost, World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

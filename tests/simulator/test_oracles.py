@@ -11,12 +11,16 @@ import pytest
 import node_monitor.core
 from node_monitor.core import NodeMonitorCore
 from node_monitor.memory import Memory
+from scheduler.book.advance_notice import AdvanceNotice
+from scheduler.book.endings import Endings
 from scheduler.book.jobs import JobState, StageState
 from scheduler.book.nodes import Nodes
-from scheduler.book.progress import Progress
-from scheduler.book.telling import Telling
+from scheduler.book.outcomes import Outcomes
+from scheduler.book.reach import Reach
+from scheduler.book.register import Register
+from scheduler.book.timeouts import Timeouts
 from scheduler.core import SchedulerCore
-from scheduler.sampling.probing import Probing
+from scheduler.sampling.binding import Binding
 from simulator.broken import Broken
 from simulator.world import World
 from sparrow_py.errors import InvariantViolated
@@ -190,10 +194,10 @@ def drops_reports(patch: Patch) -> None:
 
 
 def takes_what_finished_for_lost(patch: Patch) -> None:
-    def report(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
-        inner(core, node, msgspec.structs.replace(message, status=TaskStatus.LOST, error="so it is believed"), now_s)
+    def report(inner: Any, endings: Any, node: Any, message: Any, now_s: float) -> None:
+        inner(endings, node, msgspec.structs.replace(message, status=TaskStatus.LOST, error="so it is believed"), now_s)
 
-    wrap(patch, SchedulerCore, "_report", every(4, report))
+    wrap(patch, Endings, "reported", every(4, report))
 
 
 def launches_twice(patch: Patch) -> None:
@@ -210,23 +214,23 @@ def forgets_cancelled_reservations(patch: Patch) -> None:
 
 
 def starts_once_too_often(patch: Patch) -> None:
-    def lost(inner: Any, progress: Any, attempt: Any, reason: str, now_s: float) -> None:
+    def lost(inner: Any, endings: Any, attempt: Any, reason: str, now_s: float) -> None:
         attempt.stage.job.max_attempts += 1
-        inner(progress, attempt, reason, now_s)
+        inner(endings, attempt, reason, now_s)
 
-    wrap(patch, Progress, "lost", lost)
+    wrap(patch, Endings, "lost", lost)
 
 
 def waits_for_no_answer(patch: Patch) -> None:
     """As schedulers did that told clients of retries alone, and of none that a failover had counted."""
-    patch.setattr(Telling, "count", lambda telling, stage, tasks: False)
+    patch.setattr(AdvanceNotice, "of_starts", lambda notice, stage, tasks: False)
 
 
 def forgets_starts_in_vain(patch: Patch) -> None:
-    def settle(inner: Any, progress: Any, stage: Any, task: int, node: Any, report: Any, starts: int, now_s: float):
-        inner(progress, stage, task, node, report, 1, now_s)
+    def settle(inner: Any, outcomes: Any, stage: Any, task: int, node: str, report: Any, starts: int, now_s: float):
+        inner(outcomes, stage, task, node, report, 1, now_s)
 
-    wrap(patch, Progress, "settle_reported", settle)
+    wrap(patch, Outcomes, "settle_reported", settle)
 
 
 def vouches_for_nothing(patch: Patch) -> None:
@@ -277,7 +281,7 @@ def ignores_constraints(patch: Patch) -> None:
 
 def ignores_demands(patch: Patch) -> None:
     patch.setattr(NodeMonitorCore, "_fits", lambda core, ticket: True)
-    patch.setattr("scheduler.core._fitting", lambda demand, free: 1000)  # Which would see to it, too.
+    patch.setattr("scheduler.sampling.binding.fitting", lambda demand, free: 1000)  # Which would see to it, too.
 
 
 def ignores_preferences(patch: Patch) -> None:
@@ -289,7 +293,7 @@ def ignores_preferences(patch: Patch) -> None:
 
 
 def ignores_avoided_jobs(patch: Patch) -> None:
-    patch.setattr(Probing, "avoided_at", lambda probing, stage, node_id: False)
+    patch.setattr(Reach, "avoided_at", lambda reach, stage, node_id: False)
 
 
 def opens_stages_too_soon(patch: Patch) -> None:
@@ -314,12 +318,12 @@ def runs_without_common_bytes(patch: Patch) -> None:
 
 
 def ignores_delays(patch: Patch) -> None:
-    def unplaced(inner: Any, core: Any, stage: Any, tasks: Any, now_s: float) -> None:
-        inner(core, stage, tasks, now_s)
-        if stage.locality is not None and stage.spec.delay_s is not None:
-            core._relax(stage, tasks, now_s)
+    def begin(inner: Any, timeouts: Any, stage: Any, tasks: Any, now_s: float) -> None:
+        inner(timeouts, stage, tasks, now_s)
+        if stage.preferences is not None and stage.spec.delay_s is not None:
+            timeouts.relax(stage, tasks, now_s)
 
-    wrap(patch, SchedulerCore, "became_unplaced", unplaced)
+    wrap(patch, Timeouts, "begin", begin)
 
 
 def lets_tasks_run_for_ever(patch: Patch) -> None:
@@ -327,11 +331,23 @@ def lets_tasks_run_for_ever(patch: Patch) -> None:
 
 
 def cancels_of_itself(patch: Patch) -> None:
-    def accept(inner: Any, core: Any, job: Any, now_s: float) -> None:
-        inner(core, job, now_s)
-        core.at_stage(now_s + 0.01, job.stages[0], lambda stage, at_s: core.cancel(stage.job, "of itself", at_s))
+    cores: list[SchedulerCore] = []
 
-    wrap(patch, SchedulerCore, "_accept", every(3, accept))
+    def made(inner: Any, core: Any, *arguments: Any, **named: Any) -> None:
+        inner(core, *arguments, **named)
+        cores.append(core)
+
+    def accept(inner: Any, register: Any, job: Any, now_s: float) -> None:
+        inner(register, job, now_s)
+        (book,) = (core.book for core in cores if core.register is register)
+        book.ledger.at_stage(
+            now_s + 0.01,
+            job.stages[0],
+            lambda stage, at_s: book.cancellation.cancel(stage.job, "of itself", at_s),
+        )
+
+    wrap(patch, SchedulerCore, "__init__", made)
+    wrap(patch, Register, "accept", every(3, accept))
 
 
 def remembers_no_outcomes(patch: Patch) -> None:
@@ -343,11 +359,11 @@ def keeps_what_it_should_forget(patch: Patch) -> None:
 
 
 def answers_for_slots_that_did_not_ask(patch: Patch) -> None:
-    def get_tasks(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
-        core.to_node(node.id, m.NoTask(message.ask, message.count + 100))
-        inner(core, node, message, now_s)
+    def get_tasks(inner: Any, binding: Any, node: Any, message: Any, now_s: float) -> None:
+        binding._to_node(node.id, m.NoTask(message.ask, message.count + 100))
+        inner(binding, node, message, now_s)
 
-    wrap(patch, SchedulerCore, "_get_tasks", get_tasks)
+    wrap(patch, Binding, "get_tasks", get_tasks)
 
 
 def sends_no_cancellation(patch: Patch) -> None:
@@ -359,14 +375,14 @@ def never_submits(patch: Patch) -> None:
 
 
 def tries_for_ever(patch: Patch) -> None:
-    def get_tasks(inner: Any, core: Any, node: Any, message: Any, now_s: float) -> None:
-        ticket = core.probing.tickets.get(message.ticket)
-        core.to_node(node.id, m.NoTask(message.ask, message.count))
+    def get_tasks(inner: Any, binding: Any, node: Any, message: Any, now_s: float) -> None:
+        ticket = binding._tickets.get(message.ticket)
+        binding._to_node(node.id, m.NoTask(message.ask, message.count))
         if ticket is not None:
-            core.probing.spend(ticket, node, message.count)
-            core.probing.ensure(ticket.stage, now_s)
+            binding._spend(ticket, node, message.count)
+            binding._ensure(ticket.stage, now_s)
 
-    wrap(patch, SchedulerCore, "_get_tasks", get_tasks)
+    wrap(patch, Binding, "get_tasks", get_tasks)
 
 
 BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [

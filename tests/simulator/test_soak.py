@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from scheduler.core import SchedulerCore
+from scheduler.book.endings import Endings
 from scheduler.sampling.probing import Probing
 from simulator import faults, scenarios, soak
 from simulator.soak import run_seed, soak_command
@@ -60,13 +60,13 @@ def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_the_processes(
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Reports are ignored if the node's name is n0."""
-    inner = SchedulerCore._report
+    inner = Endings.reported
 
-    def report(core: Any, node: Any, message: Any, now_s: float) -> None:
+    def report(endings: Any, node: Any, message: Any, now_s: float) -> None:
         if node.id != "n0":
-            inner(core, node, message, now_s)
+            inner(endings, node, message, now_s)
 
-    monkeypatch.setattr(SchedulerCore, "_report", report)
+    monkeypatch.setattr(Endings, "reported", report)
     yield
 
 

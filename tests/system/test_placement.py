@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frontends.synthetic.tasks import sleep_job
-from scheduler.direct.placement import PLACEMENTS
+from scheduler.options import PLACEMENTS
 from sparrow_py import Client, LocalCluster
 from sparrow_py.job import TaskStatus
 from tests.support.daemons import http

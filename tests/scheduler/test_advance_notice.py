@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
 from scheduler.book.claims import REDIALLED_S
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import REDIAL_MAX_S
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 
@@ -23,29 +21,15 @@ def info(memory: str = "") -> m.NodeInfo:
     return m.NodeInfo(4, {}, {}, {"many": ""}, "", memory)
 
 
-class Rig:
+class Rig(SchedulerRig):
     """A scheduler that has long been up, nodes of the given memories, and a client that answers by hand."""
 
     def __init__(self, memories: dict[str, str] | None = None, **options: Any) -> None:
-        self.outbox = Recorder()
-        options = {"settling_s": 0.0, "claim_timeout_s": 1.0, **options}
-        self.core = SchedulerCore(SchedulerOptions(**options), random.Random(1), self.outbox)
-        for node, memory in (memories or {"a": "A"}).items():
-            self.core.node_up(node, info(memory), 0.0)
+        nodes = {node: info(memory) for node, memory in (memories or {"a": "A"}).items()}
+        super().__init__(nodes, **{"settling_s": 0.0, "claim_timeout_s": 1.0, **options})
 
-    def client(self, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_client("c", "anna", message, now_s)
-        self.core.check_invariants()
-
-    def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive_from_node(node, message, now_s)
-        self.core.check_invariants()
-
-    def submit(self, tasks: int = 1, *between: Any, now_s: float = 0.0, **fields: Any) -> None:
-        self.client(submission("j", tasks, **{"acknowledges": True, **fields}), *between, now_s=now_s)
-        self.client(m.AddTasks("j", 0, [b"p"] * tasks), now_s=now_s)
+    def submit(self, tasks: int = 1, *between: Any, **fields: Any) -> None:
+        self.submit_job(tasks, *between, **{"acknowledges": True, **fields})
 
     def ask(self, node: str = "a", count: int = 4) -> list[m.Launch]:
         """The node asks with all tickets of which it knows."""
@@ -55,12 +39,6 @@ class Rig:
 
     def lose(self, launch: m.Launch, node: str = "a") -> None:
         self.node(node, m.Report("j", launch.task, launch.attempt, LOST, b"", "its executor died", None, None))
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
-
-    def outcomes(self) -> list[tuple[int, TaskStatus, int]]:
-        return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
 
 
 # ---- where -----------------------------------------------------------------------------------

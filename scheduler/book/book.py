@@ -1,0 +1,59 @@
+"""The book of a scheduler's jobs, put together: each part knows those above it here, and no others.
+
+An outcome can open stages, doom others, and cancel a job, which all settle tasks again: so `Outcomes` is told at the
+end who does that. Nodes for tasks are found by a plane, of which the book knows what `placing` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.book.advance_notice import AdvanceNotice
+from scheduler.book.attempts import Attempts
+from scheduler.book.cancellation import Cancellation
+from scheduler.book.claims import Claims
+from scheduler.book.client_loss import ClientLoss
+from scheduler.book.endings import Endings
+from scheduler.book.ledger import Ledger, Messenger
+from scheduler.book.lost_inputs import LostInputs
+from scheduler.book.outcomes import Outcomes
+from scheduler.book.reach import Reach
+from scheduler.book.register import Register
+from scheduler.book.restarts import Restarts
+from scheduler.book.stages import Stages
+from scheduler.book.submission import Submission
+from scheduler.book.timeouts import Timeouts
+from scheduler.book.waiting import Waiting
+
+if TYPE_CHECKING:
+    import random
+
+    from scheduler.options import SchedulerOptions
+
+
+class Book:
+    """Its parts, lowest first. `ledger.placing` is set by whoever made the plane."""
+
+    def __init__(self, options: SchedulerOptions, rng: random.Random, messenger: Messenger, now_s: float) -> None:
+        self.ledger = ledger = Ledger(options, messenger)
+        self.reach = Reach(ledger)
+        self.notice = AdvanceNotice(ledger)
+        self.attempts = Attempts(ledger)
+        self.register = Register(ledger, self.attempts)
+        self.outcomes = Outcomes(ledger)
+        self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
+        self.timeouts = Timeouts(ledger, self.outcomes)
+        self.restarts = Restarts(ledger, self.outcomes, self.timeouts, self.notice)
+        self.stages = Stages(ledger, self.register, self.outcomes, self.timeouts)
+        self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
+        self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
+        self.claims = Claims(
+            ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation, now_s
+        )
+        self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
+        self.submission = Submission(ledger, self.register, self.timeouts, self.stages, self.cancellation, self.claims)
+        self.client_loss = ClientLoss(ledger, self.register, self.restarts, self.lost_inputs, self.cancellation)
+        self.outcomes.stage_over = self.stages.over
+        self.outcomes.doom = self.stages.doom
+        self.outcomes.produced_again = self.lost_inputs.produced_again
+        self.outcomes.cancel = self.cancellation.cancel

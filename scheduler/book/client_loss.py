@@ -1,0 +1,64 @@
+"""A client's link broke: its jobs go on, or what of them has not started is cancelled, as each job says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scheduler.book.jobs import OPEN
+
+if TYPE_CHECKING:
+    from scheduler.book.cancellation import Cancellation
+    from scheduler.book.jobs import JobState, StageState
+    from scheduler.book.ledger import Ledger
+    from scheduler.book.lost_inputs import LostInputs
+    from scheduler.book.register import Register
+    from scheduler.book.restarts import Restarts
+
+VANISHED = "its client vanished"
+SAID_GOODBYE = "its client went away"
+
+
+class ClientLoss:
+    """What becomes of the jobs of clients that are gone."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        register: Register,
+        restarts: Restarts,
+        lost_inputs: LostInputs,
+        cancellation: Cancellation,
+    ) -> None:
+        self._ledger = ledger
+        self._register = register
+        self._restarts = restarts
+        self._lost_inputs = lost_inputs
+        self._cancellation = cancellation
+
+    def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
+        """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs."""
+        for job in list(self._register.by_client.pop(client, {}).values()):
+            job.client = ""
+            reason = SAID_GOODBYE if said_goodbye else VANISHED
+            if job.on_client_lost == "finish" and job.received == job.task_count:
+                self._lost_inputs.client_gone(job, now_s)
+                go_on: Callable[[JobState, float], None] = self._restarts.client_gone
+            else:
+                go_on = partial(self._cancel, reason=reason)
+            if said_goodbye:
+                go_on(job, now_s)
+            else:
+                over_s = now_s + self._ledger.options.client_grace_s
+                self._ledger.at_stage(over_s, job.stages[0], partial(_with_job, go_on))
+
+    def _cancel(self, job: JobState, now_s: float, *, reason: str) -> None:
+        self._cancellation.cancel(job, reason, now_s)
+        # What is still to come never will, and was not claimed.
+        if job.phase is not OPEN and job.received < job.task_count:
+            self._register.abandon(job, now_s)
+
+
+def _with_job(action: Callable[[JobState, float], None], stage: StageState, now_s: float) -> None:
+    action(stage.job, now_s)

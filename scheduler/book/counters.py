@@ -1,0 +1,40 @@
+"""What the metrics show of a scheduler's core; all counts since the start."""
+
+from __future__ import annotations
+
+from sparrow_py.job import TaskStatus
+
+
+class Counters:
+    """See the module's docstring; `scheduler.http.metrics` says what each one means."""
+
+    __slots__ = (
+        "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced",
+        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "reservations", "reservations_cancelled",
+        "reservations_idle", "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+        self.settled: dict[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
+
+    adopted: int
+    asks: int
+    attempts_lost: int
+    handed_back: int
+    jobs_accepted: int
+    jobs_ended: int
+    jobs_fenced: int
+    jobs_handed_over: int
+    jobs_refused: int
+    launched: int
+    noops: int
+    probes: int
+    reservations: int
+    reservations_cancelled: int
+    reservations_idle: int
+    reservations_refused: int
+    reservations_shared: int
+    retries: int
+    stale_reports: int

@@ -1,0 +1,114 @@
+"""Attempts end: nodes report them, hand them back, or are lost with them. What was started in vain starts again, as
+often as its job says (guarantee 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparrow_py.job import FAILED, LOST
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.attempts import Attempts
+    from scheduler.book.claims import Claims
+    from scheduler.book.jobs import Attempt, StageState
+    from scheduler.book.ledger import Ledger
+    from scheduler.book.lost_inputs import LostInputs
+    from scheduler.book.nodes import Node
+    from scheduler.book.outcomes import Outcomes
+    from scheduler.book.restarts import Restarts
+
+
+class Endings:
+    """The ends of all attempts of a scheduler."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        attempts: Attempts,
+        outcomes: Outcomes,
+        restarts: Restarts,
+        lost_inputs: LostInputs,
+        claims: Claims,
+    ) -> None:
+        self._ledger = ledger
+        self._attempts = attempts
+        self._outcomes = outcomes
+        self._restarts = restarts
+        self._lost_inputs = lost_inputs
+        self._claims = claims
+
+    def reported(self, node: Node, message: m.Report, now_s: float) -> None:
+        """A node says how an attempt ended."""
+        attempt = self._attempts.take(node, message.job, message.attempt)
+        if attempt is None:
+            self._reported_of_another(node, message, now_s)
+            return
+        stage, placing = attempt.stage, self._ledger.placing
+        unplaced = stage.unplaced
+        if placing.hears_reports:
+            placing.attempt_reported(attempt, message)
+        if message.status is LOST:
+            self.lost(attempt, message.error, now_s)
+        else:
+            self._ended(attempt, node, message, now_s)
+        if stage.unplaced > unplaced:  # It is to start again.
+            placing.tasks_unplaced(stage, now_s)
+
+    def _reported_of_another(self, node: Node, message: m.Report, now_s: float) -> None:
+        """The attempt is not one of ours, or has ended; perhaps another scheduler started it."""
+        job = self._ledger.jobs.get(message.job)
+        if job is None or not job.epoch or not self._claims.report(job, node, message, now_s):
+            self._ledger.counters.stale_reports += 1
+
+    def _ended(self, attempt: Attempt, node: Node, message: m.Report, now_s: float) -> None:
+        """An executor finished with the attempt, or failed: the outcome, or another start."""
+        stage, task, job = attempt.stage, attempt.task, attempt.stage.job
+        starts = stage.starts.get(task, 0) + 1
+        failed = message.status is FAILED
+        if failed and job.retry_failed and starts < job.max_attempts and not (attempt.cancelled or job.cancelled):
+            self._restarts.retry(attempt, message.error, now_s)
+            return
+        del stage.attempts[task]
+        self._outcomes.settle_reported(stage, task, node.id, message, starts, now_s)
+
+    def lost(self, attempt: Attempt, reason: str, now_s: float) -> None:
+        """Node or executor died before the outcome was known: again, if attempts remain. The caller sees to it that
+        nodes are found."""
+        self._ledger.counters.attempts_lost += 1
+        stage, task = attempt.stage, attempt.task
+        starts = stage.starts.get(task, 0) + 1
+        if starts < stage.job.max_attempts:
+            self._restarts.retry(attempt, reason, now_s)
+            return
+        del stage.attempts[task]
+        noun = "time" if starts == 1 else "times"
+        self._outcomes.settle_unrun(stage, task, LOST, f"started {starts} {noun}: {reason}", now_s, starts)
+
+    def handed_back(self, node: Node, message: m.HandBack, now_s: float) -> None:
+        """The task was not started there: it is unplaced again, and this was no start."""
+        ledger = self._ledger
+        attempt = self._attempts.take(node, message.job, message.attempt)
+        if attempt is None:
+            ledger.counters.stale_reports += 1
+            return
+        stage = attempt.stage
+        ledger.counters.handed_back += 1
+        reason = m.cut_reason(message.reason)
+        ledger.placing.handed_back(stage, node, now_s)
+        ledger.note(now_s, message.job, "task %d handed back: %s", stage.first + attempt.task, reason)
+        if message.missing and not (attempt.cancelled or stage.job.cancelled):
+            self._lost_inputs.missing(attempt, message.missing, reason, now_s)
+        else:
+            self._restarts.give_back(attempt, now_s)
+        if ledger.is_here(stage.job):
+            ledger.placing.tasks_unplaced(stage, now_s)
+
+    def node_lost(self, node: Node, now_s: float) -> list[StageState]:
+        """The node is gone, with all attempts that were there; returns their stages, whose tasks may be unplaced."""
+        stages: dict[StageState, None] = {}
+        for attempt in sorted(node.attempts, key=lambda attempt: attempt.order):
+            self._attempts.end(attempt)
+            stages[attempt.stage] = None
+            self.lost(attempt, f"node {node.id} was lost", now_s)
+        return list(stages)

@@ -1,0 +1,146 @@
+"""Tasks are settled: their outcomes go to clients, and results that later stages need are kept.
+
+What follows from an outcome is decided above: stages open or are doomed, an input is back, a job that takes too many
+bytes is cancelled. `book` says who does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from scheduler.book.jobs import SETTLED, JobState, StageState
+from sparrow_py.job import CANCELLED, FINISHED, BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.ledger import Ledger
+
+
+class Outcomes:
+    """Settles the tasks of all jobs of a scheduler."""
+
+    stage_over: Callable[[StageState, float], None]
+    """Called when all tasks of a stage are settled."""
+    doom: Callable[[StageState, str, float], None]
+    """Called when a task of a stage with successors did not finish, with the reason for those."""
+    produced_again: Callable[[StageState, int, m.Outcome, float], None]
+    """Called with the second end of a task which had run again for its result."""
+    cancel: Callable[[JobState, str, float], None]
+    """Called when a job takes too many bytes."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._jobs = ledger.jobs
+        self._admission = ledger.admission
+        self._holds = ledger.holds
+        self._settled = ledger.counters.settled
+        self._to_client = ledger.to_client
+
+    # ---- with an executor's report -----------------------------------------------------------
+
+    def settle_reported(
+        self, stage: StageState, task: int, node_id: str, message: m.Report, starts: int, now_s: float
+    ) -> None:
+        """The report is the task's outcome."""
+        outcome = m.Outcome(
+            stage.job.id, stage.first + task, message.status, message.result, message.error,
+            starts if message.status is not CANCELLED or message.started_at_s is not None else starts - 1,
+            node_id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
+        )  # fmt: skip
+        self._settle(stage, task, outcome, now_s)
+
+    # ---- without one -------------------------------------------------------------------------
+
+    def settle_unrun(
+        self, stage: StageState, task: int, status: TaskStatus, reason: str, now_s: float, attempts: int | None = None
+    ) -> None:
+        """Settle a task with no report of an executor."""
+        starts = stage.starts.get(task, 0) if attempts is None else attempts
+        number = stage.first + task
+        outcome = m.Outcome(stage.job.id, number, status, b"", reason, starts, "", stage.reserved_at_s, None, None)
+        self._settle(stage, task, outcome, now_s)
+
+    def settle_unplaced(
+        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
+    ) -> None:
+        """Settle some of the stage's unplaced tasks."""
+        for task in tasks:
+            stage.withdraw(task, SETTLED)
+        self._admission.withdrawn(stage.job.user, len(tasks))
+        if stage.unplaced:
+            self._ledger.placing.tasks_withdrawn(stage)
+        else:
+            self._ledger.placing.none_unplaced(stage, now_s)
+        for task in tasks:
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def settle_blocked(
+        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
+    ) -> None:
+        """Settle tasks that wait for inputs which got lost."""
+        for task in tasks:
+            for hash_ in stage.blocked.pop(task):
+                waiting = stage.job.awaited.get(hash_)
+                if waiting is not None:
+                    waiting.discard((stage.index, task))
+                    if not waiting:
+                        del stage.job.awaited[hash_]
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def settle_untold(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
+        """Settle tasks that were to start again as soon as the client knew their starts."""
+        for task in tasks:
+            stage.untold.discard(task)
+            self.settle_unrun(stage, task, status, reason, now_s)
+
+    def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
+        """Cancel the stage's tasks that are not placed, those that have not arrived included."""
+        stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
+        self.settle_blocked(stage, list(stage.blocked), CANCELLED, reason, now_s)
+        self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
+        self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
+
+    # ---- what becomes of them ----------------------------------------------------------------
+
+    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
+        job = stage.job
+        stage.states[task] = SETTLED
+        stage.count_settled(1)
+        if task in stage.rerun:
+            stage.rerun.discard(task)
+            self.produced_again(stage, task, outcome, now_s)
+        else:
+            job.counts[outcome.status] += 1
+            self._settled[outcome.status] += 1
+            self._to_client(job.client, outcome)
+            if not stage.successors:
+                self.drop_payload(stage, task)
+            else:
+                self.keep_result(stage, task, outcome.status, outcome.result, now_s)
+            if stage.successors and outcome.status is not FINISHED:
+                reason = f"task {outcome.task} before it was {outcome.status.value}: {outcome.error}"
+                self.doom(stage, reason, now_s)
+        # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
+        if stage.settled == stage.spec.task_count and self._jobs.get(job.id) is job:
+            self.stage_over(stage, now_s)
+
+    def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
+        """Keep of a settled task what others may need, and no more."""
+        job = stage.job
+        needed = status is FINISHED and stage.open_successors > 0
+        if needed:
+            job.results[stage.first + task] = result
+        if needed and isinstance(result, BlobRef):
+            stage.large = True  # Its task may have to produce that again.
+        else:
+            self.drop_payload(stage, task)
+        if needed and isinstance(result, bytes) and not self._holds(job, len(result)):
+            self.cancel(job, self._admission.over_bytes(job.user), now_s)
+
+    def drop_payload(self, stage: StageState, task: int) -> None:
+        """The task will not start again."""
+        payload = stage.payloads[task]
+        stage.payloads[task] = None
+        if payload and type(payload) is bytes:
+            self._holds(stage.job, -len(payload))

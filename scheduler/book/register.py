@@ -1,0 +1,151 @@
+"""The jobs that are here: they are accepted or refused, and they leave, as they end or go to another scheduler."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparrow_py.job import NAME_BYTES_MAX
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.attempts import Attempts
+    from scheduler.book.jobs import JobState
+    from scheduler.book.ledger import Ledger
+
+TAKEN_OVER_MAX = 1000
+"""Jobs that are remembered to be at another scheduler."""
+
+
+class TakenOver(NamedTuple):
+    """A job that another scheduler has claimed: with which epoch, and whose it is."""
+
+    epoch: int
+    user: str
+
+
+class Register:
+    """See the module's docstring."""
+
+    def __init__(self, ledger: Ledger, attempts: Attempts) -> None:
+        self._ledger = ledger
+        self._attempts = attempts
+        self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
+        """Told of each job that was accepted and is here no more: how it went, and when."""
+        self.by_client: dict[str, dict[str, JobState]] = {}
+        """The jobs of each connected client, by their ids."""
+        self.taken_over: dict[str, TakenOver] = {}
+        """Jobs that were here until another scheduler claimed them; the latest of them."""
+        self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)
+        """Those of them that nobody has been told of."""
+        self.left: list[JobState] = []
+        """Jobs that have left in the event that is handled now: once it is over nothing looks at them any more."""
+
+    # ---- they come ---------------------------------------------------------------------------
+
+    def add(self, job: JobState) -> None:
+        """The job, which was admitted, is here."""
+        self._ledger.jobs[job.id] = job
+        self.by_client.setdefault(job.client, {})[job.id] = job
+        for stage in job.stages:
+            self._ledger.placing.stage_came(stage)
+
+    def accept(self, job: JobState, now_s: float) -> None:
+        """Tell the job's client that it will run."""
+        ledger = self._ledger
+        ledger.counters.jobs_accepted += 1
+        self.taken_over.pop(job.id, None)
+        ledger.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
+        ledger.to_client(job.client, m.JobAccepted(job.id))
+
+    def refuse(
+        self, client: str, job_id: str, reason: str, *, field: str = "", retry_after_s: float | None = None
+    ) -> None:
+        """Tell the client that its job will not run here."""
+        self._ledger.counters.jobs_refused += 1
+        self._ledger.to_client(client, m.JobRefused(job_id[:NAME_BYTES_MAX], reason, field, retry_after_s))
+
+    # ---- they leave --------------------------------------------------------------------------
+
+    def ended(self, job: JobState, now_s: float) -> None:
+        """Every task has its outcome."""
+        ledger = self._ledger
+        if not ledger.is_here(job):
+            return
+        ledger.note(now_s, job.id, "ended")
+        ledger.counters.jobs_ended += 1
+        self._remove(job)
+        ledger.to_client(job.client, m.JobEnded(job.id))
+        self.job_gone(job, "ended", now_s)
+
+    def abandon(self, job: JobState, now_s: float) -> None:
+        """The job is another scheduler's, or comes again with a higher epoch: drop it without a word."""
+        self._ledger.note(now_s, job.id, "abandoned at epoch %d", job.epoch)
+        self._ledger.counters.jobs_fenced += 1
+        self.drop(job, now_s)
+        self.job_gone(job, "was taken over by another scheduler", now_s)
+
+    def fenced(self, message: m.Fenced, now_s: float) -> None:
+        """Another scheduler has the job now, as a node says."""
+        job = self._ledger.jobs.get(message.job)
+        if job is not None and job.epoch < message.epoch:
+            self.abandon(job, now_s)
+            self.taken_over[job.id] = TakenOver(message.epoch, job.user)
+            self.news.append(job.id)
+            if len(self.taken_over) > TAKEN_OVER_MAX:
+                del self.taken_over[next(iter(self.taken_over))]
+            # Its client took it there, and has no use for this; unless it gave the job an id that was used before.
+            reason = f"another scheduler has claimed a job of this id, with epoch {message.epoch}"
+            self._ledger.to_client(job.client, m.JobRefused(job.id, reason, "job_id"))
+
+    def hand_over(self, now_s: float) -> list[tuple[str, m.Message]]:
+        """Let go of all jobs, whose clients take them to other schedulers; returns what to tell which client."""
+        ledger = self._ledger
+        last_words: list[tuple[str, m.Message]] = []
+        for job in list(ledger.jobs.values()):
+            unstarted = job.without_start()[: m.UNSTARTED_RANGES_MAX]
+            last_words.append((job.client, m.HandedOver(job.id, tuple(unstarted))))
+            ledger.note(now_s, job.id, "handed over")
+            for node_id in job.sent_to:  # Nodes are not to forget it: the next scheduler claims it there.
+                del ledger.nodes[node_id].sent[job.id]
+            job.sent_to.clear()
+            self.drop(job, now_s)
+            ledger.counters.jobs_handed_over += 1
+            self.job_gone(job, "was handed over to other schedulers", now_s)
+        return last_words
+
+    def drop(self, job: JobState, now_s: float) -> None:
+        """The job, which has not ended, is here no more."""
+        for stage in job.stages:
+            self._ledger.placing.stage_left(stage, now_s)
+        for attempt in list(job.attempts.values()):
+            self._attempts.end(attempt)
+        self._ledger.admission.withdrawn(job.user, job.unplaced)
+        self._remove(job)
+
+    def _remove(self, job: JobState) -> None:
+        ledger = self._ledger
+        del ledger.jobs[job.id]
+        jobs = self.by_client.get(job.client)
+        if jobs is not None:
+            jobs.pop(job.id, None)
+            if not jobs:
+                del self.by_client[job.client]
+        ledger.holds(job, -job.held_bytes)
+        for other_id in job.avoids:
+            ledger.jobs[other_id].avoids.discard(job.id)
+        for node_id in sorted(job.sent_to):
+            del ledger.nodes[node_id].sent[job.id]
+            ledger.to_node(node_id, m.ForgetJob(job.id))
+        self.left.append(job)
+
+    def let_go(self) -> None:
+        """An event is over: jobs that left in it go."""
+        for job in self.left:
+            job.dissolve()
+        self.left.clear()
+
+
+def _nobody_is_told(job: JobState, how: str, now_s: float) -> None:
+    """Of jobs that are gone."""

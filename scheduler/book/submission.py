@@ -1,0 +1,225 @@
+"""Jobs are submitted, and their tasks arrive: what is wrong with them is refused, the rest is theirs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S
+from scheduler.book.footprint import known_bytes, tasks_bytes
+from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, JobState, StageState
+from scheduler.book.validation import check_submission, check_tasks
+from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.cancellation import Cancellation
+    from scheduler.book.claims import Claims
+    from scheduler.book.ledger import Ledger
+    from scheduler.book.register import Register
+    from scheduler.book.stages import Stages
+    from scheduler.book.timeouts import Timeouts
+
+
+class Submission:
+    """Takes the jobs of a scheduler's clients."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        register: Register,
+        timeouts: Timeouts,
+        stages: Stages,
+        cancellation: Cancellation,
+        claims: Claims,
+    ) -> None:
+        self._ledger = ledger
+        self._register = register
+        self._timeouts = timeouts
+        self._stages = stages
+        self._cancellation = cancellation
+        self._claims = claims
+
+    # ---- jobs --------------------------------------------------------------------------------
+
+    def submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
+        """A client submits a job: it is accepted, refused, or known already."""
+        try:
+            check_submission(message, self._ledger.options.payload_bytes_max)
+        except InvalidRequest as error:
+            self._register.refuse(client, message.job, str(error), field=error.field)
+            return
+        before = self._ledger.jobs.get(message.job)
+        if before is not None and not self._supersedes(client, user, message, before, now_s):
+            return
+        if self._ledger.draining:
+            self._register.refuse(client, message.job, "the scheduler is shutting down", retry_after_s=1.0)
+            return
+        job = JobState(message, client, user, now_s)
+        why_not = self._why_no_node(job)
+        if why_not is not None:
+            self._register.refuse(client, message.job, why_not[1], field=why_not[0])
+            return
+        refusal = self._ledger.admission.admit(user, job.task_count, now_s)
+        if refusal:
+            self._register.refuse(client, message.job, refusal.reason, retry_after_s=refusal.retry_after_s)
+            return
+        if not self._ledger.holds(job, job.counted_bytes()):
+            reason = self._ledger.admission.over_bytes(user)
+            never = job.held_bytes > self._ledger.options.held_bytes_max
+            self._ledger.holds(job, -job.held_bytes)
+            self._ledger.admission.withdrawn(user, job.task_count)
+            self._register.refuse(client, message.job, reason, retry_after_s=None if never else RETRY_AFTER_UNKNOWN_S)
+            return
+        self._register.add(job)
+        if message.avoid:
+            self._avoid(job, message.avoid)
+        if self._must_arrive_whole(job):
+            job.phase = ARRIVING
+        else:
+            self._register.accept(job, now_s)
+        if job.epoch:
+            job.phase, job.settling = CLAIMING, True
+        if not job.task_count and job.epoch:
+            self._claims.start(job, now_s)
+        for stage in [stage for stage in job.stages if not stage.spec.task_count and not stage.waits_for]:
+            self._stages.over(stage, now_s)
+
+    def _must_arrive_whole(self, job: JobState) -> bool:
+        """Whether it is only known from its tasks that nodes could run them, and it will not wait for any."""
+        hard = any(stage.preferences is not None and stage.spec.delay_s is None for stage in job.stages)
+        return hard and job.wait_for_nodes_s is None and not job.epoch and len(self._ledger.nodes) > 0
+
+    def _arrived_whole(self, job: JobState, now_s: float) -> None:
+        """Accept the job, or refuse it if none of the nodes that one of its tasks prefers could run that."""
+        why_not = self._why_homeless(job)
+        if why_not is None:
+            self._register.accept(job, now_s)
+            self._claims.arrived(job, now_s)
+            return
+        self._register.drop(job, now_s)
+        self._register.refuse(job.client, job.id, why_not[1], field=why_not[0])
+
+    def _why_homeless(self, job: JobState) -> tuple[str, str] | None:
+        """(field, reason) of the first task that has to run on its preferred nodes, none of which could."""
+        for stage in job.stages:
+            if stage.spec.delay_s is not None:
+                continue
+            for task, detail in sorted(stage.details.items()):
+                if detail.preferred and not self._ledger.nodes.could_run(stage.kind, detail.preferred):
+                    where = f"stages[{stage.index}]." if len(job.stages) > 1 else ""
+                    field, names = f"{where}tasks[{task}].preferred", ", ".join(detail.preferred[:5])
+                    return field, f"{field}: none of {names} is a node that could run it, and there is no delay_s"
+        return None
+
+    def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
+        """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
+        if before.user == user and message.epoch > before.epoch:
+            self._register.abandon(before, now_s)
+            return True
+        if before.client == client:
+            if before.phase is not ARRIVING:  # Else it is told once all tasks are here.
+                self._ledger.to_client(client, m.JobAccepted(message.job))
+        else:
+            self._register.refuse(client, message.job, "another client has a job of this id", field="job_id")
+        return False
+
+    def _why_no_node(self, job: JobState) -> tuple[str, str] | None:
+        """(field, reason) if nodes are connected and none will do for one of the job's stages, and it will not wait."""
+        if job.wait_for_nodes_s is not None or job.epoch:
+            return None
+        for stage in job.stages:
+            if stage.spec.task_count and (why_not := self._ledger.nodes.why_none_could(stage.kind)) is not None:
+                return why_not
+        return None
+
+    def _avoid(self, job: JobState, others: Sequence[str]) -> None:
+        """The job and these do not run on one node at a time (§8), as far as they are of one user and here."""
+        for other_id in others:
+            other = self._ledger.jobs.get(other_id)
+            if other is None or other is job or other.user != job.user:
+                continue  # It has ended, most likely: nothing is left to avoid.
+            for one, another in ((job, other), (other, job)):
+                one.avoids.add(another.id)
+                if one.running_at is None:
+                    one.running_at = {}
+                    for attempt in one.attempts.values():
+                        one.running_at[attempt.node_id] = one.running_at.get(attempt.node_id, 0) + 1
+
+    # ---- their tasks -------------------------------------------------------------------------
+
+    def add_tasks(self, job: JobState, message: m.AddTasks, now_s: float) -> None:
+        """Further tasks of the job have come."""
+        if job.cancelled and job.phase is OPEN:
+            return  # It was cancelled while its tasks were on their way.
+        given = len(message.payloads)
+        if message.first != job.received or job.received + given > job.task_count:
+            raise LinkError(
+                f"job {job.id}: tasks {message.first} to {message.first + given - 1} do not follow the "
+                f"{job.received} of {job.task_count} tasks received: each task must be given once, in order"
+            )
+        if given > m.TASKS_PER_MESSAGE_MAX:
+            raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
+        details = message.details or {}
+        check_tasks(job, message, self._ledger.options.payload_bytes_max)
+        job.received += given
+        payloads = message.payloads
+        size = sum(len(p) for p in payloads if isinstance(p, bytes))
+        fixed = tasks_bytes(payloads, details)
+        job.fixed_bytes += fixed
+        if not self._ledger.holds(job, size + fixed):
+            reason = self._ledger.admission.over_bytes(job.user)
+            self._ledger.holds(job, -size)
+            self._cancellation.cancel(job, reason, now_s)
+            if job.phase is OPEN:
+                return
+            payloads, details = [b""] * given, {}  # They may run elsewhere, but not from here.
+        taken = 0
+        while taken < given:
+            stage = job.stage_of(message.first + taken)
+            count = min(given - taken, stage.first + stage.spec.task_count - message.first - taken)
+            self._add_to_stage(stage, message.first + taken, payloads[taken : taken + count], details, now_s)
+            taken += count
+        if job.received < job.task_count or not self._ledger.is_here(job):
+            return
+        if job.epoch:
+            self._claims.start(job, now_s)
+        elif job.phase is ARRIVING:
+            self._arrived_whole(job, now_s)
+
+    def _add_to_stage(
+        self, stage: StageState, first: int, payloads: list[m.Data], details: dict[int, m.TaskDetail], now_s: float
+    ) -> None:
+        """Tasks of one stage have arrived, the first of which is `first` by the job's count."""
+        job = stage.job
+        if stage.complete:  # It was doomed while its tasks were on their way.
+            self._ledger.holds(job, -sum(len(p) for p in payloads if isinstance(p, bytes)))
+            return
+        begin = first - stage.first
+        own = {
+            task - stage.first: detail
+            for task, detail in details.items()
+            if begin <= task - stage.first < begin + len(payloads)
+        }
+        stage.add_tasks(payloads, own)
+        if job.known:
+            self._claims.settle_known(stage, begin, len(payloads), now_s)
+        if stage.open:
+            self._timeouts.begin(stage, range(begin, begin + len(payloads)), now_s)
+            self._ledger.placing.tasks_unplaced(stage, now_s)
+
+    def known(self, job: JobState, message: m.Known, now_s: float) -> None:
+        """What the client knows of tasks that are to follow, of a job that was at another scheduler."""
+        tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
+        if not job.epoch or any(not job.received <= task < job.task_count for task in tasks):
+            raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow, with an epoch above 0")
+        given = {outcome.task for outcome in message.outcomes}
+        if len(given) < len(message.outcomes) or not given.isdisjoint(job.known):
+            raise LinkError(f"job {job.id}: the outcome of a task was given twice")
+        size = sum(map(known_bytes, message.outcomes))
+        if not self._ledger.holds(job, size):
+            self._ledger.holds(job, -size)
+            self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
+            for index, outcome in enumerate(message.outcomes):
+                message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
+        self._claims.known(job, message)

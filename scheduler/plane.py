@@ -1,0 +1,124 @@
+"""The seam between the book of jobs and the planes, which find nodes for tasks.
+
+A plane is told what happens (`Plane`), and has of the book what `BookForPlane` lists, no more. A scheduler runs one
+plane, which `planes` chooses; the tests have a small one besides (`tests/support/most_free_slots.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scheduler.book.placing import Placing
+
+if TYPE_CHECKING:
+    import random
+
+    from scheduler.book.counters import Counters
+    from scheduler.book.jobs import JobState, StageState
+    from scheduler.book.nodes import Node, Nodes
+    from scheduler.options import SchedulerOptions
+    from sparrow_py.job import TaskStatus
+    from sparrow_py.wire import messages as m
+
+Handler = Callable[["Node", Any, float], None]
+"""Takes a message of a node."""
+Problem = Callable[[], Any]
+"""What is to be computed; it must not touch what the loop may change meanwhile."""
+
+
+class Plane(Placing, Protocol):
+    """Finds nodes for the tasks of stages: what `Placing` says, and what nodes do.
+
+    All tasks of a stage that is open and has no place must come to one, or wait for nodes (`BookForPlane.wait`).
+    """
+
+    messages: dict[type, Handler]
+    """Messages of nodes that are the plane's own, and who takes them."""
+
+    def node_up(self, node: Node, now_s: float) -> None:
+        """A node has come, or offers other things than before."""
+
+    def node_state(self, node: Node, now_s: float) -> None:
+        """A node is ready again, is cordoned, or drains (`Node.state`). One that drains has dropped what it held for
+        us that has not started."""
+
+    def node_lost(self, node: Node) -> Iterable[StageState]:
+        """A node is gone, and what it held for us with it. Its attempts are about to be settled or to start again.
+
+        Returns stages that now lack something: `tasks_unplaced` is called for them after that."""
+
+    def node_down(self, node: Node, now_s: float) -> None:
+        """What was at the node that is gone has been settled, or is unplaced again."""
+
+    def pump(self, now_s: float) -> None:
+        """Some events, which came together, have been handled: what is better decided for all of them at once, now."""
+
+    def solved(self, number: int, answer: Any, now_s: float) -> None:
+        """The answer to a problem that the plane had given away (`BookForPlane.solve`); None if it could not be had."""
+
+    def live_reservations(self, node_id: str) -> int:
+        """Reservations queued at the node, as far as this scheduler knows."""
+
+    def problem(self, stage: StageState) -> str | None:
+        """What is wrong with how the stage's tasks are placed, or None."""
+
+    def problem_of_all(self) -> str | None:
+        """What is wrong with the plane's own books, or None."""
+
+    def left_over(self) -> str:
+        """What is kept of stages, for a scheduler that has no jobs: it should be nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookForPlane:
+    """What a plane has of the book."""
+
+    options: SchedulerOptions
+    rng: random.Random
+    counters: Counters
+    nodes: Nodes
+    to_node: Callable[[str, m.Message], None]
+    """(node id, message): send it."""
+    note: Callable[..., None]
+    """(time, job id, text, values): remember an event of the job, if anything is remembered (`keeps_history`)."""
+    keeps_history: bool
+    at_stage: Callable[[float, StageState, Callable[[StageState, float], None]], None]
+    """(time, stage, action): call the action with the stage and the time then, if its job is still here."""
+    is_here: Callable[[JobState], bool]
+    """Whether the job has not ended, and was not given up."""
+
+    nodes_now: Callable[[StageState], list[str]]
+    """Nodes that may be given tasks of the stage now. The list may be shared: don't change it."""
+    test_node: Callable[[StageState], Callable[[str], bool]]
+    """As `nodes_now`, to ask for one node after the other."""
+    avoided_at: Callable[[StageState, str], bool]
+    """Whether a job that the stage's avoids runs at the node (§8)."""
+    leave_alone: Callable[[StageState, str, float], None]
+    """(stage, node id, time): the node does not want tasks of the stage for a while."""
+
+    announce_nodes: Callable[[JobState, Iterable[str]], None]
+    """Tell the job's client that its tasks may be started at these nodes, if it must know. (See `may_start_at`.)"""
+    may_start_at: Callable[[JobState, Node], bool]
+    """Whether tasks of the job may be started at the node now; else `memories_known` is called once they may."""
+
+    launch: Callable[[StageState, int, Node, int], None]
+    """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
+    push: Callable[[StageState, list[int], Node], None]
+    """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
+    count_placed: Callable[[StageState, int], None]
+    """(stage, tasks): so many have been launched or pushed."""
+    settle_unplaced: Callable[[StageState, list[int], TaskStatus, str, float], None]
+    """(stage, unplaced tasks, status, reason, time): they will not run."""
+
+    wait: Callable[[StageState, float], None]
+    """There is no node for tasks of the stage: `tasks_unplaced` is called after a while, or they are lost."""
+    wait_for_preferred: Callable[[StageState, Collection[int], bool, float], None]
+    """(stage, tasks, others, time): as `wait`, for these tasks with preferred nodes, and `others` without. If there are
+    neither, they wait no more."""
+    is_waiting: Callable[[StageState], bool]
+    """Whether tasks of the stage wait so."""
+
+    solve: Callable[[Problem], int]
+    """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

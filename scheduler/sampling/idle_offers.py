@@ -1,0 +1,72 @@
+"""What is done with a node that says that it has free slots and nothing queued.
+
+Batch sampling finds idle nodes by chance: at 95 % load most of d·m probes meet busy ones, while other nodes have
+nothing to do. So a node that runs out of work says so to one scheduler. If tasks wait there, the oldest stage that the
+node may run gets a reservation on it at once: what Hawk's idle nodes steal from other nodes' queues (Delgado et al.,
+ATC 2015), without asking those. Else the scheduler remembers the node, and the next stage probes it before random ones
+(join-idle-queue, Lu et al. 2011).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sparrow_py.errors import LinkError
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
+    from scheduler.book.nodes import Node
+    from scheduler.plane import BookForPlane
+    from scheduler.sampling.idle import IdleNodes
+    from scheduler.sampling.probing import Probing
+    from scheduler.sampling.turns import Turns
+    from sparrow_py.wire import messages as m
+
+RESERVATIONS_PER_TASK_MAX = 8
+"""A stage with so many reservations for each unplaced task gets no more of them on idle nodes."""
+LOOKED_AT_MAX = 100
+"""Waiting stages of a user and kind that are looked at for an idle node."""
+ASK_S = 0.01
+"""An idle node that was given a reservation is expected to ask so soon: meanwhile no other node gets one for the same
+task. A few round trips; if the hint was out of date, the node asks later or never."""
+
+
+class IdleOffers:
+    """Takes idle nodes' messages."""
+
+    def __init__(self, book: BookForPlane, turns: Turns, idle: IdleNodes, probing: Probing) -> None:
+        self._book = book
+        self._turns = turns
+        self._idle = idle
+        self._probing = probing
+
+    def told(self, node: Node, message: m.Idle, now_s: float) -> None:
+        """The node has free slots and nothing queued."""
+        if message.free < 1:
+            raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
+        free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
+        self._idle.forget(node.id)
+        stage = self._waiting_stage(node, now_s)
+        if stage is None:
+            self._idle.free[node.id] = free
+            return
+        count = min(free, stage.unplaced - stage.plan.promised)
+        self._idle.promised(stage, count, now_s)
+        self._probing.probe(stage, [(node.id, count)], now_s)
+
+    def _waiting_stage(self, node: Node, now_s: float) -> StageState | None:
+        """The stage that gets the node: the oldest of one user and kind after the other, each in turn."""
+        groups, eligible_set = self._turns.groups, self._book.nodes.eligible_set
+        for group in groups:
+            if node.id not in eligible_set(group[1]):
+                continue
+            for stage in islice(groups[group], LOOKED_AT_MAX):
+                plan = stage.plan
+                if plan.promised and plan.promised_at_s + ASK_S < now_s:
+                    plan.promised = 0
+                enough = plan.promised >= stage.unplaced or plan.live >= RESERVATIONS_PER_TASK_MAX * stage.unplaced
+                if stage.open and not enough and self._book.test_node(stage)(node.id):
+                    groups[group] = groups.pop(group)  # Next time another comes first.
+                    return stage
+        return None

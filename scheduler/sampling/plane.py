@@ -1,0 +1,120 @@
+"""Sparrow's own plane: batch sampling with late binding (§3.1, §3.2).
+
+What holds after each event: a stage with unplaced tasks that may run has at least as many live reservations as
+unplaced tasks (with task-level constraints: one for each), or a pending try, or waits for nodes; a stage without
+unplaced tasks, all of whose tasks have arrived, has no reservation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from scheduler.sampling.adaptive import AdaptiveRatio
+from scheduler.sampling.binding import Binding
+from scheduler.sampling.idle import IdleNodes
+from scheduler.sampling.idle_offers import IdleOffers
+from scheduler.sampling.plan import StagePlan
+from scheduler.sampling.probing import Probing
+from scheduler.sampling.surplus import Surplus
+from scheduler.sampling.turns import Turns
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import Attempt, StageState
+    from scheduler.book.nodes import Node
+    from scheduler.plane import BookForPlane, Handler
+
+
+class SamplingPlane:
+    """See `scheduler.plane.Plane`."""
+
+    def __init__(self, book: BookForPlane) -> None:
+        options = book.options
+        self._is_here = book.is_here
+        self.adaptive = AdaptiveRatio(options.probe_ratio_max) if options.probe_ratio_max else None
+        self.turns = Turns(options)
+        self.idle = IdleNodes(book)
+        self.probing = Probing(book, self.turns, self.idle, self.adaptive)
+        self.surplus = Surplus(book, self.turns, self.probing)
+        self.binding = Binding(book, self.turns, self.probing, self.surplus, self.adaptive)
+        self.messages: dict[type, Handler] = {
+            m.GetTasks: self.binding.get_tasks,
+            m.ReservationsRefused: self.probing.refused,
+            m.Idle: IdleOffers(book, self.turns, self.idle, self.probing).told,
+        }
+        self.hears_reports = self.adaptive is not None
+
+    # ---- what the book tells -----------------------------------------------------------------
+
+    def stage_came(self, stage: StageState) -> None:
+        stage.plan = StagePlan(stage)
+
+    def tasks_unplaced(self, stage: StageState, now_s: float) -> None:
+        self.probing.ensure(stage, now_s)
+
+    def tasks_withdrawn(self, stage: StageState) -> None:
+        self.turns.has_less_work(stage)
+
+    def none_unplaced(self, stage: StageState, now_s: float) -> None:
+        self.surplus.none_unplaced(stage, now_s)
+
+    def stage_left(self, stage: StageState, now_s: float) -> None:
+        self.surplus.stage_left(stage, now_s)
+
+    def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
+        self.probing.memories_known(stage, memories, now_s)
+
+    def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
+        if self.adaptive is not None and report.service_s is not None and report.service_s >= 0:
+            self.adaptive.ran(report.service_s)
+
+    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
+        """Another node gets the task, or the same one if it asks for it again."""
+
+    # ---- what nodes do -----------------------------------------------------------------------
+
+    def node_up(self, node: Node, now_s: float) -> None:
+        self.probing.node_came(node.id, now_s)
+
+    def node_state(self, node: Node, now_s: float) -> None:
+        self.idle.forget(node.id)
+        if node.state == m.DRAINING:
+            for stage in self.probing.drained(node):
+                if self._is_here(stage.job):
+                    self.probing.ensure(stage, now_s)
+        elif node.state == m.READY:
+            self.probing.node_came(node.id, now_s)
+
+    def node_lost(self, node: Node) -> dict[StageState, None]:
+        self.idle.forget(node.id)
+        return self.probing.node_lost(node)
+
+    def node_down(self, node: Node, now_s: float) -> None:
+        """Its reservations are made elsewhere, stage by stage."""
+
+    def live_reservations(self, node_id: str) -> int:
+        return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))
+
+    # ---- together and apart ------------------------------------------------------------------
+
+    def pump(self, now_s: float) -> None:
+        """Each event is answered at once."""
+
+    def solved(self, number: int, answer: Any, now_s: float) -> None:
+        """Nothing is given away to be solved."""
+
+    # ---- invariants --------------------------------------------------------------------------
+
+    def problem(self, stage: StageState) -> str | None:
+        return self.probing.problem(stage)
+
+    def problem_of_all(self) -> str | None:
+        return self.turns.problem()
+
+    def left_over(self) -> str:
+        probing, turns = self.probing, self.turns
+        tickets_at = {node_id: tickets for node_id, tickets in probing.tickets_at.items() if tickets}
+        if not (probing.tickets or tickets_at or turns or turns.by_work):
+            return ""
+        return f"tickets {list(probing.tickets)} at {tickets_at}, {turns.all()} of {turns.groups}, {turns.by_work}"
