@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.audit import AuditedCore
+from scheduler.audit.audited_core import AuditedCore
 from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
 from scheduler.http.http_jobs import HttpJobs

@@ -30,7 +30,7 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     import asyncio
 
-    from scheduler.audit import AuditedCore
+    from scheduler.audit.audited_core import AuditedCore
     from scheduler.core import SchedulerCore
     from scheduler.options import SchedulerOptions
     from sparrow_py.client.client_core import ClientJob

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from scheduler.audit import AuditedCore
+from scheduler.audit.audited_core import AuditedCore
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
