@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.http.http_jobs import ResultLine
-from scheduler.http.job_requests import USER_DEFAULT, JobRequest
+from scheduler.http.requests import JobRequest
+from scheduler.http.result_lines import ResultLine
+from scheduler.http.submissions import USER_DEFAULT
 from scheduler.http.views import JobCancelled, JobDetail, JobList, NodeList
 from sparrow_py.daemon.http_api import NDJSON_TYPE
 from sparrow_py.daemon.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref

@@ -8,8 +8,19 @@ import msgspec
 
 from scheduler.book.jobs import JobState, StageState
 from scheduler.book.nodes import Node
-from scheduler.core import SchedulerCore
-from scheduler.http.http_jobs import HttpJob, StageSummary
+from scheduler.http.job import HttpJob
+from sparrow_py.wire import messages as m
+
+
+class StageSummary(msgspec.Struct):
+    """A stage and how far it is."""
+
+    name: str
+    app: str
+    after: list[str]
+    tasks: int
+    unplaced: int
+    settled: int
 
 
 class JobCounts(msgspec.Struct, kw_only=True):
@@ -86,7 +97,7 @@ def summary(job: JobState | HttpJob) -> JobSummary:
 def detail(job: JobState | HttpJob) -> JobDetail:
     """The same with its stages."""
     if isinstance(job, HttpJob):
-        return JobDetail(**_counts(job), stages=job.stage_summaries())
+        return JobDetail(**_counts(job), stages=[_ended_stage(stage) for stage in job.stages])
     alone = len(job.stages) == 1  # Then it has the job's name, and needs none.
     return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
 
@@ -117,10 +128,14 @@ def _stage(name: str, stage: StageState) -> StageSummary:
     return StageSummary(name, stage.spec.app, list(stage.spec.after), count, unplaced, stage.settled)
 
 
-def node(node: Node, core: SchedulerCore) -> NodeSummary:
-    """A node."""
+def _ended_stage(stage: m.Stage) -> StageSummary:
+    return StageSummary(stage.name, stage.app, list(stage.after), stage.task_count, 0, stage.task_count)
+
+
+def node(node: Node, reservations: int) -> NodeSummary:
+    """A node, at which so many reservations of this scheduler are queued."""
     info = node.info
     return NodeSummary(
-        node.id, info.address, info.slots, len(node.attempts), core.live_reservations(node.id), info.apps,
+        node.id, info.address, info.slots, len(node.attempts), reservations, info.apps,
         info.attributes, info.resources, node.state, info.withdrawn,
     )  # fmt: skip
