@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.web_request import BaseRequest
 
-from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
+from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, BlobStore, NoRoom
 from sparrow_py.client import blobs
 from sparrow_py.client.blobs import WrongBytes
 from sparrow_py.daemon import http_guard
 from sparrow_py.daemon.daemon import holder_of, json_error, json_response
 from sparrow_py.errors import shown
-
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.web_request import BaseRequest
-
-    from node_monitor.blobs.blob_store import BlobStore
 
 READ_BYTES = 1 << 20
 """Read from a file at a time where the loop has no sendfile."""
