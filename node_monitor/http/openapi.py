@@ -15,7 +15,7 @@ _UNREADABLE = "The blob is here and cannot be read now: the node has run out of 
 
 
 def node_monitor_document() -> dict[str, Any]:
-    """The document."""
+    """All paths, and the structs of their bodies and answers."""
     paths = {
         "/v1/nodes": {"get": _nodes()},
         "/v1/nodes/state": {"post": _change_state()},
@@ -37,7 +37,7 @@ def _change_state() -> dict[str, Any]:
             "200": answer("The nodes that were meant. A draining node that is cordoned goes on draining.", NodeList),
             **errors(
                 {
-                    400: "A field has something wrong: it is named.",
+                    400: "A field is wrong: the error names it.",
                     404: "No such node is in this process.",
                     408: "The body did not come in time.",
                     413: "The body is too large.",

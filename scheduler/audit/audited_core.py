@@ -20,7 +20,7 @@ PORT_MARK = "{port}"
 
 
 class AuditedCore:
-    """A core's events and effects, written down on their way. The same methods as the core and its outbox have."""
+    """Has the methods of the core and of its outbox, as far as the log needs them, and passes all calls on."""
 
     def __init__(self, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._outbox = outbox
@@ -30,7 +30,7 @@ class AuditedCore:
         self._file: AuditFile | None = None
 
     def of(self, core: SchedulerCore) -> None:
-        """The core that events go to: it is made after this, its outbox."""
+        """Name the core that events go to. It is made later than this object, its outbox."""
         self._core = core
 
     def open(self, path: str, bytes_max: int, scheduler: str, address: str) -> None:
@@ -40,7 +40,7 @@ class AuditedCore:
         self._add(Started(self._clock(), scheduler, address))
 
     async def close(self) -> None:
-        """Write what is queued, and no more."""
+        """Write the lines that are queued. Later events leave no lines."""
         self._add = _nowhere
         if self._file is not None:
             await self._file.close()
@@ -95,4 +95,4 @@ class AuditedCore:
 
 
 def _nowhere(line: Line) -> None:
-    """Before the log is opened, and after it is closed."""
+    """Takes lines before the log is opened and after it is closed."""

@@ -1,4 +1,4 @@
-"""The file of the audit log.
+"""The audit log's file, which may grow large and whose disk may be slow.
 
 Lines are encoded into a buffer at once (about a microsecond each); a thread writes the buffer to the file every
 `FLUSH_S`.
@@ -21,13 +21,16 @@ from sparrow_py.errors import InvalidOption
 log = logging.getLogger("sparrow.scheduler.audit")
 FLUSH_S = 0.5
 BUFFER_BYTES_MAX = 64 << 20
-"""What may wait for a slow disk; beyond it lines are dropped, and a line says how many."""
+"""Lines that wait for a slow disk; more are dropped, and a line says how many."""
 DROPPED_BEGINS = b'{"event":"dropped"'
 
 
 class AuditFile:
-    """Lines on their way to a file, which is renamed to PATH.1 once it has `bytes_max` bytes, over the one before it:
-    the two have the last `bytes_max` bytes at least. All methods but `_write` are for the loop's thread."""
+    """Lines on their way to a file.
+
+    Once the file has `bytes_max` bytes it is renamed to PATH.1, over the one before: the two have the last `bytes_max`
+    bytes at least. All methods but `_write` are for the loop's thread.
+    """
 
     def __init__(self, path: str, bytes_max: int, flush_s: float = FLUSH_S) -> None:
         self.path = Path(path)
@@ -77,13 +80,13 @@ class AuditFile:
         self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
 
     def _count_lost(self) -> None:
-        """What the last write, which is over, could not write is missing."""
+        """The last write is over: count the lines that it could not write."""
         if self._writing is not None:
             self._dropped += self._writing.result()
             self._writing = None
 
     def _write(self, lines: bytearray) -> int:
-        """On the thread; returns how many lines were lost as they could not be written. The log says so, once."""
+        """On the thread. Returns how many lines were lost because they could not be written; the log says so once."""
         written = 0
         try:
             while written < len(lines):
@@ -104,7 +107,7 @@ class AuditFile:
         return 0
 
     def _keep_whole_lines(self, lines: bytearray, written: int) -> int:
-        """Only so many bytes of these lines were written: let the file end with a line. Returns how many are lost."""
+        """Only so many bytes were written: let the file end with a whole line. Returns how many lines are lost."""
         whole = lines.rfind(b"\n", 0, written) + 1
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, os.fstat(self._file).st_size - (written - whole))
@@ -129,7 +132,7 @@ class AuditFile:
 
 
 def _lines_in(line: bytearray) -> int:
-    """How many lines are missing if this one is: it may itself say that some are."""
+    """How many lines are missing if this one is. It may say itself that lines are missing."""
     if not line.startswith(DROPPED_BEGINS):
         return 1
     return msgspec.json.decode(line, type=Dropped).lines

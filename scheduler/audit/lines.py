@@ -43,7 +43,7 @@ LineOf = Callable[[str, Any, float], Line]
 """Makes a line of a message, its peer and the time. The peer is a node's id, or the user that a client is of."""
 
 
-def _line_of(
+def _lines_of(
     message: type[msgspec.Struct],
     event: str,
     fields: str,
@@ -54,9 +54,10 @@ def _line_of(
 ) -> tuple[type[msgspec.Struct], LineOf]:
     """A type of message, and the function that makes its lines.
 
-    fields: of the line, in order. They are fields of the message, but for `peer`, the name of the field that has the
-    peer, and for those in `computed`, each with a function of the message. unless: a field and the value with which it
-    is left out.
+    fields: those of the line, in order; all are fields of the message but for the next two.
+    peer: the name of the field that has the peer.
+    unless: by field, the value with which it is left out of the line.
+    computed: by field, the function of the message that makes its value.
     """
     names, defaults = fields.split(), unless or {}
     columns = [(name, Any, defaults[name]) if name in defaults else (name, Any) for name in names]
@@ -66,7 +67,7 @@ def _line_of(
     values = [
         "peer" if name == peer else f"{name}(message)" if name in computed else f"message.{name}" for name in names
     ]
-    # As namedtuple does: a loop over the names would take half as long again, for each line.
+    # Compiled, as namedtuple does it: to pick the values in a loop makes a line cost half as much again.
     made = eval(f"lambda peer, message, at_s: new_line(at_s, {', '.join(values)})", {"new_line": new_line, **computed})
     return message, made
 
@@ -80,39 +81,39 @@ def _unstarted_tasks(message: m.HandedOver) -> int:
 
 
 def _short_reason(message: m.ReservationsRefused | m.HandBack) -> str:
-    """Nodes give it: it may be as long as a frame."""
+    """A node may give a reason as long as a frame."""
     return m.cut_reason(message.reason)
 
 
 LINES: dict[type[msgspec.Struct], LineOf] = dict(
     [
-        _line_of(m.NodeInfo, "node_up", "node slots"),
+        _lines_of(m.NodeInfo, "node_up", "node slots"),
         # Jobs.
-        _line_of(
+        _lines_of(
             m.SubmitJob, "job_arrived", "job user name tasks epoch", peer="user", unless={"epoch": 0},
             tasks=_tasks_of_stages,
         ),
-        _line_of(m.JobAccepted, "job_accepted", "job"),
-        _line_of(m.JobRefused, "job_refused", "job reason"),
-        _line_of(m.CancelJob, "cancel_asked", "job"),
-        _line_of(m.CancelTasks, "cancel_asked", "job tasks"),
-        _line_of(m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""}),
-        _line_of(m.JobEnded, "job_ended", "job"),
-        _line_of(m.HandedOver, "job_handed_over", "job unstarted", unstarted=_unstarted_tasks),
-        _line_of(m.Fenced, "job_taken_over", "job node epoch"),
+        _lines_of(m.JobAccepted, "job_accepted", "job"),
+        _lines_of(m.JobRefused, "job_refused", "job reason"),
+        _lines_of(m.CancelJob, "cancel_asked", "job"),
+        _lines_of(m.CancelTasks, "cancel_asked", "job tasks"),
+        _lines_of(m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""}),
+        _lines_of(m.JobEnded, "job_ended", "job"),
+        _lines_of(m.HandedOver, "job_handed_over", "job unstarted", unstarted=_unstarted_tasks),
+        _lines_of(m.Fenced, "job_taken_over", "job node epoch"),
         # Reservations.
-        _line_of(m.Reserve, "reserved", "job user node ticket count"),
-        _line_of(m.ReservationsRefused, "reservations_refused", "node ticket count reason", reason=_short_reason),
-        _line_of(m.CancelReservations, "reservations_cancelled", "node ticket"),
-        _line_of(m.GetTasks, "get_task", "node ask ticket count"),
-        _line_of(m.NoTask, "no_op", "node ask count"),
-        _line_of(m.AskLength, "length_asked", "node probe"),
-        _line_of(m.QueueLength, "length_told", "node probe length"),
+        _lines_of(m.Reserve, "reserved", "job user node ticket count"),
+        _lines_of(m.ReservationsRefused, "reservations_refused", "node ticket count reason", reason=_short_reason),
+        _lines_of(m.CancelReservations, "reservations_cancelled", "node ticket"),
+        _lines_of(m.GetTasks, "get_task", "node ask ticket count"),
+        _lines_of(m.NoTask, "no_op", "node ask count"),
+        _lines_of(m.AskLength, "length_asked", "node probe"),
+        _lines_of(m.QueueLength, "length_told", "node probe length"),
         # Starts of tasks.
-        _line_of(m.Launch, "launched", "job stage task attempt node ask"),
-        _line_of(m.CancelAttempt, "attempt_cancelled", "job attempt node"),
-        _line_of(m.HandBack, "handed_back", "job attempt node reason", reason=_short_reason),
-        _line_of(
+        _lines_of(m.Launch, "launched", "job stage task attempt node ask"),
+        _lines_of(m.CancelAttempt, "attempt_cancelled", "job attempt node"),
+        _lines_of(m.HandBack, "handed_back", "job attempt node reason", reason=_short_reason),
+        _lines_of(
             m.Report, "finished", "job task attempt node status started_at_s service_s error", unless={"error": ""}
         ),
     ]

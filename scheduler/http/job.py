@@ -17,15 +17,15 @@ from sparrow_py.job import TaskSpec, TaskStatus
 from sparrow_py.wire import messages as m
 
 BATCH_BYTES = 256 << 10
-"""Written to a reader at a time, a line more at most."""
+"""Written to a reader at a time; at most one line more."""
 LINE_OVERHEAD_BYTES = 64
-"""What a line takes besides its bytes, about."""
+"""What a line takes in memory besides its bytes, about."""
 TASK_ID_OVERHEAD_BYTES = 150
-"""What a task's id takes besides its characters, about."""
+"""What a task's id takes in memory besides its characters, about."""
 
 
 class HttpJob:
-    """See the module's docstring. `client` is its name as a client of the core."""
+    """See the module's docstring. `client`: the job's name as a client of the core."""
 
     __slots__ = (
         "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "retried",
@@ -41,10 +41,10 @@ class HttpJob:
         self.submitted_at_s = now_s
         self.ended_at_s: float | None = None
         self.gone = ""
-        """Why its results are not kept any more."""
+        """Why its lines are not kept any more; empty while they are."""
         self.refusal: m.JobRefused | None = None
         self.retried: dict[int, int] = {}
-        """Starts in vain of tasks that were to start again."""
+        """By task that was to start again: how often it had been started."""
         self.counts = dict.fromkeys(TaskStatus, 0)
         self.lines: list[bytes] = []
         self.watchers: set[Callable[[], None]] = set()
@@ -70,7 +70,7 @@ class HttpJob:
         return self.stages[bisect.bisect_right(self.starts, task) - 1]
 
     def add_line(self, line: bytes) -> None:
-        """A task's result has come: readers get it."""
+        """One more line for readers."""
         self.lines.append(line)
         self.bytes += bytes_of_line(line)
         self.tell()
@@ -84,7 +84,7 @@ class HttpJob:
         return b"".join(self.lines[position:end]), end
 
     def clear(self, reason: str) -> None:
-        """Its lines are not kept any more."""
+        """Forget the lines, for this reason; readers get no more."""
         self.lines, self.gone = [], reason
         self.tell()
 

@@ -1,45 +1,43 @@
-"""Jobs that were submitted over HTTP: a client of the core on behalf of whoever posts and asks.
+"""Jobs that came over HTTP. To the core each of them is a client of its own, so that no job tells of another.
 
-Each job is a client of its own, so that one says nothing of another. What becomes of it is kept as the lines that
-readers get (`kept_jobs`). No sockets and no clock of its own.
+What the core tells such a client becomes the lines that readers get; `kept_jobs` says how long they are kept. This
+module has no sockets and no clock of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from scheduler.book.nodes import Kind
+from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
 from scheduler.http.kept_jobs import KeptJobs
 from scheduler.http.result_lines import encode_line
 from scheduler.http.submissions import Submission
+from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.http_api import ApiError
 from sparrow_py.errors import LinkError, SparrowError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
 
-if TYPE_CHECKING:
-    from scheduler.core import SchedulerCore
-    from scheduler.options import SchedulerOptions
-
 SUBMISSIONS_MAX = 16
-"""Submissions in hand at a time: each body may be `http_body_bytes_max`."""
+"""Submissions at a time: each body may have `http_body_bytes_max`."""
 CHECK_S = 1.0
-"""How often it is checked that jobs have not been taken over: the core says nothing of that."""
+"""How often to look whether jobs have been taken over: the core does not tell."""
 BUSY_RETRY_S = 1.0
 """When to try again if this scheduler has too much to do or to hold."""
 
 
 class Events(Protocol):
-    """What messages of clients are fed to: the core, or the audit log in front of it."""
+    """Takes the messages of clients: the core, or the audit log in front of the core."""
 
     def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """A message from a client."""
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
-        """Cancel the job."""
+        """Cancel a job; False if there is no such job."""
 
 
 class HttpJobs:
@@ -54,7 +52,7 @@ class HttpJobs:
         clock: Callable[[], float],
         numbers: Iterator[int],
     ) -> None:
-        """numbers: shared with other clients, so that no two have one name."""
+        """`events` takes what these clients say. `numbers`: shared with other clients, so that no two have one name."""
         self.submissions = Seats("SUBMISSIONS_MAX", SUBMISSIONS_MAX, "jobs are submitted at a time")
         self.kept = KeptJobs(options.http_results_bytes_max, options.http_retention_s)
         self._core = core
@@ -63,7 +61,7 @@ class HttpJobs:
         self._clock = clock
         self._numbers = numbers
         self._running: dict[str, HttpJob] = {}
-        """By client."""
+        """By the name of the client."""
         self._blobs_lost: list[tuple[HttpJob, str]] = []
         self._check_at_s = 0.0
         self._fenced = core.counters.jobs_fenced
@@ -97,7 +95,7 @@ class HttpJobs:
         return job
 
     def add(self, job: HttpJob, message: Any) -> None:
-        """Some of the job's tasks. `ApiError` if the scheduler does not take them; then the job is cancelled."""
+        """Submit some of the job's tasks. If the scheduler does not take them, `ApiError`, and the job is cancelled."""
         try:
             self._events.receive_from_client(job.client, job.user, message, self._clock())
         except (LinkError, SparrowError) as error:
@@ -108,7 +106,7 @@ class HttpJobs:
         if refusal.retry_after_s is not None:
             status = 503 if self._core.draining else 429
         elif not refusal.field and any(self._core.nodes.why_withdrawn(Kind.of(stage)) for stage in job.stages):
-            status = 503  # Nodes are at fault: executors of the job do not start there.
+            status = 503  # Nodes are at fault: the executors of the job's app do not start there.
         else:
             status = 400
         return ApiError(status, refusal.reason, field=refusal.field, retry_after_s=refusal.retry_after_s)
@@ -116,7 +114,7 @@ class HttpJobs:
     # ---- what the core tells -----------------------------------------------------------------
 
     def told(self, client: str, message: m.Message) -> None:
-        """A message of the core to a client, which may be one of these. The core is in the middle of an event."""
+        """The core tells a client this; the client may be one of these. The core is in the middle of an event."""
         job = self._running.get(client)
         if job is None:
             return
@@ -146,7 +144,7 @@ class HttpJobs:
         self.kept.end(job, self._clock())
 
     def close(self) -> None:
-        """The scheduler ends: readers get no more."""
+        """The scheduler ends: readers get no more lines."""
         self._running = {}
         self.kept.close("the scheduler is shutting down")
 
@@ -163,7 +161,7 @@ class HttpJobs:
         """Time has come to `now_s`: do what was due."""
         self.kept.expire(now_s)
         lost, self._blobs_lost = self._blobs_lost, []
-        for job, hash_ in lost:  # Whoever posted the job has gone: there is nobody to upload it again.
+        for job, hash_ in lost:  # Whoever posted the job has gone: nobody can upload the data again.
             self._events.receive_from_client(job.client, job.user, m.BlobAt(job.id, BlobRef(hash_, 0, ())), now_s)
         if self._running and self._check_at_s <= now_s:
             self._check_at_s = now_s + CHECK_S
@@ -180,8 +178,8 @@ class HttpJobs:
                 self._lose(job, "the job was taken over by another client or scheduler")
 
     def _lose(self, job: HttpJob, reason: str) -> None:
-        """Nobody will say what becomes of the job's tasks."""
+        """End a job of which nobody here will hear more."""
         for task in range(job.task_count):
-            starts = job.retried.get(task, 0) + 1  # The last of them may have been.
+            starts = job.retried.get(task, 0) + 1  # It may have been started once more.
             self._outcome(job, m.Outcome(job.id, task, TaskStatus.LOST, b"", reason, starts, "", None, None, None))
         self._end(job)

@@ -12,8 +12,7 @@ from scheduler.http.job import HttpJob, bytes_of_line
 from sparrow_py.limits.shares import Shares
 
 JOBS_MAX = 10_000
-"""Jobs kept, those that have ended included; beyond a user's share its oldest ended go, and where it has none its jobs
-are refused."""
+"""Jobs kept, those that have ended included. A user who has its share, and has no ended job to give up, is refused."""
 
 
 class KeptJobs:
@@ -34,7 +33,7 @@ class KeptJobs:
         return self._jobs.get(job_id)
 
     def ended(self) -> Iterable[HttpJob]:
-        """Those that have ended and are kept, oldest first."""
+        """The jobs that have ended and are kept, in the order in which they ended."""
         return self._ended.values()
 
     def wake_readers(self) -> None:
@@ -55,11 +54,11 @@ class KeptJobs:
         self.bytes.take(job.user, job.bytes)
 
     def why_no_room_for_line(self, job: HttpJob, line: bytes) -> str:
-        """As `why_no_room`, of a line more of a job that is kept."""
+        """As `why_no_room`, for one more line of a job that is kept."""
         return self._make_room(self.bytes, job.user, bytes_of_line(line))
 
     def add_line(self, job: HttpJob, line: bytes) -> None:
-        """Keep a line more of the job, whether there is room or not."""
+        """Keep one more line of the job, whether there is room or not."""
         self.bytes.take(job.user, bytes_of_line(line))
         job.add_line(line)
 
@@ -70,13 +69,13 @@ class KeptJobs:
         job.tell()
 
     def remove(self, job: HttpJob) -> None:
-        """Keep a job no more that has not ended."""
+        """Forget a job that runs. (Jobs that have ended are dropped.)"""
         del self._jobs[job.id]
         self._count.give_back(job.user)
         self.bytes.give_back(job.user, job.bytes)
 
     def close(self, reason: str) -> None:
-        """Keep nothing any more."""
+        """Forget all jobs."""
         jobs, self._jobs, self._ended, self._ended_of = self._jobs, {}, {}, {}
         for job in jobs.values():
             job.clear(reason)
@@ -84,7 +83,7 @@ class KeptJobs:
     # ---- ended jobs go -----------------------------------------------------------------------
 
     def next_expiry_s(self) -> float | None:
-        """When the job that ended first is to go."""
+        """When the job that ended first has been over for `http_retention_s`."""
         first = next(iter(self._ended.values()), None)
         if first is None:
             return None
@@ -92,23 +91,23 @@ class KeptJobs:
         return first.ended_at_s + self._retention_s
 
     def expire(self, now_s: float) -> None:
-        """Jobs go that have been over for `http_retention_s`."""
+        """Drop jobs that have been over for `http_retention_s`."""
         while (expiry_s := self.next_expiry_s()) is not None and expiry_s <= now_s:
             self._drop(next(iter(self._ended.values())), f"http_retention_s = {self._retention_s:g} s are over")
 
     def _make_room(self, shares: Shares, user: str, amount: int) -> str:
-        """Have ended jobs go until the user can have so much more; returns why it cannot, or an empty text."""
+        """Drop ended jobs until the user can have so much more. Returns why the user cannot, or an empty text."""
         while why_not := shares.why_not(user, amount):
             loser = user
             if shares.total + amount > shares.limit and shares.of(user) + amount <= shares.share:
-                loser = shares.greatest()  # The whole is full, so that user has more than a share.
+                loser = shares.greatest()  # The whole is full: that user has more than a share of it.
             if not self._ended_of.get(loser):
                 return why_not
             self._drop(next(iter(self._ended_of[loser].values())), why_not)
         return ""
 
     def _drop(self, job: HttpJob, reason: str) -> None:
-        """An ended job is not kept any more."""
+        """Forget an ended job; its readers are told the reason."""
         del self._ended[job.id]
         ended = self._ended_of[job.user]
         del ended[job.id]

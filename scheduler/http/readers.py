@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from aiohttp import web
 
@@ -16,9 +15,9 @@ from sparrow_py.daemon.http_api import NDJSON_TYPE
 from sparrow_py.limits.seats import Seats
 
 READERS_MAX = 1000
-"""Results streamed at a time."""
+"""Streams of results at a time."""
 READER_CHECK_S = 5.0
-"""A reader that waits for results is looked after so often: it may have gone."""
+"""How often to look whether a reader that waits for lines has gone."""
 
 
 class Readers:
@@ -27,7 +26,7 @@ class Readers:
     def __init__(self, readers_max: int) -> None:
         self.seats = Seats("READERS_MAX", min(READERS_MAX, readers_max), "readers of results are connected")
         self._unread: dict[str, dict[asyncio.Transport, None]] = {}
-        """By holder of a seat the readers who are sent something and do not read it, the longest first."""
+        """By holder of seats: the connections of readers that have not read all they were sent, the slowest first."""
 
     async def serve(
         self, request: web.Request, job: HttpJob, holder: str, stands: Callable[[], bool]
@@ -38,8 +37,7 @@ class Readers:
             with http_guard.seated(request):
                 response = web.StreamResponse(headers={"Content-Type": NDJSON_TYPE, "Cache-Control": "no-store"})
                 await response.prepare(request)
-                changed = asyncio.Event()
-                with _watched(job, changed.set), _watched(job, lambda: _abort_if_gone(request, job)):
+                with _changes(request, job) as changed:
                     await self._stream(request, response, job, holder, changed, stands)
                 return response
 
@@ -52,7 +50,7 @@ class Readers:
         changed: asyncio.Event,
         stands: Callable[[], bool],
     ) -> None:
-        """Write the job's lines as they come, until it has ended, or the reader has gone or its token was withdrawn."""
+        """Write the job's lines as they come, until the job ends, the reader goes or its token is withdrawn."""
         position = 0
         try:
             while not job.gone and request.transport is not None:
@@ -76,7 +74,7 @@ class Readers:
 
     @contextmanager
     def _unread_by(self, holder: str, transport: asyncio.Transport) -> Iterator[None]:
-        """What is sent to a reader of the holder's is not read until the block ends."""
+        """A reader of the holder's has not read what it was sent until the block ends."""
         unread = self._unread.setdefault(holder, {})
         unread[transport] = None
         try:
@@ -87,25 +85,31 @@ class Readers:
                 self._unread.pop(holder, None)
 
     def _cut_unread(self, holder: str) -> None:
-        """One more wants to read: if the holder has no seat, who has not read for longest gives up one."""
+        """Make room for one more reader: if the holder has no seat, cut the reader that has not read for longest."""
         unread = self._unread.get(holder)
         if unread and self.seats.why_not(holder):
             next(iter(unread)).abort()
 
 
 @contextmanager
-def _watched(job: HttpJob, watcher: Callable[[], Any]) -> Iterator[None]:
-    job.watchers.add(watcher)
+def _changes(request: web.Request, job: HttpJob) -> Iterator[asyncio.Event]:
+    """An event that is set when the job changes.
+
+    When the job's lines go, the connection is cut, even if its reader does not read: a stream that breaks off is known
+    to lack lines.
+    """
+    changed = asyncio.Event()
+
+    def tell() -> None:
+        changed.set()
+        if job.gone and request.transport is not None:
+            request.transport.abort()
+
+    job.watchers.add(tell)
     try:
-        yield
+        yield changed
     finally:
-        job.watchers.discard(watcher)
-
-
-def _abort_if_gone(request: web.Request, job: HttpJob) -> None:
-    """Cut the connection, also if its reader does not read: an end without its proper form says that lines lack."""
-    if job.gone and request.transport is not None:
-        request.transport.abort()
+        job.watchers.discard(tell)
 
 
 async def _wait(changed: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
 """The body of a submission: `sparrow_py.job`'s JobSpec, StageSpec and TaskSpec in JSON, by the same names.
 
-A payload is any JSON value, whose text goes to the executor as it stands, or bytes in base64; the
-same holds for what a stage's tasks have in common. `submissions` makes a job of it.
+A payload is any JSON value, whose text goes to the executor as it stands, or bytes in base64. The same holds for what
+a stage's tasks have in common. `submissions` makes a job of the body.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparrow_py.job import (
 
 
 def _schema(description: str, **limits: Any) -> Meta:
-    """For the OpenAPI document. Limits are only shown: `JobSpec.validate` checks them."""
+    """For the OpenAPI document, which shows the limits; `JobSpec.validate` checks them."""
     return Meta(description=description, extra_json_schema=limits or None)
 
 
@@ -32,7 +32,7 @@ Name = Annotated[str, _schema(f"At most {NAME_BYTES_MAX} bytes of printable text
 User = Annotated[
     str,
     _schema(
-        "Whose share the job counts to; default: the token's or certificate's user, or default_user.",
+        "The user whose share the job counts to; default: the token's or certificate's user, or default_user.",
         minLength=1,
         maxLength=NAME_BYTES_MAX,
     ),
@@ -48,7 +48,7 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     payload: AnyJson = UNSET
     payload_base64: Base64 = UNSET
-    id: Annotated[str, _schema("For its submitter's use; comes back with the result.")] = ""
+    id: Annotated[str, _schema("For the submitter's use; comes back with the result.")] = ""
     preferred: Annotated[tuple[str, ...], _schema("Ids of the nodes that have its input.")] = ()
     inputs: Annotated[
         tuple[str | tuple[str, int], ...],
@@ -59,7 +59,7 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Tasks that may run in parallel, once all tasks of the stages named in `after` have finished."""
 
-    app: Annotated[str, _schema("Whose executors run the tasks.", minLength=1, maxLength=NAME_BYTES_MAX)]
+    app: Annotated[str, _schema("The app whose executors run the tasks.", minLength=1, maxLength=NAME_BYTES_MAX)]
     tasks: tuple[TaskRequest, ...] = ()
     name: Name = ""
     after: Annotated[tuple[str, ...], _schema("Names of the stages that this one needs.")] = ()
@@ -81,7 +81,8 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
     """A job: the fields of its one stage, or several `stages`."""
 
     job_id: Annotated[
-        str, _schema("Posting a job of the same id again is no second job; minted if empty.", maxLength=NAME_BYTES_MAX)
+        str,
+        _schema("Posting a job of the same id again makes no second job; minted if empty.", maxLength=NAME_BYTES_MAX),
     ] = ""
     name: Name = ""
     user: User | UnsetType = UNSET
@@ -98,7 +99,9 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
     ] = "cancel"
     report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
 
-    app: Annotated[str, _schema("Whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)] = ""
+    app: Annotated[
+        str, _schema("The app whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)
+    ] = ""
 
 
 decode = BodyDecoder(JobRequest)

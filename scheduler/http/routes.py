@@ -34,7 +34,7 @@ JOB = "{job:[^/]+}"
 
 
 class Scheduler(Protocol):
-    """What the routes need of the daemon that answers."""
+    """What the routes need of the daemon."""
 
     options: SchedulerOptions
     credentials: Credentials
@@ -46,7 +46,7 @@ class Scheduler(Protocol):
         """Cancel a job; False if there is no such job."""
 
     def update_timers(self) -> None:
-        """After events that did not come over a link."""
+        """To be called after events that did not come over a link."""
 
 
 class _OfUser(Protocol):
@@ -75,33 +75,32 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
 
 
 class _Api:
-    """The handlers."""
+    """The handlers of requests."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        self._core = scheduler.core
         self._http_jobs = scheduler.http_jobs
         self._decoding = asyncio.Lock()
-        """One large body at a time is decoded: that takes many times its bytes."""
+        """Held while a large body is decoded, which takes many times its bytes of memory: one at a time."""
 
     # ---- nodes -------------------------------------------------------------------------------
 
     async def nodes(self, request: web.Request) -> web.Response:
         """`GET /v1/nodes`."""
-        core = self._scheduler.core
-        listed = core.nodes.all()
+        listed = self._core.nodes.all()
         sample = whole(request, "sample", 1, LISTED_MAX)
         if sample is not None:
             ready = [node for node in listed if node.state == READY]
             listed = random.sample(ready, min(len(ready), sample))
-        return struct_response(
-            views.NodeList([views.node(node, core.live_reservations(node.id)) for node in listed[:LISTED_MAX]])
-        )
+        summaries = [views.node(node, self._core.live_reservations(node.id)) for node in listed[:LISTED_MAX]]
+        return struct_response(views.NodeList(summaries))
 
     # ---- jobs --------------------------------------------------------------------------------
 
     async def jobs(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs`."""
-        listed: list[JobState | HttpJob] = [*self._scheduler.core.jobs.values()]
+        listed: list[JobState | HttpJob] = [*self._core.jobs.values()]
         if flag(request, "ended"):
             listed += self._http_jobs.kept.ended()
         principal = principal_of(request)
@@ -111,7 +110,7 @@ class _Api:
     async def job(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}`."""
         job_id = request.match_info["job"]
-        job: JobState | HttpJob | None = self._own(request, self._scheduler.core.jobs.get(job_id))
+        job: JobState | HttpJob | None = self._own(request, self._core.jobs.get(job_id))
         job = job or self._own(request, self._http_jobs.kept.get(job_id))
         if job is None:
             raise self._absent(request, job_id, "runs here or is kept")
@@ -120,7 +119,7 @@ class _Api:
     async def cancel(self, request: web.Request) -> web.Response:
         """`DELETE /v1/jobs/{job}`."""
         job_id, running = request.match_info["job"], flag(request, "running")
-        runs = self._own(request, self._scheduler.core.jobs.get(job_id)) is not None
+        runs = self._own(request, self._core.jobs.get(job_id)) is not None
         if not (runs and self._scheduler.cancel_job(job_id, running=running)):
             if self._own(request, self._http_jobs.kept.get(job_id)) is not None:
                 raise ApiError(409, f"job {shown(job_id)} has ended")
@@ -128,13 +127,13 @@ class _Api:
         return struct_response(views.JobCancelled(job_id), 202)
 
     def _own(self, request: web.Request, job: Owned | None) -> Owned | None:
-        """The job, if it is one of who asks. Another's is as one that does not exist."""
+        """The job, if whoever asks may act for its user. Another user's job is treated as one that does not exist."""
         return job if job is not None and principal_of(request).may_act_for(job.user) else None
 
-    def _absent(self, request: web.Request, job_id: str, what: str) -> ApiError:
-        taken_over = self._own(request, self._scheduler.core.claims.taken_over.get(job_id))
+    def _absent(self, request: web.Request, job_id: str, wanted: str) -> ApiError:
+        taken_over = self._own(request, self._core.claims.taken_over.get(job_id))
         where = "" if taken_over is None else f": another scheduler has taken it over, with epoch {taken_over.epoch}"
-        return ApiError(404, f"no job {shown(job_id)} {what}{where}")
+        return ApiError(404, f"no job {shown(job_id)} {wanted}{where}")
 
     # ---- submission --------------------------------------------------------------------------
 
@@ -151,7 +150,7 @@ class _Api:
             return self._submitted(await self._send(user, submission), 202)
 
     def _user_of(self, request: web.Request, stated: str) -> str:
-        """Whose the job is that says it is this user's, or nothing. `ApiError` 403 if who asks may not say so."""
+        """The user of a job that states this one, or none. `ApiError` 403 if whoever asks may not act for it."""
         try:
             user = own_user(principal_of(request), stated)
         except AccessDenied as error:
@@ -180,7 +179,7 @@ class _Api:
         return http_job
 
     def _submitted(self, http_job: HttpJob, status: Literal[200, 202]) -> web.Response:
-        job = self._scheduler.core.jobs.get(http_job.id)
+        job = self._core.jobs.get(http_job.id)
         return struct_response(
             views.detail(job or http_job), status, {"Location": f"/v1/jobs/{quote(http_job.id, safe='')}"}
         )
@@ -192,7 +191,7 @@ class _Api:
         job_id = request.match_info["job"]
         job = self._own(request, self._http_jobs.kept.get(job_id))
         if job is None:
-            if self._own(request, self._scheduler.core.jobs.get(job_id)) is not None:
+            if self._own(request, self._core.jobs.get(job_id)) is not None:
                 raise ApiError(404, f"job {shown(job_id)} was not submitted over HTTP: its client has the results")
             raise self._absent(request, job_id, "runs here or is kept")
         principal, credentials = principal_of(request), self._scheduler.credentials

@@ -1,7 +1,7 @@
-"""A body of a submission becomes a job: its specification, checked, and the messages that submit it.
+"""From the body of a submission to a job: its specification, checked, and the messages that submit it.
 
-This is the one place where a job that comes over HTTP is checked, with errors that name the field in the body. The core
-checks what it is sent on its own, whichever client it is from.
+This is the one place of HTTP where a job is checked; errors name the field in the body. The core checks the messages of
+every client for itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, check_name
 
 USER_DEFAULT = "http"
-"""Whose the jobs are that do not say, and of whose submitter nothing is known."""
+"""The user of jobs that name no user and whose submitter is not known."""
 _OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in ("name", "tasks"))
-"""Fields of a job of one stage, which a job of several has in its stages."""
+"""Fields that a job of one stage has itself; the stages of a job of several have them."""
 _AS_THEY_ARE = tuple(name for name in _OF_STAGES if name not in ("common", "common_base64"))
 _OF_JOBS = (
     "job_id", "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost",
@@ -33,7 +33,7 @@ _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(JobRe
 
 @dataclass(slots=True, frozen=True)
 class Submission:
-    """A job that is to be submitted. `user` is empty if the body does not say."""
+    """A job that is to be submitted. `user` is empty if the body names none."""
 
     user: str
     spec: JobSpec
@@ -112,7 +112,7 @@ def _task(where: str, request: TaskRequest) -> bytes | TaskSpec:
 
 
 def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes:
-    """The bytes of what may be given as a JSON value or in base64."""
+    """The bytes of data that may be given as a JSON value or in base64."""
     if value is UNSET:
         return b"" if encoded is UNSET else encoded
     if encoded is not UNSET:
@@ -124,7 +124,7 @@ def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> byt
 
 
 def _stages(spec: JobSpec) -> Iterator[tuple[str, StageSpec]]:
-    """The stages, each with what goes before the names of its fields in the body."""
+    """The stages, each with the prefix that names of its fields have in errors."""
     if not spec.stages:
         yield "", spec
     for index, stage in enumerate(spec.stages):

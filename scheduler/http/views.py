@@ -1,4 +1,4 @@
-"""What the scheduler's HTTP says of jobs and nodes."""
+"""Jobs and nodes as the scheduler's HTTP shows them, as structs of JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StageSummary(msgspec.Struct):
 
 
 class JobCounts(msgspec.Struct, kw_only=True):
-    """What is said of every job. Its tasks are unplaced, running, or have ended in one of four ways."""
+    """Common to all views of a job. Its tasks are unplaced, running, or have ended in one of four ways."""
 
     id: str
     name: str
@@ -55,13 +55,13 @@ class JobDetail(JobCounts, kw_only=True):
 
 
 class JobList(msgspec.Struct):
-    """Jobs."""
+    """A list of jobs."""
 
     jobs: list[JobSummary]
 
 
 class JobCancelled(msgspec.Struct):
-    """What of the job had not started is cancelled."""
+    """The job is cancelled."""
 
     job: str
 
@@ -80,17 +80,17 @@ class NodeSummary(msgspec.Struct):
     resources: dict[str, float]
     state: str
     withdrawn: dict[str, str]
-    """Apps that it should run and whose executors do not start: the reason of each."""
+    """Apps that the node should run and whose executors do not start: the reason for each."""
 
 
 class NodeList(msgspec.Struct):
-    """Nodes."""
+    """A list of nodes."""
 
     nodes: list[NodeSummary]
 
 
 def summary(job: JobState | HttpJob) -> JobSummary:
-    """A job that runs, or one of HTTP that has ended."""
+    """A job that runs, or one that came over HTTP and has ended."""
     return JobSummary(**_counts(job), stages=len(job.stages))
 
 
@@ -98,7 +98,7 @@ def detail(job: JobState | HttpJob) -> JobDetail:
     """The same with its stages."""
     if isinstance(job, HttpJob):
         return JobDetail(**_counts(job), stages=[_ended_stage(stage) for stage in job.stages])
-    alone = len(job.stages) == 1  # Then it has the job's name, and needs none.
+    alone = len(job.stages) == 1  # Then the stage has the job's name, and needs none of its own.
     return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
 
 
