@@ -134,22 +134,24 @@ def _stages(spec: JobSpec) -> Iterator[tuple[str, StageSpec]]:
 def _check_sizes(spec: JobSpec, bytes_max: int) -> None:
     """Raise `InvalidRequest` if data does not fit the frame that takes it to a node."""
     for where, stage in _stages(spec):
-        if _size(stage.common) > bytes_max:
-            raise InvalidRequest(where + "common", f"{_size(stage.common)} bytes", f"at most {bytes_max} bytes")
+        if isinstance(stage.common, bytes) and len(stage.common) > bytes_max:
+            raise _too_large(where + "common", stage.common, bytes_max)
         for index, task in enumerate(stage.tasks):
-            size = _size(task.payload if isinstance(task, TaskSpec) else task)
-            if size > bytes_max:
-                raise InvalidRequest(f"{where}tasks[{index}].payload", f"{size} bytes", f"at most {bytes_max} bytes")
+            payload = task.payload if isinstance(task, TaskSpec) else task
+            if isinstance(payload, bytes) and len(payload) > bytes_max:
+                raise _too_large(f"{where}tasks[{index}].payload", payload, bytes_max)
 
 
-def _size(data: bytes | BlobRef) -> int:
-    return len(data) if isinstance(data, bytes) else 0
+def _too_large(field: str, data: bytes, bytes_max: int) -> InvalidRequest:
+    return InvalidRequest(field, f"{len(data)} bytes", f"at most {bytes_max} bytes")
 
 
 def _check_inputs(spec: JobSpec) -> None:
     """Raise `InvalidRequest` if a task asks for too many results: the specification counts those of a stage as one."""
     sizes = {stage.name: len(stage.tasks) for stage in spec.as_stages()}
     for where, stage in _stages(spec):
+        if not stage.after:
+            continue  # Its tasks have no inputs.
         for index, task in enumerate(stage.tasks):
             inputs = task.inputs if isinstance(task, TaskSpec) else ()
             count = sum(sizes[name] if isinstance(name, str) else 1 for name in inputs)
