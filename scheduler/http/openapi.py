@@ -17,6 +17,7 @@ LISTED_MAX = 10_000
 
 _JOB = path_parameter("job", "The job's id.", maxLength=NAME_BYTES_MAX)
 _BOOLEAN = {"type": "boolean", "default": False}
+_WRONG_QUERY = errors({400: "The query is wrong: the error names the parameter."})
 _LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
@@ -38,7 +39,7 @@ def _list_jobs() -> dict[str, Any]:
         "The jobs that are queued or running",
         {
             "200": answer(f"At most {LISTED_MAX}.", JobList),
-            **errors({400: "The query is wrong: the error names the parameter."}),
+            **_WRONG_QUERY,
         },
         parameters=[
             query_parameter(
@@ -113,16 +114,9 @@ def _cancel() -> dict[str, Any]:
         "cancelJob",
         "Cancel a job",
         {
-            "202": answer(
-                "Tasks that have not started are cancelled; tasks that run are stopped, if asked for.", JobCancelled
-            ),
-            **errors(
-                {
-                    400: "The query is wrong: the error names the parameter.",
-                    404: "There is no such job.",
-                    409: "The job has ended.",
-                }
-            ),
+            "202": answer("Tasks that wait are cancelled; tasks that run are stopped, if asked for.", JobCancelled),
+            **_WRONG_QUERY,
+            **errors({404: "There is no such job.", 409: "The job has ended."}),
         },
         parameters=[_JOB, query_parameter("running", "Whether to stop tasks that run, too.", _BOOLEAN)],
     )
@@ -135,7 +129,7 @@ def _nodes() -> dict[str, Any]:
         "The nodes that are connected",
         {
             "200": answer(f"At most {LISTED_MAX}.", NodeList),
-            **errors({400: "The query is wrong: the error names the parameter."}),
+            **_WRONG_QUERY,
         },
         parameters=[query_parameter("sample", "So many nodes, drawn at random from those that are ready.", whole)],
     )
