@@ -1,4 +1,4 @@
-"""What the schedulers' audit logs (docs/audit-log.md) say of a replay's tasks, no-ops and cancelled reservations."""
+"""Reads the schedulers' audit logs (docs/audit-log.md): launches of tasks, no-ops and cancelled reservations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class Launch:
 
 @dataclass
 class Audit:
-    """What audit logs say. arrived_s: of jobs by their ids, at the last scheduler. launches: by (job, task), the last.
-    events: (at_s, kind, count, user), kind "noop" or "cancelled". dropped: lines that are missing."""
+    """What audit logs say.
+
+    arrived_s: by job, when it arrived at its last scheduler. launches: by (job, task), the last. events: (at_s, kind,
+    count, user), of the kinds "noop" and "cancelled". dropped: how many lines are missing in the logs.
+    """
 
     arrived_s: dict[str, float] = field(default_factory=dict)
     launches: dict[tuple[str, int], Launch] = field(default_factory=dict)
@@ -54,20 +57,21 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class _Reader:
-    """One scheduler's log, line by line. It follows tickets: whose they are, and what nodes have of them."""
+    """Reads one scheduler's log, line by line, and remembers what later lines need of earlier ones."""
 
     def __init__(self, scheduler: str, audit: Audit) -> None:
         self._scheduler = scheduler
         self._audit = audit
         self._users: dict[int, str] = {}
+        """By ticket."""
         self._queued: dict[tuple[str, int], int] = {}
-        """Reservations by node and ticket."""
+        """Reservations that are queued, by node and ticket."""
         self._asks: dict[tuple[str, int], tuple[float, int]] = {}
-        """By node and ask: when it came, and its ticket."""
+        """By node and ask: when the ask came, and its ticket."""
         self._on: dict[str, Callable[[dict[str, Any]], None]] = {
             "job_arrived": self._job_arrived,
             "reserved": self._reserved,
-            "reservations_refused": self._taken,
+            "reservations_refused": self._unqueued,
             "reservations_cancelled": self._cancelled,
             "get_task": self._get_task,
             "launched": self._launched,
@@ -91,7 +95,7 @@ class _Reader:
         key = line["node"], line["ticket"]
         self._queued[key] = self._queued.get(key, 0) + line["count"]
 
-    def _taken(self, line: dict[str, Any]) -> None:
+    def _unqueued(self, line: dict[str, Any]) -> None:
         key = line["node"], line["ticket"]
         left = self._queued.get(key, 0) - line["count"]
         if left > 0:
@@ -106,7 +110,7 @@ class _Reader:
 
     def _get_task(self, line: dict[str, Any]) -> None:
         self._asks[line["node"], line["ask"]] = line["at_s"], line["ticket"]
-        self._taken(line)
+        self._unqueued(line)
 
     def _launched(self, line: dict[str, Any]) -> None:
         asked = self._asks.get((line["node"], line["ask"]))

@@ -15,7 +15,6 @@ from typing import Any
 
 import aiohttp
 
-from node_monitor.blobs.blob_routes import add_blob_routes
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.core import NodeMonitorCore
@@ -24,6 +23,7 @@ from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
 from node_monitor.executors.confinement import Confinement, ptrace_warning
 from node_monitor.executors.environment import one_thread_per_slot, passed_on
 from node_monitor.executors.executors import ExecutorPool
+from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions
@@ -354,7 +354,7 @@ class NodeMonitorDaemon:
             self._confinement.readers,
         )
         store.start()
-        add_routes(app, self)
+        add_routes(app, self.nodes)
         add_blob_routes(app, store)
         self._listener = Listener(app, options, credentials)
         await self._listener.start()

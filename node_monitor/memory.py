@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from sparrow_py.limits.kept import Kept
+from sparrow_py.limits.latest_of_users import Kept
 from sparrow_py.wire.messages import Report
 
 Owner = tuple[str, int]
@@ -20,7 +20,7 @@ OUTCOMES_MIN = 20
 LARGE_BYTES = 1024
 LARGE_OUTCOME_BYTES_MAX = 32 << 20
 """Outcomes held for a scheduler that may claim their job: the latest, so many; of those above `LARGE_BYTES`, the
-latest of so many bytes together. No user's drive out another's (`sparrow_py.limits.kept`).
+latest of so many bytes together. No user's drive out another's (`sparrow_py.limits.latest_of_users`).
 
 They bridge the moment in which an outcome was reported to a scheduler that died before the client had it.
 """

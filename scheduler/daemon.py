@@ -13,11 +13,12 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.audit import AuditedCore
+from scheduler.audit.audited_core import AuditedCore
 from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
-from scheduler.http.http_jobs import HttpJobs
+from scheduler.http.jobs import HttpJobs
 from scheduler.http.metrics import collect
+from scheduler.http.readers import Readers
 from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
@@ -26,7 +27,6 @@ from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
 from sparrow_py.daemon.listener import Listener
-from sparrow_py.daemon.process import until
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
@@ -72,9 +72,8 @@ class SchedulerDaemon:
         """Taken by links; a client in this process opens no file."""
         self._client_numbers = itertools.count(1)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
-        self.http_jobs = HttpJobs(
-            self.core, options, self.clock, self._client_numbers, self._events, self._files.readers
-        )
+        self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
+        self.readers = Readers(self._files.readers)
         self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
         self._solving: set[asyncio.Future[Any]] = set()
         """What is computed off the loop now."""
@@ -154,7 +153,7 @@ class SchedulerDaemon:
         self.core.drain(self.clock())
         for link in self._clients.values():
             self._send(link, m.Draining())
-        await until(lambda: not self.core.jobs and not self.http_jobs.readers.total)
+        await until(lambda: not self.core.jobs and not self.readers.seats.total)
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
@@ -197,7 +196,7 @@ class SchedulerDaemon:
             if isinstance(link, Link) and not self.credentials.tokens.stands(link.principal):
                 log.warning("%s (%s) is cut off: %s", link.peer, link.principal, WITHDRAWN)
                 link.close(WITHDRAWN)
-        self.http_jobs.wake_readers()
+        self.http_jobs.kept.wake_readers()
         if self._listener is not None:
             await self._listener.renew()
 

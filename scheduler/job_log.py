@@ -1,7 +1,7 @@
 """The scheduler's log has a line for each job that it has had: whose, how large, how it ended and how long it was here.
 
 Who submits jobs decides how many there are, so the lines have a rate; what is left out is counted in the next one. The
-audit log (`scheduler/audit.py`) has every job, and all of it.
+audit log (`scheduler/audit/`) has every job, and all of it.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from sparrow_py.http.openapi import answer, content, document, errors, operation
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}}
 _HASH = path_parameter("hash", "The SHA-256 of the blob's bytes, in lower-case hexadecimal.", pattern="^[0-9a-f]{64}$")
-_MALFORMED = "The hash is none."
-_ABSENT = "It is not here, or not any more."
-_UNREADABLE = "It is here and cannot be read now: the node has run out of file descriptors, say."
+_MALFORMED = "The hash is malformed."
+_ABSENT = "The blob is not here, or not any more."
+_UNREADABLE = "The blob is here and cannot be read now: the node has run out of file descriptors, say."
 
 
 def node_monitor_document() -> dict[str, Any]:
-    """The document."""
+    """All paths, and the structs of their bodies and answers."""
     paths = {
         "/v1/nodes": {"get": _nodes()},
         "/v1/nodes/state": {"post": _change_state()},
@@ -26,7 +26,7 @@ def node_monitor_document() -> dict[str, Any]:
 
 
 def _nodes() -> dict[str, Any]:
-    return operation("listNodes", "The nodes of this process", {"200": answer("They.", NodeList)})
+    return operation("listNodes", "The nodes of this process", {"200": answer("The nodes.", NodeList)})
 
 
 def _change_state() -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _change_state() -> dict[str, Any]:
             "200": answer("The nodes that were meant. A draining node that is cordoned goes on draining.", NodeList),
             **errors(
                 {
-                    400: "A field has something wrong: it is named.",
+                    400: "A field is wrong: the error names it.",
                     404: "No such node is in this process.",
                     408: "The body did not come in time.",
                     413: "The body is too large.",
@@ -56,11 +56,11 @@ def _get_blob() -> dict[str, Any]:
         "getBlob",
         "Fetch a blob, or a range of it",
         {
-            "200": {"description": "All of it.", "content": _BYTES},
+            "200": {"description": "The whole blob.", "content": _BYTES},
             "206": {"description": "The range that was asked for.", "content": _BYTES},
-            "304": answer("It is as the request's header says."),
-            "412": answer("It is not as the request's header demands."),
-            "416": answer("It has no such range."),
+            "304": answer("The blob is as the request's header says."),
+            "412": answer("The blob is not as the request's header demands."),
+            "416": answer("The blob has no such range."),
             **errors({400: _MALFORMED, 404: _ABSENT, 503: _UNREADABLE}),
         },
         parameters=[_HASH],
@@ -68,11 +68,11 @@ def _get_blob() -> dict[str, Any]:
 
 
 def _head_blob() -> dict[str, Any]:
-    absent = {"304": "It is as the request's header says.", "400": _MALFORMED, "404": _ABSENT, "503": _UNREADABLE}
+    absent = {"304": "The blob is as the request's header says.", "400": _MALFORMED, "404": _ABSENT, "503": _UNREADABLE}
     built = operation(
         "headBlob",
         "Whether a blob is here, and its size",
-        {"200": answer("It is."), **{status: answer(text) for status, text in absent.items()}},
+        {"200": answer("The blob is here."), **{status: answer(text) for status, text in absent.items()}},
         parameters=[_HASH],
     )
     # An answer to HEAD has no body.
@@ -85,15 +85,15 @@ def _put_blob() -> dict[str, Any]:
         "putBlob",
         "Upload a blob",
         {
-            "201": answer("It is here now.", BlobStored),
-            "200": answer("It was here before.", BlobStored),
+            "201": answer("The blob is here now.", BlobStored),
+            "200": answer("The blob was here before.", BlobStored),
             **errors(
                 {
                     400: f"{_MALFORMED[:-1]}, or the connection ended before the body did.",
                     408: "The body did not go on.",
                     411: "Content-Length is missing.",
-                    413: "It is larger than all that may be kept.",
-                    415: "It is compressed.",
+                    413: "The blob is larger than all that may be kept.",
+                    415: "The body is compressed.",
                     422: "The body is not the blob of this hash.",
                     507: "There is no room now.",
                 }

@@ -1,18 +1,16 @@
-"""What the node monitor's HTTP says and is told."""
+"""What the node monitor's HTTP answers and is asked, as structs of JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
+from node_monitor.core import NodeMonitorCore
+from node_monitor.executors.executor_state import AppState
+from sparrow_py.access.principals import Principal
 from sparrow_py.job import NAME_BYTES_MAX
-
-if TYPE_CHECKING:
-    from node_monitor.daemon import NodeMonitor
-    from node_monitor.executors.executor_state import AppState
-    from sparrow_py.access.principals import Principal
 
 STATE_BODY_BYTES_MAX = 64 << 10
 """Largest body of a change of state."""
@@ -53,21 +51,32 @@ class NodeList(msgspec.Struct):
 
 
 class StateRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What state to enter, and which node is to: without `node` all nodes of this process are."""
+    """The state to enter, and the node that is to enter it: without `node` all nodes of this process are."""
 
     state: State
     node: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_BYTES_MAX})] | None = None
 
 
 class BlobStored(msgspec.Struct):
-    """A blob that is here."""
+    """A blob that this node monitor has."""
 
     hash: str
     size: int
 
 
-def status(node: NodeMonitor, principal: Principal) -> NodeStatus:
-    """A node, as far as the principal is to know of it: of queues only those of its users."""
+class Node(Protocol):
+    """A node of this process, as far as HTTP needs it."""
+
+    id: str
+    slots: int
+    core: NodeMonitorCore
+
+    def change_state(self, state: str) -> None:
+        """Enter this state."""
+
+
+def status(node: Node, principal: Principal) -> NodeStatus:
+    """A node, as far as the principal is to know: of the queues, only those of users that the principal may act for."""
     core = node.core
     return NodeStatus(
         node.id,

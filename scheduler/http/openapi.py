@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.http.http_jobs import ResultLine
-from scheduler.http.job_requests import USER_DEFAULT, JobRequest
+from scheduler.http.requests import JobRequest
+from scheduler.http.result_lines import ResultLine
+from scheduler.http.submissions import USER_DEFAULT
 from scheduler.http.views import JobCancelled, JobDetail, JobList, NodeList
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
@@ -16,11 +17,12 @@ LISTED_MAX = 10_000
 
 _JOB = path_parameter("job", "The job's id.", maxLength=NAME_BYTES_MAX)
 _BOOLEAN = {"type": "boolean", "default": False}
+_WRONG_QUERY = errors({400: "The query is wrong: the error names the parameter."})
 _LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
 def scheduler_document() -> dict[str, Any]:
-    """The document."""
+    """All paths, and the structs of their bodies and answers."""
     paths = {
         "/v1/jobs": {"get": _list_jobs(), "post": _submit()},
         "/v1/jobs/{job}": {"get": _job(), "delete": _cancel()},
@@ -35,8 +37,15 @@ def _list_jobs() -> dict[str, Any]:
     return operation(
         "listJobs",
         "The jobs that are queued or running",
-        {"200": answer(f"At most {LISTED_MAX}.", JobList), **errors({400: "The query has something wrong."})},
-        parameters=[query_parameter("ended", "Also those of HTTP that have ended, whose results are kept.", _BOOLEAN)],
+        {
+            "200": answer(f"At most {LISTED_MAX}.", JobList),
+            **_WRONG_QUERY,
+        },
+        parameters=[
+            query_parameter(
+                "ended", "Also jobs that came over HTTP and have ended, while their results are kept.", _BOOLEAN
+            )
+        ],
     )
 
 
@@ -49,7 +58,7 @@ def _submit() -> dict[str, Any]:
             "200": answer("A job of this id was accepted before: this is its state.", JobDetail, headers=_LOCATION),
             **errors(
                 {
-                    400: "A field has something wrong: it is named.",
+                    400: "A field is wrong: the error names it.",
                     408: "The body did not come in time.",
                     409: "The id is that of another client's job.",
                     413: "The body is larger than http_body_bytes_max.",
@@ -64,7 +73,7 @@ def _submit() -> dict[str, Any]:
         parameters=[
             query_parameter(
                 "default_user",
-                "Whose the job is if neither it nor the token or certificate says.",
+                "The job's user, if neither the job nor the token or certificate names one.",
                 {"type": "string", "minLength": 1, "maxLength": NAME_BYTES_MAX, "default": USER_DEFAULT},
             )
         ],
@@ -83,7 +92,7 @@ def _job() -> dict[str, Any]:
 def _results() -> dict[str, Any]:
     stream = {
         "description": "A line of JSON for each task, as they end; the response ends when the job has ended. "
-        "One that breaks off is not whole.",
+        "A response that breaks off is not complete.",
         "content": {NDJSON_TYPE: {"schema": {"type": "string"}, "itemSchema": ref(ResultLine)}},
     }
     return operation(
@@ -95,7 +104,7 @@ def _results() -> dict[str, Any]:
                 {404: "No such job, submitted over HTTP, runs here or is kept.", 503: "Too many read results already."}
             ),
         },
-        description="What was there before comes first. Any number of readers gets all of it.",
+        description="Lines that were there before come first. Any number of readers gets all lines.",
         parameters=[_JOB],
     )
 
@@ -105,10 +114,11 @@ def _cancel() -> dict[str, Any]:
         "cancelJob",
         "Cancel a job",
         {
-            "202": answer("What has not started is cancelled; what runs is stopped, if that was asked.", JobCancelled),
-            **errors({400: "The query has something wrong.", 404: "There is no such job.", 409: "It has ended."}),
+            "202": answer("Tasks that wait are cancelled; tasks that run are stopped, if asked for.", JobCancelled),
+            **_WRONG_QUERY,
+            **errors({404: "There is no such job.", 409: "The job has ended."}),
         },
-        parameters=[_JOB, query_parameter("running", "Whether to stop what runs, too.", _BOOLEAN)],
+        parameters=[_JOB, query_parameter("running", "Whether to stop tasks that run, too.", _BOOLEAN)],
     )
 
 
@@ -117,6 +127,9 @@ def _nodes() -> dict[str, Any]:
     return operation(
         "listNodes",
         "The nodes that are connected",
-        {"200": answer(f"At most {LISTED_MAX}.", NodeList), **errors({400: "The query has something wrong."})},
-        parameters=[query_parameter("sample", "So many at random of those that are ready.", whole)],
+        {
+            "200": answer(f"At most {LISTED_MAX}.", NodeList),
+            **_WRONG_QUERY,
+        },
+        parameters=[query_parameter("sample", "So many nodes, drawn at random from those that are ready.", whole)],
     )

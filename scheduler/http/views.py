@@ -1,4 +1,4 @@
-"""What the scheduler's HTTP says of jobs and nodes."""
+"""Jobs and nodes as the scheduler's HTTP shows them, as structs of JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ import msgspec
 
 from scheduler.book.jobs import JobState, StageState
 from scheduler.book.nodes import Node
-from scheduler.core import SchedulerCore
-from scheduler.http.http_jobs import HttpJob, StageSummary
+from scheduler.http.job import HttpJob
+from sparrow_py.wire import messages as m
+
+
+class StageSummary(msgspec.Struct):
+    """A stage and how far it is."""
+
+    name: str
+    app: str
+    after: list[str]
+    tasks: int
+    unplaced: int
+    settled: int
 
 
 class JobCounts(msgspec.Struct, kw_only=True):
-    """What is said of every job. Its tasks are unplaced, running, or have ended in one of four ways."""
+    """Common to all views of a job. Its tasks are unplaced, running, or have ended in one of four ways."""
 
     id: str
     name: str
@@ -44,13 +55,13 @@ class JobDetail(JobCounts, kw_only=True):
 
 
 class JobList(msgspec.Struct):
-    """Jobs."""
+    """A list of jobs."""
 
     jobs: list[JobSummary]
 
 
 class JobCancelled(msgspec.Struct):
-    """What of the job had not started is cancelled."""
+    """The job is cancelled."""
 
     job: str
 
@@ -69,25 +80,25 @@ class NodeSummary(msgspec.Struct):
     resources: dict[str, float]
     state: str
     withdrawn: dict[str, str]
-    """Apps that it should run and whose executors do not start: the reason of each."""
+    """Apps that the node should run and whose executors do not start: the reason for each."""
 
 
 class NodeList(msgspec.Struct):
-    """Nodes."""
+    """A list of nodes."""
 
     nodes: list[NodeSummary]
 
 
 def summary(job: JobState | HttpJob) -> JobSummary:
-    """A job that runs, or one of HTTP that has ended."""
+    """A job that runs, or one that came over HTTP and has ended."""
     return JobSummary(**_counts(job), stages=len(job.stages))
 
 
 def detail(job: JobState | HttpJob) -> JobDetail:
     """The same with its stages."""
     if isinstance(job, HttpJob):
-        return JobDetail(**_counts(job), stages=job.stage_summaries())
-    alone = len(job.stages) == 1  # Then it has the job's name, and needs none.
+        return JobDetail(**_counts(job), stages=[_ended_stage(stage) for stage in job.stages])
+    alone = len(job.stages) == 1  # Then the stage has the job's name, and needs none of its own.
     return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
 
 
@@ -117,10 +128,14 @@ def _stage(name: str, stage: StageState) -> StageSummary:
     return StageSummary(name, stage.spec.app, list(stage.spec.after), count, unplaced, stage.settled)
 
 
-def node(node: Node, core: SchedulerCore) -> NodeSummary:
-    """A node."""
+def _ended_stage(stage: m.Stage) -> StageSummary:
+    return StageSummary(stage.name, stage.app, list(stage.after), stage.task_count, 0, stage.task_count)
+
+
+def node(node: Node, reservations: int) -> NodeSummary:
+    """A node, at which so many reservations of this scheduler are queued."""
     info = node.info
     return NodeSummary(
-        node.id, info.address, info.slots, len(node.attempts), core.live_reservations(node.id), info.apps,
+        node.id, info.address, info.slots, len(node.attempts), reservations, info.apps,
         info.attributes, info.resources, node.state, info.withdrawn,
     )  # fmt: skip

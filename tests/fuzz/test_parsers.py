@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from loadgen.traces import as_json, parse_lines
-from scheduler.http.job_requests import job_of
+from scheduler.http.submissions import read_job
 from scheduler.options import SchedulerOptions
 from sparrow_py.access.principals import SECRET_CHARS_MIN
 from sparrow_py.access.secret_files import read_tokens
@@ -134,7 +134,7 @@ def test_streams_of_executors(fuzzing: Fuzzing, encoding: x.Encoding) -> None:
 def test_bodies_of_jobs(fuzzing: Fuzzing) -> None:
     def check(body: bytes) -> None:
         try:
-            _, spec = job_of(body, 1 << 20)
+            _, spec = read_job(body, 1 << 20)
         except InvalidRequest as error:
             assert error.field
             assert len(str(error)) < 1000

@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from node_monitor.blobs import blob_store, result_files
-from node_monitor.blobs.blob_routes import add_blob_routes
 from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.result_files import ResultDirectory
+from node_monitor.http.blob_routes import add_blob_routes
 from sparrow_py.access.credentials import OPEN, Access, Credentials
 from sparrow_py.access.principals import check_secret
 from sparrow_py.daemon.http_app import make_app

@@ -18,7 +18,7 @@ from node_monitor.daemon import NodeMonitorDaemon
 from node_monitor.executors.confinement import LAUNCHER
 from node_monitor.options import NodeMonitorOptions
 from scheduler.daemon import SchedulerDaemon
-from scheduler.http import http_jobs, routes
+from scheduler.http import jobs, kept_jobs, readers, routes
 from scheduler.options import SchedulerOptions
 from sparrow_py.access.credentials import Access
 from sparrow_py.daemon.process import until
@@ -42,8 +42,9 @@ JOB = {"app": "noop", "tasks": [{}], "wait_for_nodes_s": 1000}
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is shared is little."""
-    for name in ("JOBS_MAX", "READERS_MAX", "SUBMISSIONS_MAX"):
-        monkeypatch.setattr(http_jobs, name, LIMIT)
+    monkeypatch.setattr(kept_jobs, "JOBS_MAX", LIMIT)
+    monkeypatch.setattr(readers, "READERS_MAX", LIMIT)
+    monkeypatch.setattr(jobs, "SUBMISSIONS_MAX", LIMIT)
     for name in ("FETCHES_AT_ONCE_MAX", "UPLOADS_AT_ONCE_MAX"):
         monkeypatch.setattr(blob_store, name, LIMIT)
 
@@ -129,7 +130,7 @@ async def test_half_submissions(scheduler: SchedulerDaemon, monkeypatch: pytest.
 
 
 async def test_readers_of_results(scheduler: SchedulerDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.05)
+    monkeypatch.setattr(readers, "BUSY_RETRY_S", 0.05)
     async with daemon_at(scheduler) as address, AsyncExitStack() as stack:
         ada, bob = [await stack.enter_async_context(user(address, secret)) for secret in (ADA, BOB)]
         for session, job in ((ada, "a"), (bob, "b")):
@@ -146,16 +147,16 @@ async def test_readers_who_do_not_read_give_way_to_one_who_does(scheduler: Sched
         bob = await stack.enter_async_context(user(address, BOB))
         async with bob.post("/v1/jobs", json=JOB | {"job_id": "b"}) as response:
             assert response.status == 202
-        job = scheduler.http_jobs.get("b")
+        job = scheduler.http_jobs.kept.get("b")
         assert job is not None
         job.lines += [b"x" * (1 << 20)] * 16  # More than sockets buffer.
         mute = []
         for number in range(SHARE_OF_IT):
             mute.append(await half_request(address, "GET /v1/jobs/b/results HTTP/1.1", bytes(1000)))
-            await until(lambda number=number: len(scheduler.http_jobs._unread.get("bob", ())) == number + 1)
+            await until(lambda number=number: len(scheduler.readers._unread.get("bob", ())) == number + 1)
         async with bob.get("/v1/jobs/b/results") as response:
             assert response.status == 200 and await response.content.readexactly(16 << 20)
-            assert len(scheduler.http_jobs._unread["bob"]) == SHARE_OF_IT - 1
+            assert len(scheduler.readers._unread["bob"]) == SHARE_OF_IT - 1
         read = 0
         with suppress(ConnectionError):
             while chunk := await mute[0][0].read(1 << 20):
@@ -260,8 +261,8 @@ def test_a_daemon_raises_its_limit_and_its_executors_have_the_old_one(tmp_path: 
     show = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     code = (
         "import os, resource, subprocess, sys\n"
-        "from node_monitor.confinement import Confinement\n"
-        "from sparrow_py import open_files\n"
+        "from node_monitor.executors.confinement import Confinement\n"
+        "from sparrow_py.limits import open_files\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 600))\n"
         "open_files.raise_limit()\n"
         f"{show}\n"

@@ -26,7 +26,7 @@ import click
 
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
-from scheduler.audit import AuditedCore
+from scheduler.audit.audited_core import AuditedCore
 from simulator import fallible_hosts, faults, hosts, job_log, links, scenarios
 from simulator.cluster import Cluster
 from simulator.engine import Engine

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py.limits.kept import Kept
+from sparrow_py.limits.latest_of_users import Kept
 from sparrow_py.limits.seats import NoSeat, Seats
 from sparrow_py.limits.shares import SHARE, Shares, share_of
 from sparrow_py.logs.seldom import WARN_INTERVAL_S, Seldom

@@ -1,9 +1,6 @@
-"""The audit log: what it says of jobs that ran, rotation, slow disks, and that there is none unless asked for."""
+"""What the audit log says of jobs that ran, and that there is no log unless one is asked for."""
 
-import asyncio
-import errno
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,13 +8,10 @@ from typing import Any
 import pytest
 
 from frontends.synthetic.tasks import noop_job, sleep_job
-from scheduler import audit
-from scheduler.audit import AuditFile, JobEnded
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, ClusterError, JobSpec, LocalCluster
-from sparrow_py.errors import InvalidOption, SparrowError
-from sparrow_py.wire import messages as m
+from sparrow_py.errors import SparrowError
 
 Lines = list[dict[str, Any]]
 
@@ -139,20 +133,6 @@ def test_probes_for_the_length_of_queues_and_their_answers(tmp_path: Path) -> No
     assert {line["ask"] for line in of(lines, "launched")} == {0}
 
 
-def test_every_event_is_documented(ran: tuple[Lines, dict[str, Any]]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "audit-log.md").read_text()
-    tags = {
-        kind.__struct_config__.tag
-        for kind in vars(audit).values()
-        if isinstance(kind, type) and issubclass(kind, audit._Line)
-    }
-    for tag in tags - {None, "_Line"}:
-        assert f"`{tag}`" in text, tag
-    for line in ran[0]:
-        for field in set(line) - {"event", "at_s"}:
-            assert f"`{field}`" in text, field
-
-
 def test_without_the_option_nothing_is_between_the_core_and_its_driver() -> None:
     daemon = SchedulerDaemon(SchedulerOptions(port=0))
     assert daemon.core.book.ledger.to_node == daemon.to_node
@@ -163,103 +143,3 @@ def test_a_scheduler_that_cannot_write_its_log_does_not_start(tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(ClusterError, match="audit_log"):
         LocalCluster(1, 1, scheduler_options=["--audit-log", f"{tmp_path}/file/audit.jsonl"], log_dir=tmp_path / "logs")
-
-
-# ---- the file --------------------------------------------------------------------------------
-
-
-async def test_a_full_file_is_renamed_over_the_one_before(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    for number in range(4):
-        file = AuditFile(str(path), bytes_max=150)
-        file.add(JobEnded(float(number), "x" * 30))
-        await file.close()
-    kept = [*lines_of(tmp_path / "audit.jsonl.1"), *lines_of(path)]
-    assert [line["at_s"] for line in kept] == [0.0, 1.0, 2.0, 3.0]
-
-
-async def test_lines_are_written_without_being_asked(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    file = AuditFile(str(path), 1 << 20, flush_s=0.0)
-    file.add(JobEnded(1.0, "job"))
-    while not path.read_text():
-        await asyncio.sleep(0)
-    assert lines_of(path) == [{"event": "job_ended", "at_s": 1.0, "job": "job"}]
-    await file.close()
-
-
-async def test_what_does_not_fit_the_buffer_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "BUFFER_BYTES_MAX", 100)
-    path = tmp_path / "audit.jsonl"
-    file = AuditFile(str(path), 1 << 20, flush_s=3600.0)
-    for number in range(10):
-        file.add(JobEnded(float(number), "x" * 60))
-    file._flush()
-    file.add(JobEnded(10.0, "last"))
-    await file.close()
-    lines = lines_of(path)
-    (dropped,) = of(lines, "dropped")
-    assert len(of(lines, "job_ended")) + dropped["lines"] == 11
-    assert lines[-1]["job"] == "last"
-
-
-async def test_lines_missing_at_the_end_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "BUFFER_BYTES_MAX", 100)
-    path = tmp_path / "audit.jsonl"
-    file = AuditFile(str(path), 1 << 20, flush_s=3600.0)
-    for number in range(10):
-        file.add(JobEnded(float(number), "x" * 60))
-    await file.close()
-    assert len(of(lines_of(path), "job_ended")) + of(lines_of(path), "dropped")[0]["lines"] == 10
-
-
-async def test_a_full_disk_leaves_whole_lines_and_what_is_missing_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "audit.jsonl"
-    file = AuditFile(str(path), 1 << 20, flush_s=3600.0)
-    write, room = os.write, 200
-
-    def write_as_far_as_there_is_room(descriptor: int, data: memoryview) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        written = write(descriptor, data[:room])
-        room -= written
-        return written
-
-    monkeypatch.setattr(audit.os, "write", write_as_far_as_there_is_room)
-    for number in range(10):
-        file.add(JobEnded(float(number), "x" * 30))
-        file._flush()
-        assert file._writing is not None
-        await asyncio.wait([file._writing])
-    assert caplog.text.count("the audit log misses lines: [Errno 28] No space left on device") == 1
-    room = 1 << 20
-    file.add(JobEnded(10.0, "last"))
-    await file.close()
-    lines = lines_of(path)
-    dropped = sum(line["lines"] for line in of(lines, "dropped"))
-    assert len(of(lines, "job_ended")) + dropped == 11
-    assert 0 < dropped < 10 and of(lines, "job_ended")[-1]["job"] == "last"
-
-
-def test_a_file_that_cannot_be_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="audit_log"):
-        AuditFile(str(tmp_path), 1 << 20)
-
-
-def test_a_limit_that_cannot_be_is_named() -> None:
-    with pytest.raises(InvalidOption, match="audit_log_bytes_max"):
-        SchedulerOptions(audit_log_bytes_max=10)
-
-
-@pytest.mark.parametrize(
-    ("line_of", "message"),
-    [
-        (audit._refused_reservations, m.ReservationsRefused(1, 1, "x" * 900_000)),
-        (audit._hand_back, m.HandBack("j", 1, "x" * 900_000)),
-    ],
-)
-def test_reasons_of_nodes_are_cut_in_it(line_of: Any, message: m.Message) -> None:
-    assert len(line_of("a", message, 0.0).reason) == m.WITHDRAWN_CHARS_MAX

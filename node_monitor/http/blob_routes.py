@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.web_request import BaseRequest
 
-from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, NoRoom
+from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, BlobStore, NoRoom
 from sparrow_py.daemon.http_app import holder_of
 from sparrow_py.errors import shown
 from sparrow_py.http import http_guard
@@ -15,34 +16,41 @@ from sparrow_py.http.http_api import error_response, json_response
 from sparrow_py.wire import blobs
 from sparrow_py.wire.blobs import WrongBytes
 
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.web_request import BaseRequest
-
-    from node_monitor.blobs.blob_store import BlobStore
-
 READ_BYTES = 1 << 20
 """Read from a file at a time where the loop has no sendfile."""
 
 
 def add_blob_routes(app: web.Application, store: BlobStore) -> None:
     """Add GET, HEAD and PUT of /v1/blobs/{hash}."""
+    api = _Api(store)
+    app.router.add_get("/v1/blobs/{hash}", api.get)
+    app.router.add_put("/v1/blobs/{hash}", api.put, expect_handler=_continue_later)
 
-    async def get(request: web.Request) -> web.StreamResponse:
+
+class _Api:
+    """The handlers of requests."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """`GET /v1/blobs/{hash}`, and `HEAD`."""
         hash = request.match_info["hash"]
         if not blobs.is_hash(hash):
             return _malformed(hash)
-        if not store.has(hash):
+        if not self._store.has(hash):
             return _absent(hash)
         try:
-            os.close(os.open(store.path(hash), os.O_RDONLY))  # aiohttp answers whatever keeps it from opening with 404.
+            # aiohttp itself would answer with 404, whatever keeps the file from being opened.
+            os.close(os.open(self._store.path(hash), os.O_RDONLY))
         except FileNotFoundError:
             return _absent(hash)
         except OSError as error:
             return _not_now(f"blob {hash} cannot be read now: {error.strerror}")
-        return _BlobResponse(store, hash, holder_of(request))
+        return _BlobResponse(self._store, hash, holder_of(request))
 
-    async def put(request: web.Request) -> web.StreamResponse:
+    async def put(self, request: web.Request) -> web.StreamResponse:
+        """`PUT /v1/blobs/{hash}`."""
         hash, size = request.match_info["hash"], request.content_length
         if not blobs.is_hash(hash):
             return _malformed(hash)
@@ -51,21 +59,21 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
         if "Content-Encoding" in request.headers:
             given = shown(request.headers["Content-Encoding"])
             return error_response(415, f"Content-Encoding: {given} is not valid; allowed: no header")
-        if store.has(hash):
-            return _stored(store, hash, 200)
-        if size > store.table.bytes_max:
-            return error_response(413, store.table.refusal(size))
-        return await _receive(request, hash, size)
+        if self._store.has(hash):
+            return self._stored(hash, 200)
+        if size > self._store.table.bytes_max:
+            return error_response(413, self._store.table.refusal(size))
+        return await self._receive(request, hash, size)
 
-    async def _receive(request: web.Request, hash: str, size: int) -> web.StreamResponse:
+    async def _receive(self, request: web.Request, hash: str, size: int) -> web.StreamResponse:
         user = holder_of(request)
-        async with store.upload_seats.taken(user):
-            why_not = store.why_no_room(size, user)
+        async with self._store.upload_seats.taken(user):
+            why_not = self._store.why_no_room(size, user)
             if why_not:
                 return error_response(507, why_not)
             await _say_continue(request)
             try:
-                await store.receive(hash, size, request.content, user=user)
+                await self._store.receive(hash, size, request.content, user=user)
             except NoRoom as error:
                 return error_response(507, str(error))
             except WrongBytes as error:
@@ -74,17 +82,13 @@ def add_blob_routes(app: web.Application, store: BlobStore) -> None:
                 return _closing(error_response(408, _too_slow()))
             except (ConnectionError, web.RequestPayloadError):
                 return _closing(error_response(400, "the connection ended before the body did"))
-        store.counters.uploaded_bytes += size
-        return _stored(store, hash, 201)
+        self._store.counters.uploaded_bytes += size
+        return self._stored(hash, 201)
 
-    app.router.add_get("/v1/blobs/{hash}", get)
-    app.router.add_put("/v1/blobs/{hash}", put, expect_handler=_continue_later)
-
-
-def _stored(store: BlobStore, hash: str, status: int) -> web.Response:
-    """The blob is here, for a while at least."""
-    store.touch(hash)
-    return json_response({"hash": hash, "size": store.table.size(hash)}, status)
+    def _stored(self, hash: str, status: int) -> web.Response:
+        """The blob is here, for a while at least."""
+        self._store.touch(hash)
+        return json_response({"hash": hash, "size": self._store.table.size(hash)}, status)
 
 
 def _absent(hash: str) -> web.Response:
@@ -106,30 +110,30 @@ def _too_slow() -> str:
 
 
 def _closing(response: web.Response) -> web.Response:
-    """There is no telling what comes next on this connection."""
+    """Close the connection afterwards: nobody can tell what comes next on it."""
     response.force_close()
     return response
 
 
 async def _continue_later(_: web.Request) -> None:
-    """A client that says `Expect: 100-continue` sends the body once it is told to: not before it is wanted."""
+    """A client that says `Expect: 100-continue` is told to send the body once there is room for it, not now."""
 
 
 async def _say_continue(request: web.Request) -> None:
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # This is not yet of the answer.
+        request.writer.output_size = 0  # This line is not part of the answer yet.
 
 
 class _BlobResponse(web.FileResponse):
-    """A blob, or a range of it, from its file: it arrives whole even if it is evicted meanwhile."""
+    """A blob, or a range of it, from its file: the blob arrives whole even if it is evicted meanwhile."""
 
     def __init__(self, store: BlobStore, hash: str, holder: str) -> None:
         super().__init__(store.path(hash), READ_BYTES, headers={"Content-Type": "application/octet-stream"})
         self._store = store
         self._hash = hash
         self._holder = holder
-        """Whose share of connections it counts to while it is sent."""
+        """Whose share of connections the answer counts to while it is sent."""
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
         self._store.touch(self._hash)

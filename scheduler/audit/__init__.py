@@ -1,0 +1,1 @@
+"""The scheduler's audit log (Sparrow §6)."""

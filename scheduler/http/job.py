@@ -1,0 +1,99 @@
+"""A job that was submitted over HTTP, and the lines of its results so far.
+
+A reader of the lines is a position in them: readers that are slow, or many, cost nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from scheduler.book.footprint import JOB_BYTES, stage_bytes
+from scheduler.http.submissions import Submission
+from sparrow_py.job import TaskSpec, TaskStatus
+from sparrow_py.wire import messages as m
+
+BATCH_BYTES = 256 << 10
+"""Written to a reader at a time; at most one line more."""
+LINE_OVERHEAD_BYTES = 64
+"""What a line takes in memory besides its bytes, about."""
+TASK_ID_OVERHEAD_BYTES = 150
+"""What a task's id takes in memory besides its characters, about."""
+
+
+class HttpJob:
+    """See the module's docstring. `client`: the job's name as a client of the core."""
+
+    __slots__ = (
+        "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "retried",
+        "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
+    )  # fmt: skip
+
+    def __init__(self, client: str, user: str, submission: Submission, now_s: float) -> None:
+        spec, message = submission.spec, submission.job.submission
+        self.client = client
+        self.id = message.job
+        self.user = user
+        self.name = spec.name
+        self.submitted_at_s = now_s
+        self.ended_at_s: float | None = None
+        self.gone = ""
+        """Why its lines are not kept any more; empty while they are."""
+        self.refusal: m.JobRefused | None = None
+        self.retried: dict[int, int] = {}
+        """By task that was to start again: how often it had been started."""
+        self.counts = dict.fromkeys(TaskStatus, 0)
+        self.lines: list[bytes] = []
+        self.watchers: set[Callable[[], None]] = set()
+        """Called when a line is added and when the job ends or goes."""
+        self.stages: list[m.Stage] = [replace(stage, common=b"") for stage in message.stages]
+        if not spec.stages:
+            self.stages[0] = replace(self.stages[0], name="")
+        tasks = list(itertools.chain.from_iterable(stage.tasks for stage in spec.as_stages()))
+        self.task_count = len(tasks)
+        self.starts = [0, *itertools.accumulate(stage.task_count for stage in self.stages)][:-1]
+        """The number of each stage's first task."""
+        self.ids = {number: task.id for number, task in enumerate(tasks) if isinstance(task, TaskSpec) and task.id}
+        self.settled = bytearray(self.task_count)
+        self.bytes = self._bytes_without_lines()
+
+    def _bytes_without_lines(self) -> int:
+        ids = sum(len(id_) + TASK_ID_OVERHEAD_BYTES for id_ in self.ids.values())
+        return JOB_BYTES + self.task_count + ids + sum(map(stage_bytes, self.stages))
+
+    def stage_of(self, task: int) -> m.Stage:
+        """The stage of a task, by the job's count."""
+        # Of stages that begin with the same number only the last has tasks.
+        return self.stages[bisect.bisect_right(self.starts, task) - 1]
+
+    def add_line(self, line: bytes) -> None:
+        """One more line for readers."""
+        self.lines.append(line)
+        self.bytes += bytes_of_line(line)
+        self.tell()
+
+    def lines_from(self, position: int) -> tuple[bytes, int]:
+        """About `BATCH_BYTES` of lines from a reader's position, and its next position."""
+        size, end = 0, position
+        while end < len(self.lines) and size < BATCH_BYTES:
+            size += len(self.lines[end])
+            end += 1
+        return b"".join(self.lines[position:end]), end
+
+    def clear(self, reason: str) -> None:
+        """Forget the lines, for this reason; readers get no more."""
+        self.lines, self.gone = [], reason
+        self.tell()
+
+    def tell(self) -> None:
+        """Something has changed: call the watchers."""
+        for watcher in list(self.watchers):
+            watcher()
+
+
+def bytes_of_line(line: bytes) -> int:
+    """What a line takes in memory, about."""
+    return len(line) + LINE_OVERHEAD_BYTES

@@ -1,0 +1,107 @@
+"""The body of a submission: `sparrow_py.job`'s JobSpec, StageSpec and TaskSpec in JSON, by the same names.
+
+A payload is any JSON value, whose text goes to the executor as it stands, or bytes in base64. The same holds for what
+a stage's tasks have in common. `submissions` makes a job of the body.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from sparrow_py.http.json_shapes import BodyDecoder
+from sparrow_py.job import (
+    MAX_ATTEMPTS_DEFAULT,
+    MAX_ATTEMPTS_MAX,
+    NAME_BYTES_MAX,
+    ON_CLIENT_LOST,
+    PREFETCH_MAX,
+    PROBE_RATIO_DEFAULT,
+    PROBE_RATIO_MAX,
+)
+
+
+def _schema(description: str, **limits: Any) -> Meta:
+    """For the OpenAPI document, which shows the limits; `JobSpec.validate` checks them."""
+    return Meta(description=description, extra_json_schema=limits or None)
+
+
+Name = Annotated[str, _schema(f"At most {NAME_BYTES_MAX} bytes of printable text.", maxLength=NAME_BYTES_MAX)]
+User = Annotated[
+    str,
+    _schema(
+        "The user whose share the job counts to; default: the token's or certificate's user, or default_user.",
+        minLength=1,
+        maxLength=NAME_BYTES_MAX,
+    ),
+]
+ProbeRatio = Annotated[float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)]
+Seconds = Annotated[float, _schema("Seconds.", minimum=0)]
+AnyJson = Annotated[Raw, _schema("Any JSON value: the executor gets its text.")] | UnsetType
+Base64 = Annotated[bytes, _schema("Bytes in base64.")] | UnsetType
+
+
+class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One task. Its payload is given as `payload` or as `payload_base64`, or is empty."""
+
+    payload: AnyJson = UNSET
+    payload_base64: Base64 = UNSET
+    id: Annotated[str, _schema("For the submitter's use; comes back with the result.")] = ""
+    preferred: Annotated[tuple[str, ...], _schema("Ids of the nodes that have its input.")] = ()
+    inputs: Annotated[
+        tuple[str | tuple[str, int], ...],
+        _schema("Results of earlier stages: all of a stage, or [stage, position] for that of one task."),
+    ] = ()
+
+
+class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Tasks that may run in parallel, once all tasks of the stages named in `after` have finished."""
+
+    app: Annotated[str, _schema("The app whose executors run the tasks.", minLength=1, maxLength=NAME_BYTES_MAX)]
+    tasks: tuple[TaskRequest, ...] = ()
+    name: Name = ""
+    after: Annotated[tuple[str, ...], _schema("Names of the stages that this one needs.")] = ()
+    common: AnyJson = UNSET
+    common_base64: Base64 = UNSET
+    probe_ratio: ProbeRatio = PROBE_RATIO_DEFAULT
+    prefetch: Annotated[
+        int, _schema("Tasks that a node may hold per slot ahead of a free slot.", minimum=0, maximum=PREFETCH_MAX)
+    ] = 0
+    expected_duration_s: Seconds | None = None
+    runtime: Name = ""
+    demand: Annotated[dict[str, float], _schema("What each task takes of its node.")] | None = None
+    where: Annotated[tuple[str, ...], _schema("Predicates over nodes' attributes, such as `zone == eu`.")] = ()
+    delay_s: Seconds | None = None
+    task_timeout_s: Seconds | None = None
+
+
+class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
+    """A job: the fields of its one stage, or several `stages`."""
+
+    job_id: Annotated[
+        str,
+        _schema("Posting a job of the same id again makes no second job; minted if empty.", maxLength=NAME_BYTES_MAX),
+    ] = ""
+    name: Name = ""
+    user: User | UnsetType = UNSET
+    stages: Annotated[tuple[StageRequest, ...], _schema("The stages, in any order; then the job has no tasks.")] = ()
+    max_attempts: Annotated[
+        int, _schema("How often a task may be started in all.", minimum=1, maximum=MAX_ATTEMPTS_MAX)
+    ] = MAX_ATTEMPTS_DEFAULT
+    retry_failed: bool = False
+    queue_timeout_s: Seconds | None = None
+    wait_for_nodes_s: Seconds | None = None
+    avoid: Annotated[tuple[str, ...], _schema("Ids of jobs that no node runs at the same time.")] = ()
+    on_client_lost: Annotated[
+        str, _schema("Without meaning over HTTP, where nobody has to stay.", enum=list(ON_CLIENT_LOST))
+    ] = "cancel"
+    report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
+
+    app: Annotated[
+        str, _schema("The app whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)
+    ] = ""
+
+
+decode = BodyDecoder(JobRequest)

@@ -1,0 +1,85 @@
+"""The outcome of a task as a line of JSON: what readers of a job's results get."""
+
+from __future__ import annotations
+
+import msgspec
+import orjson
+from msgspec import UNSET, Raw, UnsetType
+
+from scheduler.http.job import HttpJob
+from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+
+
+class Blob(msgspec.Struct):
+    """A large result, which is fetched from a node monitor."""
+
+    hash: str
+    size: int
+    urls: list[str]
+
+
+class ResultLine(msgspec.Struct, kw_only=True):
+    """What became of a task. Its result is one of `result`, if it is JSON, `result_base64`, `blob` and `dropped`."""
+
+    task: int
+    """Its number in the job, from 0, through all stages."""
+    stage: str
+    id: str | UnsetType = UNSET
+    status: TaskStatus
+    result: Raw | UnsetType = UNSET
+    result_base64: bytes | UnsetType = UNSET
+    blob: Blob | UnsetType = UNSET
+    dropped: str | UnsetType = UNSET
+    """Why the result and the output are not here."""
+    error: str
+    attempts: int
+    node: str
+    started_at_s: float | None
+    service_s: float | None
+    stdout: str
+    stderr: str
+
+
+def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropped: str = "") -> bytes:
+    """The outcome as a line. `scheme`: how node monitors are asked for large results. `dropped`: why the line has
+    neither the result nor the output."""
+    line = ResultLine(
+        task=outcome.task,
+        stage=job.stage_of(outcome.task).name,
+        id=job.ids.get(outcome.task, UNSET),
+        status=outcome.status,
+        error=outcome.error,
+        attempts=outcome.attempts,
+        node=outcome.node,
+        started_at_s=outcome.started_at_s,
+        service_s=outcome.service_s,
+        stdout="" if dropped else outcome.stdout,
+        stderr="" if dropped else outcome.stderr,
+    )
+    if dropped:
+        line.dropped = dropped
+    else:
+        _put_result(line, outcome.result, scheme)
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _put_result(line: ResultLine, result: m.Data, scheme: str) -> None:
+    if isinstance(result, BlobRef):
+        urls = [f"{scheme}://{address}/v1/blobs/{result.hash}" for address in result.at]
+        line.blob = Blob(result.hash, result.size, urls)
+    elif (value := json_value(result)) is not None:
+        line.result = Raw(value)
+    else:
+        line.result_base64 = result
+
+
+def json_value(data: bytes) -> bytes | None:
+    """The JSON value that the bytes are, on one line, or None. No bytes at all are null."""
+    if not data:
+        return b"null"
+    try:
+        orjson.loads(data)  # Stricter than msgspec: it looks into text, and at numbers.
+        return msgspec.json.format(data, indent=-1)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return None

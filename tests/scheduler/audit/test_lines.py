@@ -1,0 +1,33 @@
+"""Lines of the audit log: their fields are documented, and they stay short."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.audit.lines import LINES, Line
+from sparrow_py.wire import messages as m
+
+DOCUMENT = Path(__file__).parents[3] / "docs/audit-log.md"
+
+
+def test_every_event_and_its_fields_are_documented() -> None:
+    documented = {}
+    _heading, *rows = re.findall(r"^\| (`.*)\|$", DOCUMENT.read_text(), re.M)
+    for row in rows:
+        events, *_, fields = row.split("|")
+        documented[tuple(re.findall(r"`(\w+)`", events))] = set(re.findall(r"`(\w+)`", fields))
+    written: dict[str | int | None, set[str]] = {}
+    for kind in Line.__subclasses__():
+        fields = {field.name for field in msgspec.structs.fields(kind)} - {"at_s"}
+        written.setdefault(kind.__struct_config__.tag, set()).update(fields)
+    assert {event for events in documented for event in events} == set(written)
+    for events, fields in documented.items():
+        assert set().union(*(written[event] for event in events)) == fields
+
+
+@pytest.mark.parametrize("message", [m.ReservationsRefused(1, 1, "x" * 900_000), m.HandBack("j", 1, "x" * 900_000)])
+def test_reasons_of_nodes_are_cut(message: m.Message) -> None:
+    line = msgspec.structs.asdict(LINES[type(message)]("a", message, 0.0))
+    assert len(line["reason"]) == m.WITHDRAWN_CHARS_MAX

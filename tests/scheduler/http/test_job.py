@@ -1,0 +1,68 @@
+"""One job that came over HTTP: its lines, its readers' positions and watchers, and what it takes in memory."""
+
+import pytest
+
+from scheduler.http import job as job_module
+from scheduler.http.job import LINE_OVERHEAD_BYTES
+from tests.support.http_jobs import JOB_BYTES, Scheduler, lines
+
+
+def test_order_of_arrival() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}, {}, {}])
+    scheduler.launch()
+    scheduler.launched.reverse()
+    scheduler.report()
+    assert [line["task"] for line in lines(job)] == [2]
+    scheduler.report()
+    scheduler.report()
+    assert [line["task"] for line in lines(job)] == [2, 1, 0]
+    assert [line["task"] for line in lines(job, 1)] == [1, 0]
+
+
+def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_module, "BATCH_BYTES", 100)
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}] * 10)
+    scheduler.finish()
+    batch, position = job.lines_from(0)
+    assert (batch, position) == (job.lines[0], 1)
+    assert len(lines(job)) == 10
+
+
+def test_watchers_are_told_of_each_change() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}, {}])
+    told: list[int] = []
+    job.watchers.add(lambda: told.append(len(job.lines)))
+    scheduler.finish()
+    assert told == [1, 2, 2]
+
+
+def test_a_watcher_may_go_when_it_is_told() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}])
+
+    def watcher() -> None:
+        job.watchers.discard(watcher)
+
+    job.watchers.add(watcher)
+    scheduler.finish()
+    assert not job.watchers
+
+
+def test_what_a_job_says_counts_as_bytes() -> None:
+    scheduler = Scheduler()
+    plain = scheduler.post(app="app", tasks=[{}]).bytes
+    assert scheduler.post(app="app", tasks=[{"id": "x" * 200}]).bytes > plain + 300
+    assert scheduler.post(app="app", tasks=[{}], where=["n in " + "x" * 1000], wait_for_nodes_s=9).bytes > plain + 1000
+    stages = [{"app": "app", "name": f"s{n}"} for n in range(100)]
+    assert scheduler.post(app="", stages=stages).bytes > 100 * 2000
+
+
+def test_bytes_are_those_of_the_lines() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}] * 5)
+    scheduler.finish(b"result")
+    bytes_of_lines = sum(len(line) + LINE_OVERHEAD_BYTES for line in job.lines)
+    assert scheduler.jobs.kept.bytes.total == job.bytes == JOB_BYTES + 4 + bytes_of_lines

@@ -1,0 +1,128 @@
+"""Which jobs that came over HTTP are kept, for how long, and who has to make room for whom."""
+
+import pytest
+
+from scheduler.http import kept_jobs
+from sparrow_py.http.http_api import ApiError
+from sparrow_py.limits.shares import SHARE
+from tests.support.http_jobs import JOB_BYTES, Scheduler, lines
+
+
+def test_ended_jobs_go_after_a_time() -> None:
+    scheduler = Scheduler(http_retention_s=10)
+    ended, running = scheduler.post(app="app", tasks=[{}]), None
+    scheduler.finish()
+    end_s = scheduler.now_s
+    running = scheduler.post(app="app", tasks=[{}])
+    scheduler.at(end_s + 9.9)
+    assert scheduler.jobs.kept.get(ended.id) is ended
+    scheduler.at(end_s + 10)
+    assert scheduler.jobs.kept.get(ended.id) is None
+    assert (ended.lines, ended.gone) == ([], "http_retention_s = 10 s are over")
+    assert scheduler.jobs.kept.get(running.id) is running
+    scheduler.finish()
+    scheduler.at(scheduler.now_s + 10)
+    assert scheduler.jobs.kept.bytes.total == 0
+    assert scheduler.jobs.next_deadline_s() is None
+
+
+def test_no_timer_without_jobs() -> None:
+    assert Scheduler().jobs.next_deadline_s() is None
+
+
+def test_newer_results_drive_out_the_oldest_ended_jobs() -> None:
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
+    posted = []
+    for _ in range(3):
+        posted.append(scheduler.post(app="app", tasks=[{}]))
+        scheduler.finish(b"x" * 1200)  # In base64 1600 bytes.
+    told: list[str] = []
+    for number, job in enumerate(posted):
+        job.watchers.add(lambda number=number: told.append(number))  # type: ignore[misc]
+    assert scheduler.jobs.kept.get(posted[0].id) is None
+    assert "http_results_bytes_max = " in posted[0].gone
+    assert [scheduler.jobs.kept.get(job.id) for job in posted[1:]] == posted[1:]
+    assert scheduler.jobs.kept.bytes.total == posted[1].bytes + posted[2].bytes <= 2 * JOB_BYTES + 5000
+    scheduler.post(app="app", tasks=[{}])
+    scheduler.finish(b"x" * 1200)
+    assert told == [1]
+
+
+def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for() -> None:
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 5000))
+    job = scheduler.post(app="app", tasks=[{}] * 4)
+    scheduler.finish(b"x" * 1200)
+    assert ["result_base64" in line for line in lines(job)] == [True, True, False, False]
+    assert "http_results_bytes_max = " in lines(job)[2]["dropped"]
+    assert {line["status"] for line in lines(job)} == {"finished"}
+
+
+def test_no_job_is_taken_while_running_ones_fill_the_room() -> None:
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 2000))
+    job = scheduler.post(app="app", tasks=[{}] * 9)
+    scheduler.launch()
+    for _ in range(8):
+        scheduler.report(b"x" * 900)
+    assert scheduler.jobs.kept.bytes.total > JOB_BYTES + 2000
+    with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
+        scheduler.post(app="app", tasks=[{}])
+    assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
+    scheduler.report()
+    assert job.ended_at_s is not None
+    scheduler.post(app="app", tasks=[{}])
+    assert scheduler.jobs.kept.get(job.id) is None
+
+
+def test_jobs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_jobs, "JOBS_MAX", 2 * SHARE)
+    scheduler = Scheduler()
+    first = scheduler.post(app="app")
+    scheduler.post(app="app", tasks=[{}])
+    scheduler.post(app="app", tasks=[{}])
+    assert scheduler.jobs.kept.get(first.id) is None
+    with pytest.raises(ApiError, match=r"at most 2 of JOBS_MAX = 8 .* here u") as caught:
+        scheduler.post(app="app", tasks=[{}])
+    assert caught.value.status == 503
+
+
+def test_one_users_jobs_push_only_its_own_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_jobs, "JOBS_MAX", 2 * SHARE)
+    scheduler = Scheduler()
+    adas = scheduler.post("ada", app="app")
+    posted = [scheduler.post("mallory", app="app") for _ in range(10 * SHARE)]
+    assert scheduler.jobs.kept.get(adas.id) is adas
+    assert [job for job in posted if scheduler.jobs.kept.get(job.id)] == posted[-2:]
+
+
+def test_where_users_fill_the_whole_the_one_with_most_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_jobs, "JOBS_MAX", 2 * SHARE)
+    scheduler = Scheduler()
+    adas = scheduler.post("ada", app="app")
+    crowd = [scheduler.post(user, app="app") for user in ("b", "c", "d", "e") for _ in range(2)]
+    bobs = scheduler.post("bob", app="app")
+    assert scheduler.jobs.kept.get(adas.id) is adas and scheduler.jobs.kept.get(bobs.id) is bobs
+    assert len([job for job in crowd if scheduler.jobs.kept.get(job.id)]) == 2 * SHARE - 2
+
+
+def test_one_users_results_leave_room_for_anothers() -> None:
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
+    hog = scheduler.post("mallory", app="app", tasks=[{}] * 20)
+    scheduler.launch()
+    for _ in range(20):
+        scheduler.report(b"x" * 1200)
+    assert "dropped" in lines(hog)[-1]
+    adas = scheduler.post("ada", app="app", tasks=[{}])
+    scheduler.finish(b"x" * 1200)
+    assert "result_base64" in lines(adas)[0]
+
+
+def test_closing_tells_readers() -> None:
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}])
+    told: list[str] = []
+    job.watchers.add(lambda: told.append(job.gone))
+    scheduler.jobs.close()
+    assert told == ["the scheduler is shutting down"]
+    assert scheduler.jobs.next_deadline_s() is None
+    scheduler.finish()
+    assert job.lines == []

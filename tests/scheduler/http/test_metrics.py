@@ -1,0 +1,20 @@
+"""The scheduler's metrics are what its core counts and has."""
+
+from scheduler.http.metrics import collect
+from tests.support.http_jobs import Scheduler
+
+
+def test_they_are_read_from_the_core() -> None:
+    scheduler = Scheduler()
+    scheduler.post(app="app", tasks=[{}, {}, {}])
+    scheduler.launch()
+    scheduler.report()
+    values = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in collect(scheduler.core, clients=5)
+        for sample in metric.samples
+    }
+    assert values["sparrow_scheduler_launched_total",] == 3
+    assert values["sparrow_scheduler_outcomes_total", "finished"] == 1
+    assert values["sparrow_scheduler_outcomes_total", "lost"] == 0
+    assert [values[f"sparrow_scheduler_{name}",] for name in ("jobs", "nodes", "clients")] == [1, 1, 5]

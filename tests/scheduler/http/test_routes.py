@@ -1,0 +1,49 @@
+"""The scheduler's routes in this process: submissions are counted, and bodies have to come in time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from scheduler.daemon import SchedulerDaemon
+from scheduler.http import routes
+from sparrow_py.http import http_api
+from sparrow_py.limits.seats import Seats
+from tests.support.http_jobs import WAITING_JOB, post, refusal, until
+
+
+async def test_submissions_are_counted(
+    scheduler: SchedulerDaemon, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler.http_jobs, "submissions", Seats("SUBMISSIONS_MAX", 1, "submissions"))
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.0)
+    sent = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"app": "app"'
+        await sent.wait()
+        yield b', "wait_for_nodes_s": 9}'
+
+    headers = {"Content-Type": "application/json"}
+    slow = asyncio.ensure_future(http.post("/v1/jobs", data=body(), headers=headers))
+    await until(lambda: scheduler.http_jobs.submissions.total == 1)
+    async with http.post("/v1/jobs", json=WAITING_JOB) as response:
+        assert response.status == 503
+        assert "SUBMISSIONS_MAX = 1" in await refusal(response)
+    sent.set()
+    async with await slow as response:
+        assert response.status == 202
+    await post(http)
+
+
+async def test_a_body_that_does_not_come_in_time(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_api, "BODY_TIMEOUT_S", 0.0)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async with http.post("/v1/jobs", data=body(), headers={"Content-Type": "application/json"}) as response:
+        assert response.status == 408
+        assert "within 0 s" in await refusal(response)

@@ -1,0 +1,23 @@
+"""What HTTP says of jobs, while they run and afterwards."""
+
+from scheduler.http import views
+from tests.support.http_jobs import Scheduler, lines
+
+
+def test_stages() -> None:
+    scheduler = Scheduler()
+    stages = [
+        {"name": "empty", "app": "app"},
+        {"name": "one", "app": "app", "tasks": [{}, {}], "common": {"c": 1}},
+        {"name": "two", "app": "app", "after": ["one", "empty"], "tasks": [{"inputs": ["empty", ["one", 1]]}]},
+    ]
+    job = scheduler.post(stages=stages)
+    running = views.detail(scheduler.core.jobs[job.id])
+    assert [(s.name, s.tasks, s.unplaced, s.settled) for s in running.stages] == [
+        ("empty", 0, 0, 0), ("one", 2, 2, 0), ("two", 1, 1, 0),
+    ]  # fmt: skip
+    scheduler.finish()
+    assert [(line["task"], line["stage"]) for line in lines(job)] == [(0, "one"), (1, "one"), (2, "two")]
+    assert [(s.name, s.after, s.settled) for s in views.detail(job).stages] == [
+        ("empty", [], 0), ("one", [], 2), ("two", ["one", "empty"], 1),
+    ]  # fmt: skip
