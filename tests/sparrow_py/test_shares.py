@@ -1,5 +1,7 @@
 """Shares of what users share: no user takes another's part."""
 
+from collections import deque
+
 from hypothesis import given
 from hypothesis import strategies as st
 
