@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from sparrow_py.limits.latest_of_users import Kept
+from sparrow_py.limits.latest_of_users import Latest
 from sparrow_py.wire.messages import Report
 
 Owner = tuple[str, int]
@@ -51,8 +51,8 @@ class Memory:
         """The highest epoch that claimed each job; see `fence`."""
         self._fenced: dict[str, dict[tuple[Owner, str], None]] = {}
         """The same by user, the oldest first."""
-        self._outcomes: Kept[tuple[Owner, Report]] = Kept(max(OUTCOMES_MIN, int(OUTCOMES_MAX * share)))
-        self._large: Kept[tuple[Owner, Report]] = Kept(int(LARGE_OUTCOME_BYTES_MAX * share))
+        self._outcomes: Latest[tuple[Owner, Report]] = Latest(max(OUTCOMES_MIN, int(OUTCOMES_MAX * share)))
+        self._large: Latest[tuple[Owner, Report]] = Latest(int(LARGE_OUTCOME_BYTES_MAX * share))
         self._started: dict[str, dict[tuple[Owner, str], _Started]] = {}
         """By user, in the order of `since_s`."""
         self._started_count: dict[str, int] = {}

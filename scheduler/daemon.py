@@ -27,6 +27,7 @@ from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
 from sparrow_py.daemon.listener import Listener
+from sparrow_py.daemon.process import until
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files

@@ -84,6 +84,7 @@ class LocalCluster:
         """The schedulers' addresses."""
         self._in_process: DaemonsInProcess | None = None
         self._here = in_process
+        self._log_dir = None if log_dir is None else Path(log_dir)
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
         security = [
@@ -103,7 +104,7 @@ class LocalCluster:
         """Whether this is a forked child's copy."""
         tell_of_forks(self)
         # Has sockets: last of what may fail before there is something to end.
-        self._outlets = Outlets(None if log_dir is None else Path(log_dir), forward=forward_output and not in_process)
+        self._outlets = Outlets(self._log_dir, forward=forward_output and not in_process)
         self._processes = DaemonProcesses(scheduler_flags, node_flags, self._outlets)
         self.scheduler_processes, self.node_processes = self._processes.schedulers, self._processes.node_monitors
         try:

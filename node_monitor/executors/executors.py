@@ -28,7 +28,7 @@ from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 from sparrow_py.processes.orphans import Orphans
 from sparrow_py.processes.process_ends import exit_reason
 from sparrow_py.wire.blobs import WrongBytes
@@ -126,7 +126,7 @@ class ExecutorPool:
         """That of those that were not, if there may be any."""
         self._next_sweep_s = 0.0
         self.mute = MuteConnections(self._is_awaited)
-        self._refusals = Seldom()
+        self._refusals = LineInterval()
         self._supervisors: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._directory: SocketDirectory | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 MUTE_MAX = 64
@@ -41,7 +41,7 @@ class MuteConnections:
         self._awaited = awaited
         self._of_user: dict[int, dict[Connection, _Mute]] = {}
         """Oldest first."""
-        self._closings = Seldom()
+        self._closings = LineInterval()
 
     def __len__(self) -> int:
         return sum(map(len, self._of_user.values()))

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 
 log = logging.getLogger("sparrow.node_monitor.removal")
 ENTRIES_PER_TURN = 2000
@@ -28,7 +28,7 @@ END_TIMEOUT_S = 30.0
 """Seconds for which a node monitor that ends removes what is left; the next that starts removes the rest."""
 NAME_BYTES = 8
 """Random bytes in the names of what is moved up: nobody has put something there."""
-_seldom = Seldom()
+_seldom = LineInterval()
 
 
 def remove_tree(path: str, timeout_s: float = math.inf, keep: str = "") -> None:

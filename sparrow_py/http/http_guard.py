@@ -35,7 +35,7 @@ from sparrow_py.http.http_api import error_response, no_seat
 from sparrow_py.limits import open_files
 from sparrow_py.limits.seats import NoSeat, Seats
 from sparrow_py.limits.shares import share_of
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 
 log = logging.getLogger("sparrow.http")
 HELLO_BYTES_MAX = 64 << 10
@@ -131,7 +131,7 @@ class Connections:
         """Of those that wait the links to be; the longest first."""
         self.seats = Seats("CONNECTIONS_MAX", max(1, most - share_of(most)), "HTTP requests are served at a time")
         self._sweep: asyncio.TimerHandle | None = None
-        self._closings = Seldom()
+        self._closings = LineInterval()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._served)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from sparrow_py.limits.shares import Shares
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 
 log = logging.getLogger("sparrow.seats")
 
@@ -29,7 +29,7 @@ class Seats(Shares):
         super().__init__(name, limit, what)
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By user, the next one's first."""
-        self._refusals = Seldom()
+        self._refusals = LineInterval()
 
     def check(self, user: str) -> None:
         """`NoSeat` unless there is one for the user. It is logged, once in a while."""

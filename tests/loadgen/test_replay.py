@@ -49,6 +49,7 @@ class Cluster:
         self.submitted.append((self.time.now_s, spec))
         self.time.now_s += self.time.slow_s
         self.sinks[spec.job_id] = sink
+        sink.begin(spec, fetch=None)
         self.ends(spec, sink)
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from node_monitor.executors import removal
 from node_monitor.executors.removal import Remover, remove_tree
-from sparrow_py.logs.seldom import Seldom
+from sparrow_py.logs.line_interval import LineInterval
 from tests.support.waiting import TIMEOUT_S
 
 DEEP = 1200
@@ -26,7 +26,7 @@ DEEP = 1200
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests could not remove was not said in this one."""
-    monkeypatch.setattr(removal, "_seldom", Seldom())
+    monkeypatch.setattr(removal, "_seldom", LineInterval())
 
 
 def nest(path: Path, depth: int, name: str = "d" * 100) -> None:

@@ -9,76 +9,13 @@ import msgspec
 import pytest
 
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
-from sparrow_py.job import JobSpec, StageSpec, TaskStatus
+from sparrow_py.job import StageSpec, TaskStatus
 from sparrow_py.session.client_job import ClientJob, chunks
-from sparrow_py.session.core import RETRY_GROWN_MAX_S, ClientCore
+from sparrow_py.session.core import RETRY_GROWN_MAX_S
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder
+from tests.support.client_core import Rig, outcome
 
 FINISHED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.CANCELLED, TaskStatus.LOST
-
-
-class Told:
-    """A sink that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.outcomes: dict[int, TaskStatus] = {}
-        self.error: SparrowError | None = None
-
-    def accepted(self) -> None:
-        self.calls.append("accepted")
-
-    def refused(self, error: SparrowError) -> None:
-        self.calls.append("refused")
-        self.error = error
-
-    def placed(self, task: int) -> None:
-        self.calls.append(f"placed {task}")
-
-    def outcome(self, outcome: m.Outcome) -> None:
-        assert outcome.task not in self.outcomes, "told twice"
-        self.outcomes[outcome.task] = outcome.status
-
-    def not_cancelled(self, task: int) -> None:
-        self.calls.append(f"not cancelled {task}")
-
-    def ended(self) -> None:
-        self.calls.append("ended")
-
-
-class Rig:
-    """A client core with schedulers `up`."""
-
-    def __init__(
-        self, *schedulers: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, submit_timeout_s: float = 10.0
-    ) -> None:
-        self.outbox = Recorder()
-        self.core = ClientCore(random.Random(0), self.outbox, submit_timeout_s=submit_timeout_s)
-        for scheduler in schedulers:
-            self.core.scheduler_up(scheduler, frame_bytes_max, 0.0)
-
-    def submit(self, tasks: int | list[Any], now_s: float = 0.0, **fields: Any) -> tuple[ClientJob, Told]:
-        told = Told()
-        payloads = [b"x"] * tasks if isinstance(tasks, int) else tasks
-        job = self.core.submit(JobSpec(payloads, **{"job_id": "j", **fields}), told, now_s)
-        self.core.check_invariants()
-        return job, told
-
-    def receive(self, *messages: m.Message, scheduler: str = "s", now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive(scheduler, message, now_s)
-            self.core.check_invariants()
-
-    def kinds(self) -> list[Any]:
-        """Kinds of what was sent since the last call."""
-        kinds = [message if isinstance(message, str) else type(message) for _, message in self.outbox.sent]
-        self.outbox.sent.clear()
-        return kinds
-
-
-def outcome(task: int, status: TaskStatus = FINISHED) -> m.Outcome:
-    return m.Outcome("j", task, status, b"", "", 1, "n", 0.0, 0.0, 0.1)
 
 
 def test_each_outcome_is_told_once() -> None:

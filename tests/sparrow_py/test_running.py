@@ -17,9 +17,9 @@ from sparrow_py.futures import running
 from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
 from tests.scheduler.test_cancelling import Rig as SchedulerRig
-from tests.sparrow_py.test_client_core import Rig as ClientRig
-from tests.sparrow_py.test_client_core import outcome
 from tests.support import tasks
+from tests.support.client_core import Rig as ClientRig
+from tests.support.client_core import outcome
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 # ---- the scheduler ---------------------------------------------------------------------------

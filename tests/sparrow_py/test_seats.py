@@ -1,60 +1,16 @@
-"""What users share: shares, seats and what is kept; no user takes another's part."""
+"""Seats for what is in hand: users take turns, and no user takes another's."""
 
 import asyncio
 import logging
-from collections import deque
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sparrow_py.limits.latest_of_users import Kept
 from sparrow_py.limits.seats import NoSeat, Seats
-from sparrow_py.limits.shares import SHARE, Shares, share_of
-from sparrow_py.logs.seldom import WARN_INTERVAL_S, Seldom
 from tests.support.waiting import TIMEOUT_S
 
 
 def seats(limit: int) -> Seats:
     return Seats("SEATS_MAX", limit, "seats are taken")
-
-
-# ---- shares --------------------------------------------------------------------------------------
-
-
-def test_a_user_has_a_quarter_and_at_least_one() -> None:
-    assert [share_of(limit) for limit in (1, 3, 4, 7, 8, 10_000)] == [1, 1, 1, 1, 2, 2500]
-
-
-@given(st.lists(st.tuples(st.sampled_from(["", "ada", "bob", "eve"]), st.integers(0, 9), st.booleans())), st.booleans())
-def test_who_asks_first_keeps_all_limits(wishes: list[tuple[str, int, bool]], lends: bool) -> None:
-    shares, held = Shares("LIMIT", 40, "things", lends=lends), deque[tuple[str, int]]()
-    for user, amount, gives_back in wishes:
-        if gives_back and held:
-            shares.give_back(*held.popleft())
-        if shares.why_not(user, amount):
-            continue
-        shares.take(user, amount)
-        held.append((user, amount))
-        assert shares.total == sum(amount for _, amount in held) <= 40
-        assert shares.of(user) == sum(amount for holder, amount in held if holder == user)
-        if user:
-            assert shares.of(user) <= 10 or (lends and shares.total <= 30)
-    while held:
-        shares.give_back(*held.pop())
-    assert shares.total == 0 and not shares._held
-
-
-def test_the_reason_names_the_limit_and_the_user() -> None:
-    shares = Shares("LIMIT", 8, "things are there")
-    shares.take("ada", 2)
-    assert shares.why_not("ada") == "at most 2 of LIMIT = 8 things are there for one user; here ada"
-    shares.take("", 6)
-    assert shares.why_not("bob") == "at most LIMIT = 8 things are there"
-    assert shares.greatest() == ""
-
-
-# ---- seats ---------------------------------------------------------------------------------------
 
 
 async def test_whoever_has_a_thousand_waiting_is_in_nobodys_way() -> None:
@@ -125,40 +81,3 @@ async def test_a_turn_that_comes_as_its_waiter_goes_is_the_next_ones(cancelled_f
         await asyncio.gather(waits, return_exceptions=True)
     assert waits.cancelled() and (here.total, here.of("bob"), here._waiting) == (1, 1, {})
     next_one.cancel()
-
-
-def test_what_happens_all_the_time_is_said_once_in_a_while() -> None:
-    seldom = Seldom()
-    assert [seldom.happened(1.0) for _ in range(3)] == [1, 0, 0]
-    assert seldom.happened(1.0 + WARN_INTERVAL_S) == 3
-
-
-# ---- what is kept --------------------------------------------------------------------------------
-
-
-def test_a_user_alone_keeps_its_latest() -> None:
-    kept: Kept[int] = Kept(1000)
-    for number in range(1001):
-        kept.add("mallory", number)
-    assert list(kept.of("mallory")) == list(range(11, 1001))  # A hundredth goes at a time.
-    assert list(kept.of("ada")) == []
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 40)), max_size=200))
-def test_nobody_with_little_loses_it_to_others(items: list[tuple[str, int]]) -> None:
-    kept: Kept[int] = Kept(100)
-    kept.add("ada", -1, 5)
-    for number, (user, size) in enumerate(items):
-        kept.add(user, number, size)
-        assert kept._size == sum(of_user.size for of_user in kept._users.values()) <= 100
-        assert list(kept.of(user)) == sorted(kept.of(user))
-    assert list(kept.of("ada")) == [-1]  # With nine users the average is more than that.
-
-
-def test_users_share_who_take_it_all() -> None:
-    kept: Kept[int] = Kept(100 * SHARE)
-    for number in range(1000):
-        for user in "abcdefghij":
-            kept.add(user, number)
-    counts = [len(list(kept.of(user))) for user in "abcdefghij"]
-    assert sum(counts) <= 100 * SHARE and min(counts) >= 35

@@ -11,7 +11,7 @@ from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec
 from sparrow_py.session.client_job import STATUSES, ClientJob
 from sparrow_py.wire import messages as m
-from tests.sparrow_py.test_client_core import Rig, Told
+from tests.support.client_core import Rig, Told
 
 RESULTS = st.one_of(
     st.integers(0, 2000).map(bytes),

@@ -25,7 +25,7 @@ class _OfUser(Generic[T]):
         self.size = 0
 
 
-class Kept(Generic[T]):
+class Latest(Generic[T]):
     """Things of sizes that are together at most `limit`."""
 
     def __init__(self, limit: int) -> None:

@@ -6,7 +6,7 @@ WARN_INTERVAL_S = 60.0
 """Such a line is written so often at most, with how often it has happened since the one before."""
 
 
-class Seldom:
+class LineInterval:
     """Says when one kind of line is due."""
 
     def __init__(self) -> None:
