@@ -12,6 +12,8 @@ from frontends.command.tasks import CommandTask, encode_task
 from sparrow_py.client import calls
 from tests.support import tasks
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
 BROKEN = Path(__file__).with_name("broken_executor.py")

@@ -19,6 +19,8 @@ from sparrow_py import Client, ClusterError, JobSpec, LocalCluster
 from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.wire import messages as m
 
+pytestmark = pytest.mark.processes
+
 Lines = list[dict[str, Any]]
 
 

@@ -614,6 +614,7 @@ else:
 """
 
 
+@pytest.mark.processes
 def test_an_embedded_cluster_ends_with_its_client() -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", "-c", EMBEDDED, "close"],
@@ -626,6 +627,7 @@ def test_an_embedded_cluster_ends_with_its_client() -> None:
     assert answer.stderr == ""
 
 
+@pytest.mark.processes
 def test_an_embedded_cluster_ends_when_its_client_is_killed() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", EMBEDDED, "stay"], stdout=subprocess.PIPE, text=True, env=clean_environment()
@@ -662,6 +664,7 @@ def test_what_parses_the_programs_arguments_in_a_task_finds_none(client: Client)
     assert client.submit(eval, "__import__('sys').argv").result(TIMEOUT_S) == [""]
 
 
+@pytest.mark.processes
 def test_functions_and_classes_of_the_main_script_travel_from_a_spawned_child(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNING)

@@ -15,6 +15,8 @@ from tests.support import tasks
 from tests.support.executors import without_sparrow
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 
 def kill(process: DaemonProcess) -> None:
     """As the kernel does where memory runs out: the cluster does not know of it before."""

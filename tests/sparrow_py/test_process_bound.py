@@ -22,6 +22,8 @@ from tests.support import tasks
 from tests.support.daemons import clean_environment, gone
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 CHILD_S = 20
 """After this a child that hangs is ended by a signal, and its test fails."""
 SAID = "works in that alone"
