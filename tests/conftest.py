@@ -95,7 +95,7 @@ quick_test_that_runs: str | None = None
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Remember which quick test runs."""
-    global quick_test_that_runs  # noqa: PLW0603: an audit hook has no other place to look
+    global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
     quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
     try:
         return (yield)

@@ -235,6 +235,7 @@ async def test_handshakes_that_fail_are_logged_and_not_each_of_very_many(
     assert messages == ["a TLS handshake failed: HTTP_REQUEST"] * LINES_MAX
 
 
+@pytest.mark.rest
 async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_path: Path) -> None:
     async with RawLinks(address) as raw:
         with pytest.raises(LinkError, match=r"cannot be reached: .*\(does it ask for TLS\?\)"):

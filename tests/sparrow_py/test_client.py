@@ -252,6 +252,7 @@ def test_an_empty_job_finishes_at_once(client: Client) -> None:
         assert list(job) == []
 
 
+@pytest.mark.rest
 def test_a_job_of_100_000_tasks(client: Client) -> None:
     report = client.submit_job(noop_tasks(100_000, prefetch=32)).report(TIMEOUT_S * 2)
     assert report.count(TaskStatus.FINISHED) == 100_000

@@ -310,6 +310,7 @@ def test_a_cluster_in_the_process_is_not_stopped_by_a_child() -> None:
         goes_on(client)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("made", ["Client()", "Client(LocalCluster(in_process=True, slots=1))", "SparrowExecutor()"])
 def test_a_child_that_ends_as_programs_do_ends_well_and_without_a_word(made: str) -> None:
     """Blocks, hooks, finalizers and the interpreter's end run in it."""

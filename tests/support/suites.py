@@ -29,11 +29,8 @@ TESTS = Path(__file__).parents[1]
 QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
 """Directories of tests/ whose tests are quick, unless they say otherwise."""
 OTHER_ROOMS = frozenset(
-    {
-        "benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "support",
-        "system",
-    }
-)  # fmt: skip
+    {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
+)
 AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "test_suites.py"})
 """Tests of the repository as a whole, in tests/ itself."""
 
@@ -99,6 +96,15 @@ def try_fewer_examples(item: pytest.Item) -> None:
     if usual is not None:  # A stateful machine keeps its settings elsewhere.
         fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // FEWER_EXAMPLES))
         setattr(function, SETTINGS, settings(usual, max_examples=fewer))
+
+
+def rest_after(count: int, *sets: Any) -> list[Any]:
+    """Sets of parameters, the first of them for `make test`, all others for `make test-rest`. A list is a set of
+    several, anything else a set of one."""
+    values = [one if isinstance(one, list) else [one] for one in sets]
+    return [
+        pytest.param(*each, marks=[pytest.mark.rest] if number >= count else []) for number, each in enumerate(values)
+    ]
 
 
 def is_alone(nodeid: str) -> bool:

@@ -177,6 +177,7 @@ def test_unknown_paths(scheduler: Daemon) -> None:
 # ---- the token -------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_token_is_checked(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN + "\n")
