@@ -12,7 +12,7 @@ import pytest
 
 from sparrow_py import Client, LocalCluster
 from tests.support.distribution import ByFile
-from tests.support.suites import Suite, is_alone, is_property, may_have_quick_tests, suites_of, try_fewer_examples
+from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
@@ -65,7 +65,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is of other suites; put last what runs alone."""
+    """Leave out what is of other suites; put first what takes long, last what runs alone."""
     suite = suite_of(config)
     chosen, others = [], []
     for item in items:
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if suite in (Suite.QUICK, Suite.TEST):
         for item in filter(is_property, chosen):
             try_fewer_examples(item)
-    items[:] = sorted(chosen, key=lambda item: is_alone(item.nodeid))
+    items[:] = sorted(chosen, key=lambda item: turn(item.nodeid))
     if others:
         config.hook.pytest_deselected(items=others)
 

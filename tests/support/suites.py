@@ -39,7 +39,16 @@ LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 
 ONE_FILE_AT_A_TIME = ("tests/frontends/sql/",)
 """Directories whose files share what takes long to make: one process runs them all."""
-ALONE = ("tests/faults/test_matrix.py", "tests/system/test_soak.py")
+FIRST = (
+    "tests/system/test_soak.py",
+    "tests/system/test_rolling_restart.py",
+    "tests/frontends/sql/",
+    "tests/paper/test_5_simulation.py",
+    "tests/paper/test_4_analysis.py",
+    "tests/simulator/test_example.py",
+)
+"""Files and directories that take half a minute and more: as the last ones they would leave other processes idle."""
+ALONE = ("tests/faults/test_matrix.py",)
 """Files whose daemons give each other up after half a second, or have namespaces: nothing else runs meanwhile."""
 
 FEWER_EXAMPLES = 5
@@ -110,3 +119,8 @@ def rest_after(count: int, *sets: Any) -> list[Any]:
 def is_alone(nodeid: str) -> bool:
     """Whether nothing else may run beside this test."""
     return nodeid.partition("::")[0] in ALONE
+
+
+def turn(nodeid: str) -> int:
+    """When a test runs: what takes long comes first, what runs alone last."""
+    return 2 if is_alone(nodeid) else 0 if nodeid.startswith(FIRST) else 1
