@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sparrow_py import Client, LocalCluster
 from tests.support.distribution import ByFile
@@ -20,6 +21,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 for name in [name for name in os.environ if name.startswith("SPARROW_")]:
     del os.environ[name]  # What the tester's own environment says of clusters is none of the tests' business.
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # A busy machine is no reason for a property to fail.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
