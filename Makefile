@@ -8,6 +8,9 @@ SECONDS ?= 60
 MINUTES ?= 10
 JOBS    ?= 2
 
+# Tests start a thousand interpreters, which would compile all modules each.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A trace of 12 seconds, with Sparrow and with random placement.
 DEMO := docs/examples/tpch-10-nodes.jsonl --nodes 10 --slots 4 --schedulers 2 --placement sparrow,random \
 	--report demo-report
@@ -20,18 +23,25 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz soak lint lock bench clean
+.PHONY: help demo test test-quick test-rest faults fuzz soak lint lock bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 13
 
 demo: $(VENV)/.demo  ## replay TPC-H-like queries on an embedded cluster (CHAOS=1: a job whose daemons are killed)
 	@$(PY) -m $(if $(CHAOS),frontends.demo --chaos,loadgen run $(DEMO)) $(ARGS)
 
-# Most tests wait rather than compute. The slowest are in directories that come first.
+PYTEST = @$(PY) -m pytest -n $(JOBS)
+
 test: $(VENV)/.dev  ## run the tests (ARGS='-k name' selects some; JOBS=0 without further processes, for a debugger)
-	@$(PY) -m pytest -n $(JOBS) --no-loadscope-reorder $(ARGS)
+	$(PYTEST) --suite test $(ARGS)
+
+test-quick: $(VENV)/.dev  ## run those of the tests that start no process: cores, queues, messages
+	$(PYTEST) --suite quick $(ARGS)
+
+test-rest: $(VENV)/.dev  ## run what `make test` leaves out: more rows, more examples, more data
+	$(PYTEST) --suite rest $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md

@@ -1,15 +1,19 @@
 """A cluster of real processes that all tests share which neither kill nor drain anything."""
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from hypothesis import HealthCheck, settings
 
 from sparrow_py import Client, LocalCluster
+from tests.support.distribution import ByFile
+from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
@@ -18,9 +22,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in [name for name in os.environ if name.startswith("SPARROW_")]:
     del os.environ[name]  # What the tester's own environment says of clusters is none of the tests' business.
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # A busy machine is no reason for a property to fail.
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of tests/faults and tests/fuzz, which have to be known here."""
+    """What to run; and options of tests/faults and tests/fuzz, which have to be known here."""
+    parser.addoption(
+        "--suite",
+        choices=list(Suite),
+        default=Suite.ALL,
+        help="the tests of make test-quick, of make test, of make test-rest, or all",
+    )
     parser.addoption(
         "--faults",
         choices=("pairwise", "all"),
@@ -32,19 +45,75 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, default=None, help="the seed of the first round, as a failure names it")
 
 
-class ByFile(LoadScopeScheduling):
-    """With several processes the tests of a file go to one of them, since they share what its fixtures have made; and
-    so do those of sql, whose data take long to make. (`--dist loadgroup` cannot tell that to pytest 9.2.)"""
+def suite_of(config: pytest.Config) -> Suite:
+    """What this run has chosen."""
+    return Suite(config.getoption("--suite"))
 
-    def _split_scope(self, nodeid: str) -> str:
-        parts = nodeid.partition("::")[0].split("/")
-        return "/".join(parts[:3] if "sql" in parts else parts)
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers, and what watches over quick tests."""
+    config.addinivalue_line("markers", "rest: left out by `make test`, run by `make test-rest`")
+    config.addinivalue_line("markers", "processes: starts processes, so it is not for `make test-quick`")
+    sys.addaudithook(no_process_of_a_quick_test)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     """pytest-xdist asks who distributes the tests."""
     return ByFile(config, log)
 
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what `make test-quick` will not run."""
+    quick = suite_of(config) is Suite.QUICK
+    return True if quick and not may_have_quick_tests(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is of other suites; put first what takes long, last what runs alone."""
+    suite = suite_of(config)
+    chosen, others = [], []
+    for item in items:
+        (chosen if suite in suites_of(item) else others).append(item)
+    if suite in (Suite.QUICK, Suite.TEST):
+        for item in filter(is_property, chosen):
+            try_fewer_examples(item)
+    items[:] = sorted(chosen, key=lambda item: turn(item.nodeid))
+    if others:
+        config.hook.pytest_deselected(items=others)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules of five thousand tests: several tests call it, some after each step."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Give them back: some libraries tell at exit what was not freed."""
+    gc.unfreeze()
+
+
+quick_test_that_runs: str | None = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Remember which quick test runs."""
+    global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
+    quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
+    try:
+        return (yield)
+    finally:
+        quick_test_that_runs = None
+
+
+def no_process_of_a_quick_test(event: str, _: object) -> None:
+    """An audit hook: it fails a quick test that starts a process."""
+    if quick_test_that_runs is not None and event in PROCESS_EVENTS:
+        raise AssertionError(f"{quick_test_that_runs} starts a process: mark it with @pytest.mark.processes")
+
+
+PROCESS_EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""

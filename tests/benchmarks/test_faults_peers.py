@@ -94,6 +94,7 @@ def test_a_system_that_is_not_installed_is_left_out_with_a_word(monkeypatch: pyt
     assert "no-such-distribution not installed: pip install 'sparrow-py[peers]'" in result.stderr
 
 
+@pytest.mark.rest
 def test_an_unpicklable_result_at_sparrow() -> None:
     command = ["--only", "sparrow", "--fault", Fault.UNPICKLABLE_RESULT, "--tasks", "32", "--timeout-s", "60", "--json"]
     run = subprocess.run(

@@ -12,7 +12,7 @@ from tests.faults.play import Observation
 from tests.faults.shared import Shared
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """The cluster for all rows."""
     shared = Shared(lambda: tmp_path_factory.mktemp("faults"))
@@ -20,7 +20,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     shared.discard()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def report(pytestconfig: pytest.Config) -> Callable[[Observation], None]:
     """Adds a row to the file that `--faults-report` names, if it does."""
     path = pytestconfig.getoption("--faults-report")

@@ -26,6 +26,7 @@ from frontends.command.process import exit_error
 from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
 from sparrow_py.errors import NoScheduler, TaskCancelled, TaskFailed, TaskLost
 from sparrow_py.job import JobSpec
+from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
 NODE = {
@@ -849,6 +850,7 @@ class TestOnAClusterOfItsOwn:
         assert (ended.returncode, ended.stderr) == (0, "")
         assert ended.stdout.split() == [str(i) for i in range(50)]
 
+    @pytest.mark.rest
     def test_output_that_nobody_reads(self) -> None:
         arguments = [*SPARROW, "run", "-j", "1", "--array", "100", "echo", "{}"]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -858,7 +860,9 @@ class TestOnAClusterOfItsOwn:
             assert process.stderr.read() == b""
         assert process.returncode == 141
 
-    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+    @pytest.mark.parametrize(
+        ("number", "code"), rest_after(1, [signal.SIGINT, 130], [signal.SIGTERM, 143], [signal.SIGKILL, -9])
+    )
     def test_leaves_nothing_running(self, tmp_path: Path, number: signal.Signals, code: int) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)

@@ -293,6 +293,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.rest
 def test_the_demo_runs_on_processes(tmp_path: Path) -> None:
     sample = standard_library_sample()
     for path in sample:

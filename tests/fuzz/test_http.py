@@ -85,6 +85,7 @@ def ask_made_up(operation: Any, mode: GenerationMode, number: int) -> None:
     seed(number)(run)()
 
 
+@pytest.mark.rest
 def test_requests_made_up_from_the_document(fuzzing: Fuzzing, daemon: Daemon) -> None:
     found = operations(daemon)
 

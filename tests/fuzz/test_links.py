@@ -185,6 +185,7 @@ async def fake_scheduler(speaker: Speaker, talks: list[Talk]) -> AsyncIterator[s
         await runner.cleanup()
 
 
+@pytest.mark.rest
 def test_schedulers_of_a_node_monitor(fuzzing: Fuzzing, scheduler: Daemon, tmp_path: Path) -> None:
     addresses = tmp_path / "addresses"
     addresses.write_text(scheduler.address)

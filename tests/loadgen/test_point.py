@@ -100,6 +100,7 @@ def test_settings_and_processor_time(mixed: PointResult) -> None:
     assert set(point.cpu_s) == {"schedulers", "node_monitors", "generators"}
 
 
+@pytest.mark.rest
 def test_stages_and_refusals() -> None:
     trace = Trace("t", tuple(parse_lines("t", STAGED)))
     result = run_point(0, PointPlan(workload=trace, load=0.1, shape=SHAPE))
@@ -137,6 +138,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return caught.value.code, captured.out, captured.err
 
 
+@pytest.mark.rest
 def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, printed, _ = run(
@@ -157,6 +159,7 @@ def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
     assert (out / "report.html").exists()
 
 
+@pytest.mark.rest
 def test_a_cluster_that_runs_already(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.write_text("\n".join(STAGED[:2]))

@@ -100,6 +100,13 @@ def sweep() -> str:
     return render(sweep_run(jobs=20, users=("only",)))
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page with its words, but empty drawings: these take ten times as long as everything else."""
+    for draw in ("ranges", "cdf", "over_time", "lines"):
+        monkeypatch.setattr(report_plots, draw, lambda *_, **__: "<svg></svg>")
+
+
 def test_the_report_of_queries_has_its_sections(queries: str) -> None:
     page = page_of(queries)
     for heading in (
@@ -138,6 +145,7 @@ def test_the_table_has_the_figures_of_each_point(queries: str) -> None:
     assert page.has(f"{times:.1f} × Sparrow's")
 
 
+@pytest.mark.rest
 def test_points_of_many_settings_are_curves_with_the_simulators_over_them(sweep: str) -> None:
     page = page_of(sweep)
     assert "Median response time against load" in page.headings
@@ -149,6 +157,7 @@ def test_points_of_many_settings_are_curves_with_the_simulators_over_them(sweep:
     assert len([heading for heading in page.headings if heading.startswith("load = ")]) == DETAILED_GROUPS_MAX
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_points_of_many_durations_are_a_curve_and_what_it_is_over_the_ideal() -> None:
     page = page_of(durations_run(jobs=20, users=("only",)))
     assert "Median response time against duration of a task" in page.headings
@@ -157,6 +166,7 @@ def test_points_of_many_durations_are_a_curve_and_what_it_is_over_the_ideal() ->
     assert not page.has("simulated")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_random_placement_stands_beside_each_probe_ratio() -> None:
     plain: dict[str, Any] = {"queries": PLAIN, "jobs": 20, "failing": frozenset()}
     points = [Made(probe_ratio=d, **plain) for d in (1.0, 2.0)]
@@ -166,12 +176,14 @@ def test_random_placement_stands_beside_each_probe_ratio() -> None:
     assert [row[0] for row in page.rows if row[0] == "random"] == ["random"] * 3  # In both groups, and in the counts.
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_points_that_differ_in_nothing_are_told_apart() -> None:
     page = page_of(made_run([Made(jobs=20), Made(jobs=20)]))
     assert page.has("Sparrow, point 0")
     assert page.has("Sparrow, point 1")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_whose_generator_was_late_is_loudly_invalid() -> None:
     page = page_of(made_run([Made(jobs=20, load=0.5), Made(jobs=20, load=0.7, valid=False)]))
     assert page.has("INVALID: 1 of 2 points")
@@ -181,11 +193,13 @@ def test_a_run_whose_generator_was_late_is_loudly_invalid() -> None:
     assert not page.has("the generator kept its times")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_says_when_tasks_slept() -> None:
     assert page_of(queries_run(jobs=20, tasks_sleep=True)).has("Tasks slept.")
     assert not page_of(queries_run(jobs=20)).has("Tasks slept.")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_in_which_nothing_finished_has_a_report() -> None:
     run = with_column(queries_run(jobs=20), "jobs", "status", "lost")
     page = page_of(run)
@@ -194,6 +208,7 @@ def test_a_run_in_which_nothing_finished_has_a_report() -> None:
     assert ["Sparrow", *["–"] * 9] in [row[:10] for row in page.rows]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_without_jobs_has_a_report() -> None:
     run = queries_run(jobs=20)
     page = page_of(replace(run, jobs=run.jobs[:0], tasks=run.tasks[:0], events=run.events[:0]))
@@ -262,6 +277,7 @@ def test_names_are_printable_and_not_too_long() -> None:
     assert text("q3") == "q3"
 
 
+@pytest.mark.rest
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     write_run(tmp_path, queries_run())
     first = write_report(tmp_path).read_bytes()
@@ -273,6 +289,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").read_bytes() == first
 
 
+@pytest.mark.rest
 def test_the_command_refuses_a_directory_without_a_run_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadgen.report", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2])
@@ -292,6 +309,7 @@ def test_what_has_to_be_installed_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         write_report(tmp_path)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     write_run(tmp_path, queries_run(jobs=20))
     (tmp_path / "report.html").mkdir()
@@ -306,6 +324,7 @@ def test_ids_in_peoples_text_stay_as_they_are() -> None:
     )
 
 
+@pytest.mark.rest
 def test_points_that_differ_in_how_many_jobs_came_are_of_one_curve() -> None:
     run = sweep_run()
     before = [plot.legend for plot in sweeps(all_shown(run), None)]

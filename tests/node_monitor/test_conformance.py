@@ -11,6 +11,9 @@ import pytest
 from frontends.command.tasks import CommandTask, encode_task
 from sparrow_py import calls
 from tests.support import tasks
+from tests.support.suites import rest_after
+
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
@@ -72,20 +75,21 @@ def test_the_command_executor_conforms(tmp_path: Path, payload: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "failed", "reason"),
-    [
-        ("speaks before hello", {"hello"}, "the first message is not a hello but Returned(runs=[])"),
-        ("another id", {"hello"}, "id 'somebody'; allowed: what SPARROW_EXECUTOR_ID says, 'conformance-1'"),
-        ("no JSON", {"run", "runs", "revoke", "common", "file", "inputs"}, "malformed executor frame (JSON): "),
-        ("answers twice", {"run", "runs", "revoke"}, "run 1 was answered or returned already"),
-        ("out of order", {"runs"}, "with one place, runs are to be answered in the order in which they came"),
-        ("returns what it ran", {"revoke"}, "run 2 was returned, but it was answered or returned already"),
-        ("no files", {"file"}, "it closed its connection; the Done of run 1 was expected"),
-        ("result elsewhere", {"run", "runs", "revoke", "common", "file", "inputs"}, "the result's file '"),
-        ("wrong hash", {"run", "runs", "revoke", "common", "file", "inputs"}, "the SHA-256 of "),
-        ("monotonic clock", {"run", "runs", "revoke", "common", "file", "inputs"}, "started_at_s "),
-        ("negative time", {"run", "runs", "revoke", "common", "file", "inputs"}, "service_s -1.0 of run 1"),
-        ("lives on", {"end"}, "it has not ended 2 s after its socket closed"),
-    ],
+    rest_after(
+        2,
+        ["speaks before hello", {"hello"}, "the first message is not a hello but Returned(runs=[])"],
+        ["no files", {"file"}, "it closed its connection; the Done of run 1 was expected"],
+        ["another id", {"hello"}, "id 'somebody'; allowed: what SPARROW_EXECUTOR_ID says, 'conformance-1'"],
+        ["no JSON", {"run", "runs", "revoke", "common", "file", "inputs"}, "malformed executor frame (JSON): "],
+        ["answers twice", {"run", "runs", "revoke"}, "run 1 was answered or returned already"],
+        ["out of order", {"runs"}, "with one place, runs are to be answered in the order in which they came"],
+        ["returns what it ran", {"revoke"}, "run 2 was returned, but it was answered or returned already"],
+        ["result elsewhere", {"run", "runs", "revoke", "common", "file", "inputs"}, "the result's file '"],
+        ["wrong hash", {"run", "runs", "revoke", "common", "file", "inputs"}, "the SHA-256 of "],
+        ["monotonic clock", {"run", "runs", "revoke", "common", "file", "inputs"}, "started_at_s "],
+        ["negative time", {"run", "runs", "revoke", "common", "file", "inputs"}, "service_s -1.0 of run 1"],
+        ["lives on", {"end"}, "it has not ended 2 s after its socket closed"],
+    ),
 )
 def test_what_is_broken_is_named(fault: str, failed: set[str], reason: str) -> None:
     code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), fault)
@@ -95,12 +99,14 @@ def test_what_is_broken_is_named(fault: str, failed: set[str], reason: str) -> N
     assert {name for name, why in found.items() if why.startswith(reason)} == failed, found
 
 
+@pytest.mark.rest
 def test_what_does_not_come_is_named() -> None:
     code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), "deaf to revokes", timeout_s="3")
     assert code == 1
     assert failures(lines)["revoke"] == "the answer to a Revoke did not come within 3 s"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -32,6 +32,8 @@ from sparrow_py.job import TaskStatus
 from tests.support.stores import store_in
 from tests.support.waiting import TIMEOUT_S
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
 TEXT = b"the bird and the bee"

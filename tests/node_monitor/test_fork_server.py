@@ -27,6 +27,8 @@ from tests.node_monitor.test_executors import Events
 from tests.support.stores import store_in
 from tests.support.waiting import POLL_S, TIMEOUT_S
 
+pytestmark = pytest.mark.processes
+
 PLAN = AppPlan("forked", forks=True)
 ROOT = str(Path(__file__).parents[2])
 APP = App(PLAN, executor_command(FORK_SERVER, "tests.node_monitor.forked_executor", path=[ROOT]))

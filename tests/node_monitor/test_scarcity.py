@@ -16,6 +16,8 @@ from tests.support import tasks
 from tests.support.daemons import Daemon, http, wait_for_nodes, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 DISK_BYTES = 4 << 20
 FILES_MAX = 64
 

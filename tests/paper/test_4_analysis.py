@@ -18,7 +18,9 @@ from simulator.cluster import Cluster
 from simulator.figures import ZERO_WAIT
 from simulator.intervals import Interval
 from simulator.network import Delay
-from tests.support.paired import Case, mean, ratio
+from tests.support.paired import Case, mean, ratio, slack
+
+pytestmark = pytest.mark.usefixtures("confidence")
 
 NO_DELAY = Delay(one_way_ms=0.0)
 """As in the paper's model (§4.1)."""
@@ -43,7 +45,7 @@ def closed_form(policy: str, load: float, tasks: int) -> float:
 def test_table_2_is_what_small_jobs_meet(policy: str, load: float, tasks: int) -> None:
     """Within 3 points and what chance explains: where jobs of 4 tasks come and go, the share of busy machines varies
     by 3 points (√(ρ(m + 1)/2n)), which the form, curved as it is, does not average out."""
-    assert near(mean(at_once(policy, load, tasks), "zero_wait"), closed_form(policy, load, tasks), 0.03)
+    assert near(mean(at_once(policy, load, tasks), "zero_wait"), closed_form(policy, load, tasks), slack(0.03, 0.06))
 
 
 def near(found: Interval, expected: float, tolerance: float) -> bool:
@@ -85,4 +87,4 @@ def test_on_four_cores_it_is_less_than_the_closed_form_since_more_machines_are_f
     paper_says = closed_forms.batch_sampling(0.7, 10, 2, cores=4)
     assert paper_says > 0.99
     assert found.high < paper_says
-    assert near(found, closed_forms.batch_sampling_of_full_machines(0.7, 10, 2, cores=4), 0.02)
+    assert near(found, closed_forms.batch_sampling_of_full_machines(0.7, 10, 2, cores=4), slack(0.02, 0.06))

@@ -93,6 +93,7 @@ def test_where_nobody_wants_to_know_nothing_is_counted(caplog: pytest.LogCapture
     assert not caplog.records
 
 
+@pytest.mark.processes
 def test_a_scheduler_that_runs_writes_it(tmp_path: Path) -> None:
     with LocalCluster(slots=1, log_dir=tmp_path) as cluster, Client(cluster, user="ann") as client:
         assert client.submit_calls(tasks.square, [(2,), (3,)], name="squares").results() == [4, 9]

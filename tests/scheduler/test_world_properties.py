@@ -18,6 +18,7 @@ from scheduler.options import ORDERS
 from simulator.world import ClientHost, NodeHost, World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.suites import rest_after
 
 PROPERTY = settings(
     derandomize=True,
@@ -307,9 +308,10 @@ def random_dag(rng: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("faults", [(), FAULTS, (*FAULTS, "crash_scheduler")], ids=["none", "faults", "schedulers"])
-def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("seeds", rest_after(1, range(10), range(10, 70)), ids=["few", "many"])
+def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...], seeds: range) -> None:
     """Denser scripts than Hypothesis likes to draw: full queues, refusals and retries, several faults in one job."""
-    for seed in range(70):
+    for seed in seeds:
         rng = random.Random(seed)
         pick = rng.choice
         setup = {

@@ -10,7 +10,7 @@ from sparrow_py.access.credentials import Access
 from tests.support.guarded import ADA, BOB, CLUSTER, Authority, usual_tokens
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One scheduler and one node monitor with tokens of the cluster, ada and bob. Leave it as it is."""
     directory = tmp_path_factory.mktemp("guarded")
@@ -19,7 +19,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 

@@ -24,6 +24,7 @@ from sparrow_py.calls import encode_arguments
 from sparrow_py.wire.blobs import sha256_hex
 from tests.support import hostile, tasks
 from tests.support.daemons import Daemon, clean_environment, gone, http, workers_of
+from tests.support.suites import rest_after
 from tests.support.unprivileged import NOBODY, PYTHONPATH, SOMEBODY, interpreter, open_folder, takes_root
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -98,7 +99,7 @@ def test_a_task_of_another_user_does_not_get_at_the_daemon_or_its_files(open_fol
         assert Path(me["files"]).stat().st_uid == NOBODY
 
 
-@pytest.mark.parametrize("app", ["command", "sql"])
+@pytest.mark.parametrize("app", rest_after(1, "command", "sql"))
 def test_a_task_does_not_get_at_an_executor_that_runs_all_users_tasks(open_folder: Path, app: str) -> None:
     takes_root()
     with one_node(open_folder, "--run-as", str(NOBODY), "--enable-command", "--warm", app) as node:
@@ -139,6 +140,7 @@ def test_a_task_of_the_same_user_does_not_get_at_a_daemons_memory_or_environment
             assert set(tried.values()) == {"denied"}, tried
 
 
+@pytest.mark.rest
 def test_large_data_go_to_and_from_tasks_of_another_user_and_nothing_is_left(open_folder: Path) -> None:
     takes_root()
     blobs = open_folder / "blobs" / "sparrow-blobs"
@@ -158,6 +160,7 @@ def test_large_data_go_to_and_from_tasks_of_another_user_and_nothing_is_left(ope
     assert not socket_path.parent.exists()
 
 
+@pytest.mark.rest
 def test_tasks_that_lie_about_their_results_get_nothing_by_it(open_folder: Path) -> None:
     """They plant nothing under the hash of another user's input, and have root read and delete nothing of its own."""
     takes_root()
@@ -260,7 +263,7 @@ def test_confinement_that_cannot_be_is_refused_at_start(flags: list[str], uid: i
 # ---- nothing outlives its end --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["cancelled", "time-out", "executor is killed"])
+@pytest.mark.parametrize("how", rest_after(1, "cancelled", "time-out", "executor is killed"))
 def test_a_daemon_that_a_call_makes_is_ended_with_its_worker(tmp_path: Path, how: str) -> None:
     """It has a session of its own, and its parent has ended (fork, setsid, fork). Another worker's goes on."""
     mine, others = tmp_path / "mine", tmp_path / "others"
@@ -295,6 +298,7 @@ def test_a_chain_of_processes_that_grows_does_not_outlive_its_worker(tmp_path: P
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("victim", ["executor", "node monitor"])
 def test_a_daemon_that_a_command_makes_is_ended_whoever_is_killed(tmp_path: Path, victim: str) -> None:
     mark = tmp_path / "daemon"
@@ -325,6 +329,7 @@ def test_a_call_that_takes_too_much_memory_fails_and_its_worker_goes_on(limited:
         assert client.submit(hostile.allocate, MEMORY_BYTES_MAX // 4).result(TIMEOUT_S) == MEMORY_BYTES_MAX // 4
 
 
+@pytest.mark.rest
 def test_a_call_that_takes_too_much_cpu_time_has_failed_and_what_many_calls_take_together_is_no_matter(
     limited: LocalCluster,
 ) -> None:
@@ -384,6 +389,7 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]
         yield cluster
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
@@ -406,6 +412,7 @@ def test_a_task_that_kills_its_executor_each_time_is_given_up_and_others_are_ser
         assert another.submit(tasks.square, 5).result(TIMEOUT_S) == 25
 
 
+@pytest.mark.rest
 def test_a_node_where_every_task_dies_is_avoided_and_comes_back(tmp_path: Path) -> None:
     """The one node can start executors, and each task there dies; when it is mended, tasks that waited run."""
     broken = tmp_path / "broken"

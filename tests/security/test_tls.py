@@ -214,7 +214,7 @@ async def test_a_handshake_that_stalls_ends_soon(listener: Listener, monkeypatch
     for said in (b"", b"\x16\x03\x01"):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(said)
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(TIMEOUT_S):
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
@@ -228,7 +228,7 @@ async def test_handshakes_that_fail_are_logged_and_not_each_of_very_many(
     for _ in range(2 * LINES_MAX):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(TIMEOUT_S):
             with contextlib.suppress(ConnectionResetError):
                 await reader.read()
         writer.close()
@@ -236,6 +236,7 @@ async def test_handshakes_that_fail_are_logged_and_not_each_of_very_many(
     assert messages == ["a TLS handshake failed: HTTP_REQUEST"] * LINES_MAX
 
 
+@pytest.mark.rest
 async def test_plain_to_tls_and_tls_to_plain(address: str, adas_tls: TLS, tmp_path: Path) -> None:
     async with RawLinks(address) as raw:
         with pytest.raises(LinkError, match=r"cannot be reached: .*\(does it ask for TLS\?\)"):

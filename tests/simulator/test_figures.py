@@ -15,6 +15,7 @@ from simulator.intervals import interval
 from simulator.policies import Settings
 from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
+from tests.support.suites import rest_after
 
 TINY = Scale(nodes=40, jobs=20, seeds=2, few_points=True)
 
@@ -92,7 +93,7 @@ def test_a_ratio_is_taken_seed_by_seed() -> None:
     assert row.value == interval([2.0, 3.0])
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", rest_after(2, *FIGURES))
 def test_plots_and_tables_are_written_the_same_each_time(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from scheduler.sampling.probing import Probing
 from simulator import faults, scenarios, soak
 from simulator.soak import run_seed, soak_command
 from sparrow_py.errors import InvalidOption
+from tests.support.suites import rest_after
 
 ALL = tuple(faults.KINDS)
 SEEDS = range(40)
@@ -26,7 +27,9 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(soak_command, list(arguments))
 
 
-@pytest.mark.parametrize("kinds", [(), ALL, ("duplication",), ("partition", "scheduler-crash", "loss", "stall")])
+@pytest.mark.parametrize(
+    "kinds", rest_after(1, (), ALL, ("duplication",), ("partition", "scheduler-crash", "loss", "stall"))
+)
 def test_some_seeds_pass(kinds: tuple[str, ...]) -> None:
     counts, failures = soak.soak(SEEDS, kinds, processes=1)
     assert not failures, failures
@@ -45,6 +48,7 @@ def test_faults_do_not_change_what_users_do() -> None:
     assert (one.setup, one.actions) == (other.setup, other.actions) and one.faults != other.faults
 
 
+@pytest.mark.rest
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_the_processes() -> None:
     command = [sys.executable, "-m", "simulator", "soak", "--seeds", "12", "--first", "30"]
     outputs = [

@@ -252,6 +252,7 @@ def test_an_empty_job_finishes_at_once(client: Client) -> None:
         assert list(job) == []
 
 
+@pytest.mark.rest
 def test_a_job_of_100_000_tasks(client: Client) -> None:
     report = client.submit_job(noop_tasks(100_000, prefetch=32)).report(TIMEOUT_S * 2)
     assert report.count(TaskStatus.FINISHED) == 100_000
@@ -480,7 +481,7 @@ def unused_address() -> str:
 def test_an_address_where_nobody_listens() -> None:
     address = unused_address()
     with pytest.raises(NoScheduler, match=address) as caught:
-        Client(address, connect_timeout_s=ANSWER_S)
+        Client(address, connect_timeout_s=0.3)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -614,6 +615,7 @@ else:
 """
 
 
+@pytest.mark.processes
 def test_an_embedded_cluster_ends_with_its_client() -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", "-c", EMBEDDED, "close"],
@@ -626,6 +628,7 @@ def test_an_embedded_cluster_ends_with_its_client() -> None:
     assert answer.stderr == ""
 
 
+@pytest.mark.processes
 def test_an_embedded_cluster_ends_when_its_client_is_killed() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", EMBEDDED, "stay"], stdout=subprocess.PIPE, text=True, env=clean_environment()
@@ -662,6 +665,7 @@ def test_what_parses_the_programs_arguments_in_a_task_finds_none(client: Client)
     assert client.submit(eval, "__import__('sys').argv").result(TIMEOUT_S) == [""]
 
 
+@pytest.mark.processes
 def test_functions_and_classes_of_the_main_script_travel_from_a_spawned_child(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNING)

@@ -12,6 +12,8 @@ from tests.support import tasks
 from tests.support.daemons import gone, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 
 def test_processes_end_with_it(tmp_path: Path) -> None:
     with LocalCluster(schedulers=2, node_monitors=2, slots=1, log_dir=tmp_path) as cluster:

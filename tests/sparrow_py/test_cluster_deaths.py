@@ -15,6 +15,8 @@ from tests.support import tasks
 from tests.support.executors import without_sparrow
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 
 def kill(process: DaemonProcess) -> None:
     """As the kernel does where memory runs out: the cluster does not know of it before."""
@@ -28,6 +30,7 @@ def another(cluster: LocalCluster, kind: str, before: DaemonProcess) -> DaemonPr
     return processes[0]  # type: ignore[no-any-return]
 
 
+@pytest.mark.rest
 def test_workers_that_do_not_start_are_an_error_of_the_cluster_with_their_last_words(tmp_path: Path) -> None:
     interpreter = without_sparrow(tmp_path)
     why = r"(?s)app 'python' do not start on node-0: .*exited with code 1; it said:\n.*No module named 'sparrow_py'"
@@ -35,6 +38,7 @@ def test_workers_that_do_not_start_are_an_error_of_the_cluster_with_their_last_w
         LocalCluster(slots=1, node_options=["--python", str(interpreter)])
 
 
+@pytest.mark.rest
 def test_a_daemon_that_does_not_start_says_why_without_a_log_directory() -> None:
     with pytest.raises(ClusterError, match=r"(?s)scheduler ended with code 2 .*--nonsense"):
         LocalCluster(scheduler_options=["--nonsense"])
@@ -57,6 +61,7 @@ def test_a_daemon_that_dies_is_started_again_and_jobs_go_on(kind: str, gate: Pat
         )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["node", "scheduler"])
 def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
     kind: str, gate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

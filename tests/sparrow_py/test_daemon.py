@@ -66,6 +66,7 @@ libc.fclose(file)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
 @pytest.mark.parametrize(("how", "one"), [("limited", True), ("as it is", False)])
 def test_threads_have_no_heaps_of_their_own(tmp_path: Path, how: str, one: bool) -> None:

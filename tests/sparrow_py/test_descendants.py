@@ -17,6 +17,8 @@ from sparrow_py.processes.process_control import children
 from tests.support.daemons import gone
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.processes
+
 Tree = Callable[[int], psutil.Process]
 
 

@@ -57,6 +57,7 @@ def test_nothing_there_is_no_address(text: str, monkeypatch: pytest.MonkeyPatch)
         Client()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("in_process", [False, True])
 def test_daemons_of_an_embedded_cluster_heed_none_of_them(in_process: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {

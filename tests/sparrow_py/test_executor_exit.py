@@ -96,6 +96,7 @@ executor.shutdown(wait=False, cancel_futures=True)
     assert complaints == ""
 
 
+@pytest.mark.processes
 def test_an_embedded_cluster_ends_after_the_work_and_a_forked_process_waits_for_nothing() -> None:
     said, complaints = ended(
         """

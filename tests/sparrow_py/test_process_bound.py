@@ -22,6 +22,8 @@ from tests.support import tasks
 from tests.support.daemons import clean_environment, gone
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.processes
+
 CHILD_S = 20
 """After this a child that hangs is ended by a signal, and its test fails."""
 SAID = "works in that alone"
@@ -308,6 +310,7 @@ def test_a_cluster_in_the_process_is_not_stopped_by_a_child() -> None:
         goes_on(client)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("made", ["Client()", "Client(LocalCluster(in_process=True, slots=1))", "SparrowExecutor()"])
 def test_a_child_that_ends_as_programs_do_ends_well_and_without_a_word(made: str) -> None:
     """Blocks, hooks, finalizers and the interpreter's end run in it."""

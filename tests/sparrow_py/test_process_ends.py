@@ -43,6 +43,7 @@ def test_everything_is_passed_on() -> None:
             os.close(source)
 
 
+@pytest.mark.processes
 def test_who_else_holds_the_descriptor_is_not_waited_for() -> None:
     """A process may leave others behind that write there."""
     tail = Tail()

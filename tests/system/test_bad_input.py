@@ -234,7 +234,9 @@ node_messages = st.one_of(
     st.just(m.NodeState("draining", "x")),
 )
 garbage = st.one_of(st.binary(max_size=64), st.text(max_size=8))
-fuzz = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @fuzz

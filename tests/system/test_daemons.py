@@ -21,18 +21,41 @@ from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+@contextlib.contextmanager
+def node_of(scheduler: Daemon, log: Path) -> Iterator[Daemon]:
+    """The node monitor n of two slots, linked."""
+    flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "2", "--attr", "zone=a"]
+    with Daemon("node_monitor", *flags, log=log) as daemon:
+        wait_for_nodes(scheduler.address, "n")
+        wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Shared by all tests that end nothing and have no nodes of their own."""
+    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, scheduler: Daemon) -> Iterator[Daemon]:
+    """Its only node."""
+    with node_of(scheduler, tmp_path_factory.mktemp("node") / "log") as daemon:
+        yield daemon
+
+
 @pytest.fixture
-def scheduler(tmp_path: Path) -> Iterator[Daemon]:
+def own_scheduler(tmp_path: Path) -> Iterator[Daemon]:
+    """A test's own."""
     with Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon:
         yield daemon
 
 
 @pytest.fixture
-def node(tmp_path: Path, scheduler: Daemon) -> Iterator[Daemon]:
-    flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "2", "--attr", "zone=a"]
-    with Daemon("node_monitor", *flags, log=tmp_path / "node.log") as daemon:
-        wait_for_nodes(scheduler.address, "n")
-        wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
+def own_node(tmp_path: Path, own_scheduler: Daemon) -> Iterator[Daemon]:
+    """A test's own."""
+    with node_of(own_scheduler, tmp_path / "node.log") as daemon:
         yield daemon
 
 
@@ -83,20 +106,20 @@ def test_a_port_that_is_taken_is_one_line(scheduler: Daemon) -> None:
     assert scheduler.address in answer.stderr
 
 
-def test_options_by_flag_environment_and_file(tmp_path: Path, scheduler: Daemon) -> None:
+def test_options_by_flag_environment_and_file(tmp_path: Path, own_scheduler: Daemon) -> None:
     config = tmp_path / "node.toml"
-    config.write_text(f'scheduler = "{scheduler.address}"\nslots = 5\nnode_id = "file"\nattr = ["zone=file"]\n')
+    config.write_text(f'scheduler = "{own_scheduler.address}"\nslots = 5\nnode_id = "file"\nattr = ["zone=file"]\n')
     flags = ["--config", str(config), "--slots", "3"]
     with Daemon("node_monitor", *flags, log=tmp_path / "log", SPARROW_NODE_ID="environment", SPARROW_SLOTS="4"):
-        wait_for_nodes(scheduler.address, "environment")
-        node = nodes_of(scheduler.address)["environment"]
+        wait_for_nodes(own_scheduler.address, "environment")
+        node = nodes_of(own_scheduler.address)["environment"]
         assert (node["slots"], node["attributes"]) == (3, {"zone": "file"})
 
 
-def test_several_node_monitors_in_one_process(tmp_path: Path, scheduler: Daemon) -> None:
-    flags = ["--scheduler", scheduler.address, "--node-id", "many", "--count", "20", "--slots", "2"]
-    with Daemon("node_monitor", *flags, log=tmp_path / "log") as daemon, Client(scheduler.address) as client:
-        wait_for_nodes(scheduler.address, *daemon.announcement["nodes"])
+def test_several_node_monitors_in_one_process(tmp_path: Path, own_scheduler: Daemon) -> None:
+    flags = ["--scheduler", own_scheduler.address, "--node-id", "many", "--count", "20", "--slots", "2"]
+    with Daemon("node_monitor", *flags, log=tmp_path / "log") as daemon, Client(own_scheduler.address) as client:
+        wait_for_nodes(own_scheduler.address, *daemon.announcement["nodes"])
         assert len(daemon.announcement["nodes"]) == 20
         report = client.submit_job(JobSpec([b""] * 1000, app="noop")).report(TIMEOUT_S)
         assert report.count(TaskStatus.FINISHED) == 1000
@@ -106,8 +129,8 @@ def test_several_node_monitors_in_one_process(tmp_path: Path, scheduler: Daemon)
 # ---- HTTP ------------------------------------------------------------------------------------
 
 
-def test_readyz_says_why_not(scheduler: Daemon) -> None:
-    assert http(scheduler.address, "/readyz") == (503, "no node monitor is connected\n")
+def test_readyz_says_why_not(own_scheduler: Daemon) -> None:
+    assert http(own_scheduler.address, "/readyz") == (503, "no node monitor is connected\n")
 
 
 def test_health_and_metrics(scheduler: Daemon, node: Daemon) -> None:
@@ -122,12 +145,12 @@ def test_health_and_metrics(scheduler: Daemon, node: Daemon) -> None:
         assert all(line.startswith("sparrow_") for line in samples)
 
 
-def test_metrics_count(scheduler: Daemon, node: Daemon) -> None:
-    with Client(scheduler.address) as client:
+def test_metrics_count(own_scheduler: Daemon, own_node: Daemon) -> None:
+    with Client(own_scheduler.address) as client:
         client.submit_job(JobSpec([b""] * 25, app="noop")).results(TIMEOUT_S)
     finished = [
         line
-        for line in http(scheduler.address, "/metrics")[1].splitlines()
+        for line in http(own_scheduler.address, "/metrics")[1].splitlines()
         if "finished" in line and line.endswith(" 25.0")
     ]
     assert finished
@@ -177,6 +200,7 @@ def test_unknown_paths(scheduler: Daemon) -> None:
 # ---- the token -------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_token_is_checked(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN + "\n")
@@ -214,66 +238,66 @@ def test_a_token_is_checked(tmp_path: Path) -> None:
 # ---- ending ----------------------------------------------------------------------------------
 
 
-def test_sigterm_drains_a_node_monitor(tmp_path: Path, scheduler: Daemon, node: Daemon, gate: Path) -> None:
-    with Client(scheduler.address) as client:
+def test_sigterm_drains_a_node_monitor(tmp_path: Path, own_scheduler: Daemon, own_node: Daemon, gate: Path) -> None:
+    with Client(own_scheduler.address) as client:
         job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(4)])
         wait_until(lambda: tasks.started(gate, "m0", "m1"))
-        node.signal(signal.SIGTERM)
-        wait_until(lambda: http(node.address, "/readyz") == (503, "draining\n"))
-        wait_until(lambda: nodes_of(scheduler.address)["n"]["state"] == "draining")
-        flags = ["--scheduler", scheduler.address, "--node-id", "m", "--slots", "2"]
+        own_node.signal(signal.SIGTERM)
+        wait_until(lambda: http(own_node.address, "/readyz") == (503, "draining\n"))
+        wait_until(lambda: nodes_of(own_scheduler.address)["n"]["state"] == "draining")
+        flags = ["--scheduler", own_scheduler.address, "--node-id", "m", "--slots", "2"]
         with Daemon("node_monitor", *flags, log=tmp_path / "m.log"):
             wait_until(lambda: tasks.started(gate, "m2", "m3"), "the tasks that wait to go to another node")
             gate.touch()
             report = job.report(TIMEOUT_S)
-            assert node.wait() == 0
-            wait_for_nodes(scheduler.address, "m")
+            assert own_node.wait() == 0
+            wait_for_nodes(own_scheduler.address, "m")
     assert [(task.status, task.attempts, task.node) for task in report.tasks] == [
         (TaskStatus.FINISHED, 1, "n"), (TaskStatus.FINISHED, 1, "n"),
         (TaskStatus.FINISHED, 1, "m"), (TaskStatus.FINISHED, 1, "m"),
     ]  # fmt: skip
 
 
-def test_sigterm_ends_an_idle_daemon(scheduler: Daemon, node: Daemon) -> None:
-    for daemon in (node, scheduler):
+def test_sigterm_ends_an_idle_daemon(own_scheduler: Daemon, own_node: Daemon) -> None:
+    for daemon in (own_node, own_scheduler):
         daemon.signal(signal.SIGTERM)
         assert daemon.wait() == 0
 
 
-def test_a_second_signal_ends_at_once(scheduler: Daemon, node: Daemon, gate: Path) -> None:
-    with Client(scheduler.address) as client:
+def test_a_second_signal_ends_at_once(own_scheduler: Daemon, own_node: Daemon, gate: Path) -> None:
+    with Client(own_scheduler.address) as client:
         future = client.with_options(max_attempts=1).submit(tasks.hold, gate, "m")
         wait_until(lambda: tasks.started(gate, "m"))
-        node.signal(signal.SIGTERM)
-        wait_until(lambda: http(node.address, "/readyz")[0] == 503)
-        node.signal(signal.SIGINT)
-        assert node.wait() == 0
+        own_node.signal(signal.SIGTERM)
+        wait_until(lambda: http(own_node.address, "/readyz")[0] == 503)
+        own_node.signal(signal.SIGINT)
+        assert own_node.wait() == 0
         assert not gate.exists()
         assert future.exception(TIMEOUT_S) is not None
         assert "node n was lost" in str(future.exception())
 
 
-def test_draining_ends_after_its_timeout(tmp_path: Path, scheduler: Daemon, gate: Path) -> None:
-    flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "1", "--drain-timeout-s", "0.05"]
-    with Daemon("node_monitor", *flags, log=tmp_path / "log") as node, Client(scheduler.address) as client:
-        wait_for_nodes(scheduler.address, "n")
+def test_draining_ends_after_its_timeout(tmp_path: Path, own_scheduler: Daemon, gate: Path) -> None:
+    flags = ["--scheduler", own_scheduler.address, "--node-id", "n", "--slots", "1", "--drain-timeout-s", "0.05"]
+    with Daemon("node_monitor", *flags, log=tmp_path / "log") as node, Client(own_scheduler.address) as client:
+        wait_for_nodes(own_scheduler.address, "n")
         client.submit(tasks.hold, gate, "m")
         wait_until(lambda: tasks.started(gate, "m"))
         node.signal(signal.SIGTERM)
         assert node.wait() == 0
 
 
-def test_sigterm_drains_a_scheduler(scheduler: Daemon, node: Daemon, gate: Path) -> None:
-    with Client(scheduler.address, submit_timeout_s=0.0) as client:
+def test_sigterm_drains_a_scheduler(own_scheduler: Daemon, own_node: Daemon, gate: Path) -> None:
+    with Client(own_scheduler.address, submit_timeout_s=0.0) as client:
         job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(5)])
         wait_until(lambda: tasks.started(gate, "m0"))
-        scheduler.signal(signal.SIGTERM)
-        wait_until(lambda: http(scheduler.address, "/readyz") == (503, "draining\n"))
+        own_scheduler.signal(signal.SIGTERM)
+        wait_until(lambda: http(own_scheduler.address, "/readyz") == (503, "draining\n"))
         with pytest.raises((Refused, NoScheduler), match="shutting down"):
             client.submit_job(JobSpec([b""], app="noop")).accepted(TIMEOUT_S)
         gate.touch()
         assert job.results(TIMEOUT_S) == [f"m{number}" for number in range(5)]
-        assert scheduler.wait() == 0
+        assert own_scheduler.wait() == 0
 
 
 def test_another_app_is_refused_where_the_operator_did_not_enable_it(scheduler: Daemon, node: Daemon) -> None:

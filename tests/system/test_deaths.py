@@ -11,6 +11,7 @@ import pytest
 from sparrow_py import Client, Job, LocalCluster, TaskStatus
 from tests.support import tasks
 from tests.support.daemons import Daemon, get_json, gone, wait_for_nodes, workers_of
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 TASKS = 200
@@ -160,7 +161,7 @@ def test_at_most_once(doomed: LocalCluster, tmp_path: Path) -> None:
     assert report.count(TaskStatus.FINISHED) == TASKS - len(lost)
 
 
-@pytest.mark.parametrize("max_attempts", [3, 1])
+@pytest.mark.parametrize("max_attempts", rest_after(1, 3, 1))
 def test_a_busy_scheduler_dies(tmp_path: Path, max_attempts: int) -> None:
     """In the middle of a 200-task job: nothing is lost, and nothing runs twice of which a node monitor knows."""
     starts = tmp_path / "starts"
@@ -185,6 +186,7 @@ def test_a_busy_scheduler_dies(tmp_path: Path, max_attempts: int) -> None:
         assert all(started[task.task] == 0 and "may have been started" in task.error for task in lost)
 
 
+@pytest.mark.rest
 def test_a_lone_scheduler_dies_and_another_takes_its_place(tmp_path: Path, gate: Path) -> None:
     """Job, running tasks and outcomes wait for it: there is no state that the new one would lack."""
     starts = tmp_path / "starts"

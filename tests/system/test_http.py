@@ -432,6 +432,7 @@ def test_a_scheduler_that_drains_takes_no_jobs_and_lets_readers_read_on(tmp_path
         assert daemon.wait() == 0
 
 
+@pytest.mark.rest
 def test_a_reader_of_a_scheduler_that_ends_does_not_take_what_it_has_for_all(tmp_path: Path, gate: Path) -> None:
     with Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon, node_of(daemon, tmp_path / "node.log"):
         job = submit(daemon, app="command", tasks=[held(gate)])
@@ -444,6 +445,7 @@ def test_a_reader_of_a_scheduler_that_ends_does_not_take_what_it_has_for_all(tmp
         assert daemon.wait() == 0
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the examples are for curl")
 def test_the_examples_of_the_document_run(tmp_path: Path) -> None:
     document = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")

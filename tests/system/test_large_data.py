@@ -42,6 +42,7 @@ def rss_mb(process: DaemonProcess) -> float:
     return float(psutil.Process(process.pid).memory_info().rss) / 1e6
 
 
+@pytest.mark.rest
 def test_100_mb_arrive_whole_and_no_daemons_memory_grows() -> None:
     with LocalCluster(slots=1) as cluster, Client(cluster) as client:
         assert client.submit(tasks.pattern, 1000).result(TIMEOUT_S) == tasks.pattern(1000)
@@ -68,6 +69,7 @@ def test_an_input_is_uploaded_once_and_fetched_once_by_each_node_that_needs_it()
     assert fetched in ((len(nodes) - 1) * size, len(nodes) * size)
 
 
+@pytest.mark.rest
 def test_a_reference_serves_many_jobs() -> None:
     with LocalCluster(node_monitors=2, slots=1) as cluster, Client(cluster) as client:
         ref = client.upload(tasks.pattern(2_000_000))
@@ -129,6 +131,7 @@ def test_a_node_dies_with_an_input_that_was_uploaded(tmp_path: Path, gate: Path)
         assert {future.result(TIMEOUT_S) for future in blockers} == {"b0", "b1"}
 
 
+@pytest.mark.rest
 def test_a_final_result_whose_node_died_is_lost_and_says_so(tmp_path: Path) -> None:
     with LocalCluster(node_monitors=1, slots=1) as cluster, Client(cluster) as client:
         job = client.submit_stages(
@@ -141,6 +144,7 @@ def test_a_final_result_whose_node_died_is_lost_and_says_so(tmp_path: Path) -> N
             client.fetch(ref)
 
 
+@pytest.mark.rest
 def test_an_input_that_nobody_has_any_more() -> None:
     with LocalCluster(node_monitors=1, slots=1) as cluster, Client(cluster) as client:
         gone = BlobRef("ab" * 32, 1_500_000, (cluster.node_processes[0].address,))
@@ -150,6 +154,7 @@ def test_an_input_that_nobody_has_any_more() -> None:
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+@pytest.mark.rest
 def test_a_result_larger_than_the_nodes_limit_fails_its_task_alone() -> None:
     with LocalCluster(slots=1, node_options=["--blob-bytes-max", "3000000"]) as cluster, Client(cluster) as client:
         with pytest.raises(TaskFailed, match=r"result .*4000\d\d\d bytes.*blob_bytes_max = 3000000"):

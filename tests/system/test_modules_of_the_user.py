@@ -88,10 +88,10 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
     ("inside", "arguments"),
     [
         (False, ["{project}/main.py"]),
-        (True, ["-m", "main"]),
+        pytest.param(True, ["-m", "main"], marks=pytest.mark.rest),
         (True, ["-i", "-q"]),
-        (True, [*IPYTHON, "--no-banner"]),
-        (False, [*IPYTHON, "{project}/main.py"]),
+        pytest.param(True, [*IPYTHON, "--no-banner"], marks=pytest.mark.rest),
+        pytest.param(False, [*IPYTHON, "{project}/main.py"], marks=pytest.mark.rest),
         (False, [*PYTEST, "--import-mode=prepend", "{project}/test_main.py"]),
         (True, [*PYTEST, "--import-mode=importlib", "--override-ini=pythonpath=.", "test_main.py"]),
     ],

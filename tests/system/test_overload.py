@@ -99,6 +99,7 @@ def test_what_is_beyond_the_limits_is_refused_with_a_time(cluster: LocalCluster,
         client.submit_job(noop_job(UNPLACED_MAX)).accepted(TIMEOUT_S)
 
 
+@pytest.mark.rest
 def test_a_client_offers_what_was_refused_again_by_itself(cluster: LocalCluster) -> None:
     """Ten times what may wait, of one who has time: all of it is done, and nobody but the library notices."""
     with Client(cluster, user="ada", submit_timeout_s=TIMEOUT_S) as client:

@@ -9,9 +9,10 @@ from scheduler.options import PLACEMENTS
 from sparrow_py import Client, LocalCluster
 from sparrow_py.job import TaskStatus
 from tests.support.daemons import http
+from tests.support.suites import rest_after
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", rest_after(2, *PLACEMENTS))
 def test_jobs_run_on_all_nodes(placement: str) -> None:
     options = ["--placement", placement]
     with LocalCluster(2, 2, slots=2, scheduler_options=options) as cluster, Client(cluster.addresses) as client:

@@ -41,6 +41,7 @@ async def test_a_client_and_a_node_monitor_have_a_scheduler_of_the_version_befor
             await asyncio.to_thread(node_monitor.__exit__)
 
 
+@pytest.mark.rest
 async def test_a_scheduler_that_is_two_versions_behind_is_named_once_and_not_at_each_dial(tmp_path: Path) -> None:
     recording = Recording(f"protocol-v{BEFORE}", "scheduler")
     why_not = f"protocol version {BEFORE} is not spoken here; {BEFORE - 1} is"

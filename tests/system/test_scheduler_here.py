@@ -59,6 +59,7 @@ async def test_in_an_event_loop_of_ones_own(tmp_path: Path) -> None:
             assert await client.submit(tasks.square, 6) == 36
 
 
+@pytest.mark.rest
 def test_what_ran_ends_with_the_client(tmp_path: Path, gate: Path) -> None:
     """A scheduler's death is that of its client here: nobody is left to be told."""
     here = SchedulerHere()

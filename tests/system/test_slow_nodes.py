@@ -124,6 +124,7 @@ def _free(address: str) -> bool:
     return all(node["free_slots"] == node["slots"] and not node["queued_by_user"] for node in nodes)
 
 
+@pytest.mark.rest
 def test_a_machine_that_stands_still_for_less_than_the_heartbeats_patience(cluster: LocalCluster, starts: Path) -> None:
     """Its tasks are not lost, as nobody takes it for dead; their copies end the job while it stands still.
 
@@ -146,6 +147,7 @@ def test_a_machine_that_stands_still_for_less_than_the_heartbeats_patience(clust
     assert all(len(pids) <= 2 for pids in by.values()), "a task gets one copy at most"
 
 
+@pytest.mark.rest
 def test_a_node_whose_tasks_take_ten_times_as_long(cluster: LocalCluster, starts: Path, at_first: set[int]) -> None:
     """Whether a task was too slow depends on the machine; whichever outcome came first, it is told once."""
     slow = at_first

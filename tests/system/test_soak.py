@@ -20,6 +20,7 @@ KINDS_MISSED_MAX = 2
 SHAPE = ["--nodes", "8", "--schedulers", "3", "--clients", "3", "--heartbeat-s", "1.5", "--gap-s", "0.3"]
 
 
+@pytest.mark.rest
 @pytest.mark.timeout(300)
 def test_everything_fails_and_nothing_is_lost(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--minutes", str(SECONDS / 60), "--seed", "1", *SHAPE]

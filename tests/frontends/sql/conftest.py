@@ -13,41 +13,41 @@ from tests.support.tpch import HereRunner, Reference
 TENTH, HUNDREDTH = 0.1, 0.01
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tpch_tenth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scale factor 0.1: 600,000 items."""
     return generate(tmp_path_factory.mktemp("tpch") / "tenth", TENTH).directory
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tpch_hundredth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scale factor 0.01: 60,000 items."""
     return generate(tmp_path_factory.mktemp("tpch") / "hundredth", HUNDREDTH, name="small").directory
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference_tenth(tpch_tenth: Path) -> Reference:
     return Reference(tpch_tenth)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference_hundredth(tpch_hundredth: Path) -> Reference:
     return Reference(tpch_hundredth)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def runner_hundredth(tpch_hundredth: Path) -> HereRunner:
     return HereRunner(tpch_hundredth)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sql_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two schedulers, three node monitors. Kill nothing of it."""
     with LocalCluster(2, 3, slots=1, log_dir=tmp_path_factory.mktemp("sql-logs")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def frontend_tenth(sql_cluster: LocalCluster, tpch_tenth: Path) -> Iterator[SqlFrontend]:
     """The dataset of scale 0.1, each partition held by two of three nodes."""
     with SqlFrontend(sql_cluster, tpch_tenth) as frontend:
@@ -55,7 +55,7 @@ def frontend_tenth(sql_cluster: LocalCluster, tpch_tenth: Path) -> Iterator[SqlF
         yield frontend
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def frontend_hundredth(sql_cluster: LocalCluster, tpch_hundredth: Path) -> Iterator[SqlFrontend]:
     """The dataset of scale 0.01 on the same cluster."""
     with SqlFrontend(sql_cluster, tpch_hundredth) as frontend:

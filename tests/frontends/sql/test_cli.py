@@ -52,6 +52,7 @@ def test_csv_and_json(where: list[str]) -> None:
     assert rows[0]["last"] == objects[0]["last"] <= "1998-08-02"
 
 
+@pytest.mark.rest
 def test_the_time_of_each_stage(where: list[str]) -> None:
     ended = sparrow_sql("--tpch", "3", "--stages", *where)
     assert len(ended.stdout.splitlines()) == 11
@@ -67,6 +68,7 @@ def test_the_plan(tpch_hundredth: Path) -> None:
     assert "group-by (tasks: 1, after scan)" in ended.stdout
 
 
+@pytest.mark.rest
 def test_without_schedulers_it_brings_its_own_cluster(tpch_hundredth: Path) -> None:
     ended = sparrow_sql("SELECT count(*) AS n FROM lineitem", "--csv", "--data", str(tpch_hundredth))
     assert (ended.stdout, ended.stderr) == ("n\n60175\n", "")
@@ -109,12 +111,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: st
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.rest
 def test_data_that_is_not_there(tmp_path: Path) -> None:
     ended = sparrow_sql("SELECT 1", "--data", str(tmp_path))
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert "manifest.json: No such file or directory" in ended.stderr
 
 
+@pytest.mark.rest
 def test_data_that_no_node_holds(sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -128,6 +132,7 @@ def test_data_that_no_node_holds(sql_cluster: LocalCluster, tpch_hundredth: Path
     assert "no live node holds a replica; `sparrow sql place` loads it again" in ended.stderr
 
 
+@pytest.mark.rest
 def test_a_package_of_the_extra_that_is_missing_is_named(tmp_path: Path) -> None:
     """As where only the runtime dependencies are installed."""
     (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError(\"No module named 'duckdb'\", name='duckdb')")

@@ -154,6 +154,7 @@ def test_it_ends_at_once_when_its_node_monitor_goes(monitor: Monitor) -> None:
     assert monitor.process.wait(30) == 0
 
 
+@pytest.mark.rest
 def test_it_conforms(tmp_path: Path) -> None:
     (tmp_path / "payload").write_bytes(encode_task(Fragment("SELECT 1 AS a", last=True)))
     arguments = ["--payload-file", str(tmp_path / "payload"), "--app", "sql", "--places", "2"]

@@ -99,6 +99,7 @@ def test_results_of_a_stage_that_die_with_their_node_are_computed_again(
         assert "node-0" in scan.nodes, "an outcome is told once, where it was first"
 
 
+@pytest.mark.rest
 def test_an_executor_dies_under_a_query_and_its_partitions_are_loaded_again(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
@@ -109,6 +110,7 @@ def test_an_executor_dies_under_a_query_and_its_partitions_are_loaded_again(
         check_same(answer.table, reference_hundredth.query(SLOW), ordered=True)
 
 
+@pytest.mark.rest
 def test_what_an_executor_held_is_advertised_no_more_when_it_has_died(
     doomed: LocalCluster, tpch_hundredth: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_what_an_executor_held_is_advertised_no_more_when_it_has_died(
         assert {len(nodes) for nodes in frontend.holders()} == {2}
 
 
+@pytest.mark.rest
 def test_a_scheduler_that_comes_later_is_told_what_nodes_hold(tmp_path: Path, tpch_hundredth: Path) -> None:
     with LocalCluster(schedulers=2, slots=1, log_dir=tmp_path / "logs") as cluster:
         with SqlFrontend(cluster, tpch_hundredth) as frontend:
@@ -140,6 +143,7 @@ def test_a_scheduler_that_comes_later_is_told_what_nodes_hold(tmp_path: Path, tp
             wait_until(lambda address=address: nodes_of(address)["node-0"]["attributes"].get(attribute) == held)  # type: ignore[misc]
 
 
+@pytest.mark.rest
 def test_a_partition_that_no_live_node_holds_is_an_error_that_names_it(
     doomed: LocalCluster, tpch_hundredth: Path
 ) -> None:
@@ -161,6 +165,7 @@ def test_a_partition_that_no_live_node_holds_is_an_error_that_names_it(
         assert frontend.query("SELECT count(*) AS n FROM nation").to_pylist() == [{"n": 25}]
 
 
+@pytest.mark.rest
 def test_a_partition_is_lost_in_the_midst_of_a_query(doomed: LocalCluster, tpch_hundredth: Path) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
         frontend.place(1)
@@ -169,6 +174,7 @@ def test_a_partition_is_lost_in_the_midst_of_a_query(doomed: LocalCluster, tpch_
         assert caught.value.partitions == list(range(0, PARTITIONS, 3))
 
 
+@pytest.mark.rest
 def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
     doomed: LocalCluster, tpch_hundredth: Path, tmp_path: Path
 ) -> None:
@@ -182,6 +188,7 @@ def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
         frontend.place(1)
 
 
+@pytest.mark.rest
 def test_a_query_that_takes_too_long_is_stopped(doomed: LocalCluster, tpch_hundredth: Path) -> None:
     endless = "SELECT count(*) FROM part a, part b, part c WHERE hash(a.p_name || b.p_name || c.p_name) = 1"
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
@@ -192,6 +199,7 @@ def test_a_query_that_takes_too_long_is_stopped(doomed: LocalCluster, tpch_hundr
         wait_until(lambda: all(node["busy"] == 0 for node in nodes_of(doomed.addresses[0]).values()))
 
 
+@pytest.mark.rest
 def test_a_fragment_that_fails_is_an_error_that_names_its_task(doomed: LocalCluster, tpch_hundredth: Path) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
         frontend.place(1)
@@ -199,6 +207,7 @@ def test_a_fragment_that_fails_is_an_error_that_names_its_task(doomed: LocalClus
             frontend.query("SELECT sum(CAST(l_shipmode AS INTEGER)) FROM lineitem")
 
 
+@pytest.mark.rest
 def test_queries_of_several_threads_share_a_frontend(
     frontend_hundredth: SqlFrontend, reference_hundredth: Reference
 ) -> None:

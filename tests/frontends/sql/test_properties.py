@@ -58,7 +58,9 @@ def queries(draw: st.DrawFn) -> str:
 
 
 @given(sql=queries())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_a_plan_has_the_answer_of_the_whole(
     sql: str, runner_hundredth: HereRunner, reference_hundredth: Reference
 ) -> None:

@@ -29,6 +29,7 @@ def check(profile: Profile, runs: int) -> None:
             assert stage.constrained == (stage.name.endswith("scan"))
 
 
+@pytest.mark.rest
 def test_a_profile_is_recorded(tpch_hundredth: Path, tmp_path: Path) -> None:
     out = tmp_path / "profile.json"
     arguments = ["--dir", str(tpch_hundredth), "--out", str(out), "--runs", "2", "--query", "6", "--query", "15"]

@@ -13,6 +13,8 @@ from scheduler.options import SchedulerOptions
 from sparrow_py import Client, ClusterError, JobSpec, LocalCluster
 from sparrow_py.errors import SparrowError
 
+pytestmark = pytest.mark.processes
+
 Lines = list[dict[str, Any]]
 
 

@@ -1,0 +1,126 @@
+"""Which of `make test-quick`, `make test` and `make test-rest` runs a test.
+
+A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
+processes nor use a cluster, are `quick`, too. Properties (Hypothesis) are in both: with few examples in `test`, with
+all in `rest`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+
+class Suite(StrEnum):
+    """What `--suite` chooses."""
+
+    QUICK = "quick"
+    TEST = "test"
+    REST = "rest"
+    ALL = "all"
+
+
+TESTS = Path(__file__).parents[1]
+
+QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
+"""Directories of tests/ whose tests are quick, unless they say otherwise."""
+OTHER_ROOMS = frozenset(
+    {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
+)
+AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "test_suites.py"})
+"""Tests of the repository as a whole, in tests/ itself."""
+
+LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
+"""Fixtures of several modules that are made of processes."""
+
+ONE_FILE_AT_A_TIME = ("tests/frontends/sql/",)
+"""Directories whose files share what takes long to make: one process runs them all."""
+FIRST = (
+    "tests/system/test_soak.py",
+    "tests/system/test_rolling_restart.py",
+    "tests/frontends/sql/",
+    "tests/paper/test_5_simulation.py",
+    "tests/paper/test_4_analysis.py",
+    "tests/simulator/test_example.py",
+)
+"""Files and directories that take half a minute and more: as the last ones they would leave other processes idle."""
+ALONE = ("tests/faults/test_matrix.py",)
+"""Files whose daemons give each other up after half a second, or have namespaces: nothing else runs meanwhile."""
+
+FEWER_EXAMPLES = 5
+"""A property is tried with a fifth of its examples in `make test`."""
+EXAMPLES_MIN = 10
+SETTINGS = "_hypothesis_internal_use_settings"
+"""Where Hypothesis, and its own plugin of pytest, look for what `@settings` has said."""
+
+
+def room_of(path: Path) -> str:
+    """The directory of tests/ in which a file lies, or its own name; `pytest.UsageError` if nobody has named it."""
+    room = path.relative_to(TESTS).parts[0]
+    if room not in QUICK_ROOMS | OTHER_ROOMS | AT_THE_TOP:
+        raise pytest.UsageError(
+            f"{path}: tests/support/suites.py does not name {room}, so no suite would run its tests"
+        )
+    return room
+
+
+def may_have_quick_tests(path: Path) -> bool:
+    """Whether a file or directory has to be looked at for `make test-quick`."""
+    return TESTS.is_relative_to(path) or path.relative_to(TESTS).parts[0] in QUICK_ROOMS
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Whether Hypothesis makes up what the test is tried with."""
+    function = getattr(item, "obj", None)
+    return bool(getattr(function, "is_hypothesis_test", False))
+
+
+def starts_processes(item: pytest.Item) -> bool:
+    """Whether a test says that it does, or uses a cluster."""
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    return item.get_closest_marker("processes") is not None or not LIVE_FIXTURES.isdisjoint(fixtures)
+
+
+def suites_of(item: pytest.Item) -> frozenset[Suite]:
+    """The suites that run this test. One of `test` and `rest`, except for properties."""
+    room = room_of(item.path)
+    if item.get_closest_marker("rest") is not None:
+        return frozenset({Suite.REST, Suite.ALL})
+    found = {Suite.TEST, Suite.ALL}
+    if room in QUICK_ROOMS and not starts_processes(item):
+        found.add(Suite.QUICK)
+    if is_property(item):
+        found.add(Suite.REST)
+    return frozenset(found)
+
+
+def try_fewer_examples(item: pytest.Item) -> None:
+    """Have a property of `make test` tried less often than it says."""
+    function: Any = getattr(item.obj, "__func__", item.obj)  # type: ignore[attr-defined]
+    usual: settings | None = getattr(function, SETTINGS, None)
+    if usual is not None:  # A stateful machine keeps its settings elsewhere.
+        fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // FEWER_EXAMPLES))
+        setattr(function, SETTINGS, settings(usual, max_examples=fewer))
+
+
+def rest_after(count: int, *sets: Any) -> list[Any]:
+    """Sets of parameters, the first of them for `make test`, all others for `make test-rest`. A list is a set of
+    several, anything else a set of one."""
+    values = [one if isinstance(one, list) else [one] for one in sets]
+    return [
+        pytest.param(*each, marks=[pytest.mark.rest] if number >= count else []) for number, each in enumerate(values)
+    ]
+
+
+def is_alone(nodeid: str) -> bool:
+    """Whether nothing else may run beside this test."""
+    return nodeid.partition("::")[0] in ALONE
+
+
+def turn(nodeid: str) -> int:
+    """When a test runs: what takes long comes first, what runs alone last."""
+    return 2 if is_alone(nodeid) else 0 if nodeid.startswith(FIRST) else 1

@@ -1,0 +1,73 @@
+"""Each test is run by `make test` or by `make test-rest`: none is lost, and none but properties is run twice."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support import suites
+from tests.support.suites import Suite, is_alone, may_have_quick_tests, rest_after, room_of
+
+ROOT = Path(__file__).parents[1]
+
+
+def collected(suite: Suite) -> Counter[str]:
+    """The tests of a suite."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "--collect-only", "-q"]
+    done = subprocess.run([*command, "--suite", suite], cwd=ROOT, capture_output=True, text=True, check=True)
+    return Counter(line for line in done.stdout.splitlines() if line.startswith("tests/"))
+
+
+@pytest.mark.rest
+def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> None:
+    of = {suite: collected(suite) for suite in Suite}
+    assert len(of[Suite.ALL]) > 5000
+    assert set(of[Suite.TEST]) | set(of[Suite.REST]) == set(of[Suite.ALL])
+    both = set(of[Suite.TEST]) & set(of[Suite.REST])
+    assert 0 < len(both) < 100
+    assert {name for name in both if "test_messages" in name or "properties" in name}
+    assert set(of[Suite.QUICK]) < set(of[Suite.TEST])
+    assert len(of[Suite.QUICK]) > 2000
+    assert max(of[Suite.ALL].values()) == 1
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+def test_the_makefile_runs_the_suites() -> None:
+    for target, suite in {"test": Suite.TEST, "test-rest": Suite.REST, "test-quick": Suite.QUICK}.items():
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert f"--suite {suite}" in done.stdout
+
+
+def test_ci_runs_both() -> None:
+    steps = (ROOT / ".ci" / "run").read_text("utf-8")
+    for target in ("test", "test-rest"):
+        assert re.search(rf'^make VENV="\$scratch/venv" {target} ', steps, re.M)
+
+
+def test_all_files_of_tests_are_in_rooms_that_are_named() -> None:
+    for path in suites.TESTS.rglob("test_*.py"):
+        assert room_of(path)
+        assert may_have_quick_tests(path) == (room_of(path) in suites.QUICK_ROOMS)
+    for name in [*suites.FIRST, *suites.ALONE, *suites.ONE_FILE_AT_A_TIME]:
+        assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("name", ["elsewhere/test_it.py", "test_it.py"])
+def test_a_file_in_no_room_is_an_error_that_says_where_to_name_it(name: str) -> None:
+    with pytest.raises(pytest.UsageError, match=r"tests/support/suites.py does not name"):
+        room_of(suites.TESTS / name)
+
+
+def test_what_runs_alone() -> None:
+    assert is_alone("tests/faults/test_matrix.py::test_row[x]")
+    assert not is_alone("tests/faults/test_oracle.py::test_it")
+
+
+def test_sets_of_parameters_beyond_the_first_are_of_the_rest() -> None:
+    one, other = rest_after(1, "a", ["b", 2])
+    assert (one.values, one.marks) == (("a",), [])
+    assert (other.values, [mark.name for mark in other.marks]) == (("b", 2), ["rest"])
