@@ -1,4 +1,4 @@
-"""What must hold of a round, as the guarantees say, whatever was done to it.
+"""What must hold, as the guarantees say, whatever was done to a cluster.
 
 Each check is a function from the evidence to what violates it. They know nothing of how the product works, but of how
 its words are meant (docs/reliability.md, "What these words mean"); each says which words it holds.
@@ -7,13 +7,14 @@ its words are meant (docs/reliability.md, "What these words mean"); each says wh
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 
-from benchmarks.chaos import work
-from benchmarks.chaos.evidence import Evidence, Happened, Program, Run
-from benchmarks.chaos.plan import GPUS, Job, Kind, Stage, Way, node, zone_of
-from benchmarks.chaos.told import Event, Told
+from benchmarks.laboratory import work
+from benchmarks.laboratory.evidence import Evidence, Program, Run
+from benchmarks.laboratory.faults import OF_NODES, OF_SCHEDULERS, OF_WORKERS, STANDSTILLS, Happened, Kind
+from benchmarks.laboratory.jobs import GPUS, Job, Stage, Way
+from benchmarks.laboratory.told import Event, Told
 
 COMMAND_STEP_NS = 10_000_000
 """Of the clock that commands have."""
@@ -25,18 +26,14 @@ FINISHED, FAILED, CANCELLED, LOST = "finished", "failed", "cancelled", "lost"
 SHELL = (Way.COMMAND, Way.HTTP)
 UNSEEN = (Way.BUILT_IN,)
 """Ways whose tasks write nothing down."""
-OF_CLIENTS = (Kind.KILL_CLIENT, Kind.STOP_CLIENT)
-OF_SCHEDULERS = (Kind.KILL_SCHEDULER, Kind.STOP_SCHEDULER, Kind.DRAIN_SCHEDULER, Kind.KILL_PAIR, Kind.KILL_ALL)
-OF_NODES = (Kind.KILL_NODE, Kind.STOP_NODE, Kind.STOP_MACHINE, Kind.DRAIN_NODE, Kind.KILL_PAIR, Kind.KILL_ALL)
-STANDSTILLS = (Kind.STOP_NODE, Kind.STOP_MACHINE)
-OF_WORKERS = (Kind.KILL_WORKER, Kind.STOP_WORKER)
-
 Check = Callable[[Evidence], Iterator[str]]
 
 
-def judge(found: Evidence) -> Iterator[str]:
-    """All that is violated; of one check only the first few, and how many there are."""
+def judge(found: Evidence, without: Collection[Check] = ()) -> Iterator[str]:
+    """All that is violated; of one check only the first few, and how many there are. without: checks left out."""
     for check in CHECKS:
+        if check in without:
+            continue
         violations = list(check(found))
         name = check.__name__.replace("_", " ")
         yield from (f"{name}: {what}" for what in violations[:SHOWN_MAX])
@@ -54,7 +51,8 @@ def disturbances(found: Evidence, before_ns: int, kinds: Iterable[Kind] = ()) ->
 
 
 def hits(found: Evidence, line: Told | Run, before_ns: int) -> list[Happened]:
-    """What was done before that moment to those who had this task: schedulers, and the nodes where it was started.
+    """What was done before that moment to those who had this task: schedulers, and the nodes where it was started; or
+    its client, which was cut off and took it elsewhere.
 
     Of a task that was nowhere started, or failed there by itself, any node may have been the one to have it.
     """
@@ -62,15 +60,12 @@ def hits(found: Evidence, line: Told | Run, before_ns: int) -> list[Happened]:
     job = found.jobs[line.job]
     nodes = {run.node for run in runs}
     anywhere = not runs or job.way in UNSEEN or (job.retry_failed and job.tasks[line.task].fails > 0)
-    return [
+    cuts = disturbances(found, before_ns, (Kind.ISOLATE_CLIENT,))
+    return [one for one in cuts if one.target == found.program_of.get(line.job)] + [
         one
         for one in disturbances(found, before_ns)
-        if anywhere or one.target in nodes or (one.kind in OF_SCHEDULERS and one.target not in _nodes(found))
+        if anywhere or one.target in nodes or (one.kind in OF_SCHEDULERS and one.target not in found.slots)
     ]
-
-
-def _nodes(found: Evidence) -> set[str]:
-    return {node(number) for number in range(len(found.plan.slots))}
 
 
 def kills_by_itself(job: Job) -> bool:
@@ -98,10 +93,10 @@ def every_job_ends(found: Evidence) -> Iterator[str]:
             continue
         silent = {line.job for line in program.lines if line.event in (Event.REFUSED, Event.GONE)}
         heard = {(line.job, line.task) for line in program.lines if line.event in (Event.OUTCOME, Event.MAPPED)}
-        for name in {line.job for line in program.lines if line.event is Event.SUBMITTED} - silent:
-            stopped = any(line.job == name and line.error for line in program.lines if line.event is Event.MAPPED)
+        stopped = {line.job for line in program.lines if line.event is Event.MAPPED and line.error}
+        for name in {line.job for line in program.lines if line.event is Event.SUBMITTED} - silent - stopped:
             missing = [task for task in range(len(found.jobs[name].tasks)) if (name, task) not in heard]
-            if missing and not stopped:
+            if missing:
                 yield f"{name}: nothing is told of tasks {missing[:10]} ({len(missing)})"
 
 
@@ -137,6 +132,7 @@ def outcomes_are_told_once(found: Evidence) -> Iterator[str]:
         for (name, task), times in counts.items():
             if times > 1:
                 yield f"{name} task {task} was told {times} times"
+        yield from (f"{line.job}: {line.error}" for line in program.lines if line.event is Event.TWICE)
 
 
 def expected_marks(name: str, job: Job) -> list[object]:
@@ -240,13 +236,19 @@ def losses_are_explained(found: Evidence) -> Iterator[str]:
             continue
         job = found.jobs[line.job]
         what = f"{line.job} task {line.task} ({line.attempts} of {job.max_attempts}): {line.error}"
-        by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
         if not hits(found, line, line.at_ns) and not dies_with_others(found, job):
             yield f"lost, and nobody who had it was disturbed: {what}"
-        elif by_reference and disturbances(found, line.at_ns, OF_NODES):
-            continue  # Its input may have gone with its node.
-        elif line.event is Event.OUTCOME and line.attempts < job.max_attempts:
+        elif lost_early(found, line):
             yield f"lost while attempts remain: {what}"
+
+
+def lost_early(found: Evidence, line: Told) -> bool:
+    """Whether the task was lost while attempts remain, and not because its input went with its node."""
+    job = found.jobs[line.job]
+    by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
+    if line.status != LOST or (by_reference and disturbances(found, line.at_ns, OF_NODES)):
+        return False
+    return line.event is Event.OUTCOME and line.attempts < job.max_attempts
 
 
 def failures_are_explained(found: Evidence) -> Iterator[str]:
@@ -262,7 +264,7 @@ def failures_are_explained(found: Evidence) -> Iterator[str]:
         if fails and work.PlannedFailure.__name__ in line.error:
             if job.retry_failed and line.attempts < job.max_attempts:
                 yield f"{line.job} task {line.task} failed with attempts left: {line.attempts} of {job.max_attempts}"
-        elif not _timed_out(job, runs):
+        elif not _timed_out(job, runs) and not disturbances(found, line.at_ns, (Kind.SHORTAGE,)):
             yield f"{line.job} task {line.task} failed: {line.error[-200:]}"
 
 
@@ -313,8 +315,9 @@ def jobs_finish_without_their_client(found: Evidence) -> Iterator[str]:
             plain = job.way is Way.CALLS and not kills_by_itself(job) and not job.cancel and not job.input_bytes
             if job.on_client_lost != "finish" or not plain or job.max_attempts <= deaths:
                 continue
-            ended = {run.task for run in found.runs if run.job == name and run.end_ns is not None}
-            missing = sorted(set(range(len(job.tasks))) - ended)
+            tasks = range(len(job.tasks))
+            runs_of = {task: found.runs_of.get((name, task), ()) for task in tasks}
+            missing = [task for task in tasks if all(run.end_ns is None for run in runs_of[task])]
             if missing:
                 yield f"{name}: tasks {missing[:10]} ({len(missing)}) did not come to their ends"
 
@@ -328,7 +331,7 @@ def no_node_runs_more_than_its_slots(found: Evidence) -> Iterator[str]:
     for run in found.runs:
         by_host[run.host].append(run)
     for host, runs in by_host.items():
-        slots = found.plan.slots[int(runs[0].node.rpartition("-")[2])]
+        slots = found.slots[runs[0].node]
         if (most := _most_at_a_time(found, runs)) > slots:
             yield f"{host} ran {most} tasks at a time in {slots} slots"
         demanding = [run for run in runs if found.jobs[run.job].gpu]
@@ -380,7 +383,7 @@ def tasks_run_where_they_may(found: Evidence) -> Iterator[str]:
     for run in found.runs:
         job = found.jobs[run.job]
         preferred = job.tasks[run.task].preferred if job.delay_s is None else ()
-        if (preferred and run.node not in preferred) or (job.zone and zone_of(run.node) != job.zone):
+        if (preferred and run.node not in preferred) or (job.zone and found.zones.get(run.node) != job.zone):
             yield f"{run.job} task {run.task} ran at {run.node}, may at {preferred or job.zone}"
 
 
@@ -492,7 +495,7 @@ def story(found: Evidence) -> Iterator[str]:
         for line in program.lines:
             told = f"{line.status} attempts {line.attempts} {line.node} {line.error}" if line.task >= 0 else line.error
             where = f"{line.job} task {line.task}" if line.task >= 0 else line.job
-            lines.append((line.at_ns, f"told {program.user}.{program.life}: {line.event} {where} {told}"))
+            lines.append((line.at_ns, f"told {program.name}.{program.life}: {line.event} {where} {told}"))
     for at_ns, what in sorted(lines):
         yield f"{(at_ns - zero_ns) / 1e9:9.4f} {what}"
 

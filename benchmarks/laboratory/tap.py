@@ -1,0 +1,69 @@
+"""What a session tells of jobs, heard before a future could hide that something was told twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.laboratory.told import Event, Writer
+from sparrow_py.client.session import JobSink, Session
+from sparrow_py.errors import ResultLost
+from sparrow_py.job import JobSpec
+from sparrow_py.wire import messages as m
+
+
+def listen_in(told: Writer) -> Callable[[], int]:
+    """Write down what any session of this process tells twice; returns what says how many outcomes came again, and were
+    told to nobody."""
+    sessions: list[Session] = []
+    submit = Session.submit
+
+    def heard(session: Session, spec: JobSpec, sink: JobSink, *more: Any) -> None:
+        if session not in sessions:
+            sessions.append(session)
+        submit(session, spec, Tap(spec.job_id, sink, told), *more)
+
+    Session.submit = heard  # type: ignore[method-assign, assignment]
+    return lambda: sum(session.core.duplicates for session in sessions)
+
+
+class Tap:
+    """Stands before the sink of a job."""
+
+    def __init__(self, job: str, sink: JobSink, told: Writer) -> None:
+        self._job = job
+        self._sink = sink
+        self._told = told
+        self._before: set[str] = set()
+        self.placed = sink.placed
+        self.not_cancelled = sink.not_cancelled
+
+    def _once(self, what: str) -> None:
+        if what in self._before:
+            self._told.write(Event.TWICE, self._job, error=f"{what}, twice")
+        self._before.add(what)
+
+    def accepted(self) -> None:
+        """See `sparrow_py.client.client_core.Sink`."""
+        self._once("accepted")
+        self._sink.accepted()
+
+    def refused(self, error: Any) -> None:
+        """See `sparrow_py.client.client_core.Sink`."""
+        self._once("ended or refused")
+        self._sink.refused(error)
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        """See `sparrow_py.client.client_core.Sink`."""
+        self._once(f"outcome of task {outcome.task}")
+        self._sink.outcome(outcome)
+
+    def result_lost(self, outcome: m.Outcome, error: ResultLost) -> None:
+        """See `sparrow_py.client.session.JobSink`."""
+        self._once(f"outcome of task {outcome.task}")
+        self._sink.result_lost(outcome, error)
+
+    def ended(self) -> None:
+        """See `sparrow_py.client.client_core.Sink`."""
+        self._once("ended or refused")
+        self._sink.ended()
