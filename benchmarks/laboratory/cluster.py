@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from http.client import HTTPConnection, HTTPException
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from benchmarks.laboratory.network import Network
 from benchmarks.laboratory.processes import Process, clean_environment, python
 from benchmarks.laboratory.program import Order
 
-ANSWER_TIMEOUT_S = 5.0
 LINKED_WITHIN_S = 60.0
 POLL_S = 0.02
 STARTS_AT_ONCE = 8
@@ -242,18 +240,8 @@ class Cluster:
         """(status, body) of a daemon's answer, asked on its own machine; status 0 if it gives none."""
         if name not in self._ports:
             self._announced(name)
-        connection = HTTPConnection(self.network.address(name), self._ports[name])
-        token = self._more.get("SPARROW_TOKEN")
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        try:
-            connection.sock = self.network.connect(name, self._ports[name], ANSWER_TIMEOUT_S)
-            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        except (OSError, HTTPException) as error:
-            return 0, str(error)
-        finally:
-            connection.close()
+        token = self._more.get("SPARROW_TOKEN", "")
+        return self.network.ask(name, self._ports[name], path, body, token=token)
 
     def ask_json(self, name: str, path: str, key: str) -> Any:
         """What a daemon's answer has under this key; None if it gives none."""

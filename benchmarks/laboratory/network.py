@@ -10,26 +10,34 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
 import os
 import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
 LOOPBACK = "127.0.0.1"
 PREFIX = "sparrow-faults-"
+ANSWER_TIMEOUT_S = 5.0
 FIRST_PORT = 20_000
 NAMESPACES = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
 
 
 class Network:
-    """Loopback, where nothing can be cut. Machines are known by the names of those that run there."""
+    """Loopback, where nothing can be cut. Machines are known by the names of those that run there; those with an
+    address of their own are given."""
+
+    def __init__(self, addresses: Mapping[str, str] | None = None) -> None:
+        self._addresses = dict(addresses or {})
 
     def address(self, machine: str) -> str:
         """Where it listens."""
-        return LOOPBACK
+        return self._addresses.get(machine, LOOPBACK)
 
     def within(self, machine: str) -> list[str]:
         """What a command line begins with that is to run on the machine."""
@@ -41,7 +49,21 @@ class Network:
 
     def connect(self, machine: str, port: int, timeout_s: float) -> socket.socket:
         """A connection to this port of the machine, which nothing cuts."""
-        return socket.create_connection((LOOPBACK, port), timeout_s)
+        return socket.create_connection((self.address(machine), port), timeout_s)
+
+    def ask(self, machine: str, port: int, path: str, body: Any = None, *, token: str = "") -> tuple[int, str]:
+        """(status, body) of the answer of a daemon there, asked on its own machine; status 0 if it gives none."""
+        connection = HTTPConnection(self.address(machine), port)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            connection.sock = self.connect(machine, port, ANSWER_TIMEOUT_S)
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except (OSError, HTTPException) as error:
+            return 0, str(error)
+        finally:
+            connection.close()
 
     def free_port(self, machine: str) -> int:
         """A port that nobody listens on; another may take it before it is used."""
@@ -65,7 +87,7 @@ class Namespaces(Network):
     those of interfaces: 2 to 15 letters and digits."""
 
     def __init__(self, machines: Sequence[str]) -> None:
-        self._addresses = {machine: f"10.0.0.{number}" for number, machine in enumerate(machines, 1)}
+        super().__init__({machine: f"10.0.0.{number}" for number, machine in enumerate(machines, 1)})
         self._hub = f"{PREFIX}{os.getpid()}-hub"
         self._last_port = FIRST_PORT
         _remove_stale()
@@ -78,10 +100,6 @@ class Namespaces(Network):
         except BaseException:
             self.close()
             raise
-
-    def address(self, machine: str) -> str:
-        """Of its own."""
-        return self._addresses[machine]
 
     def within(self, machine: str) -> list[str]:
         """Enter its namespace."""

@@ -162,6 +162,7 @@ class Wires(Network):
     """A wire from each peer to each scheduler. Its loop runs in a thread of its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._wires: dict[tuple[str, str], Wire] = {}
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
