@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from node_monitor.queueing.queues import FairQueue
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
 from simulator.links import Link
+from simulator.members import Members
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
-
-if TYPE_CHECKING:
-    from simulator.world import World
 
 LOST_BECAUSE = (
     "queue_timeout_s",
@@ -45,7 +42,7 @@ CANCELLED_BY_CLUSTER = ("before it was",)
 """A task before it was not finished."""
 
 
-def check(world: World, hosts: Iterable[Host]) -> None:
+def check(world: Members, hosts: Iterable[Host]) -> None:
     """What must hold after every event, of these hosts and their links."""
     links: dict[Link, None] = {}
     for host in hosts:
@@ -55,22 +52,21 @@ def check(world: World, hosts: Iterable[Host]) -> None:
         if not isinstance(host, ClientHost):
             links.update(dict.fromkeys(host.links.values()))
     for link in links:
-        node = link.peer
-        if isinstance(node, NodeHost) and _quiet(link):
-            _compare(link, node)
+        node, scheduler = link.peer, link.scheduler
+        if isinstance(node, NodeHost) and isinstance(scheduler, SchedulerHost) and _quiet(link, scheduler, node):
+            _compare(link, scheduler, node)
 
 
-def _quiet(link: Link) -> bool:
+def _quiet(link: Link, scheduler: SchedulerHost, node: NodeHost) -> bool:
     """Whether each side knows all that the other has sent."""
-    node, scheduler = link.peer, link.scheduler
     if len(link.open) < 2 or not link.alive or not link.empty:
         return False
     both = node.links.get(scheduler.name) is link and scheduler.links.get(link.known_as) is link
     return both and not node.stalled and not scheduler.stalled
 
 
-def _compare(link: Link, node: NodeHost) -> None:
-    name, core = link.scheduler.name, link.scheduler.core
+def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
+    name, core = scheduler.name, scheduler.core
     ready = [(key, task) for key, task in node.core._ready.all() if key[0] == name]
     tickets = [ticket for ticket in node.core.queue.tickets() if ticket.key[0] == name]
     # Those for which it was asked ahead of a slot are queued at the node, and spent for the scheduler.
@@ -91,7 +87,7 @@ def _compare(link: Link, node: NodeHost) -> None:
 # ---- the end ---------------------------------------------------------------------------------
 
 
-def check_end(world: World) -> None:
+def check_end(world: Members) -> None:
     """What must hold when nothing more happens: the guarantees of DESIGN.md §5, and nothing left anywhere."""
     for log in world.logs.values():
         _check_starts(world, log)
@@ -124,7 +120,7 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
         _nothing_left(f"{scheduler.name} of {node.id}", tickets=node.tickets, attempts=node.attempts, sent=node.sent)
 
 
-def _check_node_empty(world: World, node: NodeHost) -> None:
+def _check_node_empty(world: Members, node: NodeHost) -> None:
     core = node.core
     job = next((job_id for _, job_id, _ in core._held), "")
     _nothing_left(
@@ -146,7 +142,7 @@ def _check_node_empty(world: World, node: NodeHost) -> None:
 # ---- starts: guarantee 3 ---------------------------------------------------------------------
 
 
-def _check_starts(world: World, log: JobLog) -> None:
+def _check_starts(world: Members, log: JobLog) -> None:
     by_task: dict[int, list[Start]] = {}
     for start in log.starts:
         _check_time_limit(world, start)
@@ -169,20 +165,20 @@ def _check_number(log: JobLog, task: int, starts: list[Start]) -> None:
         raise Broken(f"{len(starts)} starts of task {task}; at most {most}", log.id)
 
 
-def _reached(world: World, node: Host, scheduler: str, from_s: float, until_s: float) -> bool:
+def _reached(world: Members, peer: object, scheduler: str, from_s: float, until_s: float) -> bool:
     """Whether they were linked all that time, and neither was stalled or cut off from the other for a while."""
     for link in world.all_links:
-        if link.peer is not node or link.scheduler.name != scheduler:
+        if link.peer is not peer or link.scheduler.name != scheduler:
             continue
         if link.since_s <= from_s and link.until_s >= until_s and link.held_until_s <= from_s:
             return not any(
-                host in (node, link.scheduler) and since_s <= until_s and to_s >= from_s
+                host in (peer, link.scheduler) and since_s <= until_s and to_s >= from_s
                 for host, since_s, to_s in world.stalls
             )
     return False
 
 
-def _check_time_limit(world: World, start: Start) -> None:
+def _check_time_limit(world: Members, start: Start) -> None:
     limit_s = start.log.stage(start.task).task_timeout_s
     if limit_s is None or start.started_at_s is None or start.ended_at_s is None:
         return
@@ -194,7 +190,7 @@ def _check_time_limit(world: World, start: Start) -> None:
         raise Broken(f"task {start.task} ran for longer than {limit_s} s", start.log.id)
 
 
-def _check_not_cancelled(world: World, start: Start) -> None:
+def _check_not_cancelled(world: Members, start: Start) -> None:
     """A task does not start long after it was cancelled, as far as everybody concerned could be told.
 
     One of which the user was told that it runs, and so was not cancelled, may fail then and start again.
@@ -210,7 +206,7 @@ def _check_not_cancelled(world: World, start: Start) -> None:
         raise Broken(f"task {start.task} was started long after it was cancelled", log.id)
 
 
-def _accounted_for(world: World, start: Start, again: Start) -> bool:
+def _accounted_for(world: Members, start: Start, again: Start) -> bool:
     """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the node
     of the earlier start told it: they were linked from before it got the job until then."""
     log = start.log
@@ -224,7 +220,7 @@ def _accounted_for(world: World, start: Start, again: Start) -> bool:
 # ---- outcomes: guarantees 1, 2 and 4 ---------------------------------------------------------
 
 
-def _check_outcomes(world: World, log: JobLog) -> None:
+def _check_outcomes(world: Members, log: JobLog) -> None:
     if log.error is not None:
         if log.outcomes or log.ended_count:
             raise Broken("it was refused, and yet there are outcomes", log.id)
@@ -240,7 +236,7 @@ def _check_outcomes(world: World, log: JobLog) -> None:
         _check_outcome(world, log, outcome)
 
 
-def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
+def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     if outcome.attempts > log.spec.max_attempts:
         raise Broken(f"{outcome.attempts} attempts of task {outcome.task}", log.id)
     # Later it may only run again for its result.
@@ -261,7 +257,7 @@ def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
         _check_cancelled(world, log, outcome)
 
 
-def _all_could_say(world: World, log: JobLog, task: int) -> bool:
+def _all_could_say(world: Members, log: JobLog, task: int) -> bool:
     """Whether the scheduler that gave a task up, which may start once at most, could ask all nodes that were ever there
     since the job was submitted."""
     if log.spec.max_attempts > 1 or log.spec.on_client_lost == "finish" or not log.moved_at_s:
@@ -288,7 +284,7 @@ def _check_result(log: JobLog, outcome: m.Outcome) -> None:
         raise Broken(f"task {outcome.task} finished, and no run of it did", log.id)
 
 
-def _check_cancelled(world: World, log: JobLog, outcome: m.Outcome) -> None:
+def _check_cancelled(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     doomed = any(reason in outcome.error for reason in CANCELLED_BY_CLUSTER)
     full = world.scheduler_options.held_bytes_max < 1 << 20
     if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:
