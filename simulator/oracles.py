@@ -1,9 +1,10 @@
 """What must hold in a simulated cluster, whatever fails: invariants after each event, guarantees at the end.
 
-The numbers are those of the guarantees in DESIGN.md §5. `check` asks cores for their own invariants and compares what
-each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere (5).
-Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
-rejects (6 is the cores' business; what was refused is checked to have been refused wholly).
+The numbers are those of the guarantees in docs/reliability.md. `check` asks cores for their own invariants and compares
+what each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere
+(5). Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
+rejects (6 is the cores' business; what was refused is checked to have been refused wholly). Rules that need only what
+was submitted, started and reported are in `simulator.guarantees`.
 
 Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
 reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
@@ -17,6 +18,7 @@ import itertools
 from collections.abc import Iterable
 
 from node_monitor.queueing.queues import FairQueue
+from simulator import guarantees
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
@@ -88,7 +90,7 @@ def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
 
 
 def check_end(world: Members) -> None:
-    """What must hold when nothing more happens: the guarantees of DESIGN.md §5, and nothing left anywhere."""
+    """What must hold when nothing more happens: the guarantees of docs/reliability.md, and nothing left anywhere."""
     for log in world.logs.values():
         _check_starts(world, log)
         if log.client.alive:  # Else its outcomes are nobody's.
@@ -151,7 +153,8 @@ def _check_starts(world: Members, log: JobLog) -> None:
             by_task.setdefault(start.task, []).append(start)
     for task, starts in by_task.items():
         starts.sort(key=lambda start: start.attempt)
-        _check_number(log, task, starts)
+        if not log.left_alone:
+            _hold(log, guarantees.too_many_starts(task, len(starts), log.spec.max_attempts))
         for start, again in itertools.pairwise(starts):
             if not start.may_be_repeated(again):
                 raise Broken(f"task {task} was started again for no reason", log.id)
@@ -159,10 +162,10 @@ def _check_starts(world: Members, log: JobLog) -> None:
                 raise Broken(f"task {task} was started again; {start.node.name} knew of it", log.id)
 
 
-def _check_number(log: JobLog, task: int, starts: list[Start]) -> None:
-    most = log.spec.max_attempts
-    if len(starts) > most and not log.left_alone:
-        raise Broken(f"{len(starts)} starts of task {task}; at most {most}", log.id)
+def _hold(log: JobLog, problem: str) -> None:
+    """A rule of the guarantees: nothing is wrong."""
+    if problem:
+        raise Broken(problem, log.id)
 
 
 def _reached(world: Members, peer: object, scheduler: str, from_s: float, until_s: float) -> bool:
@@ -229,30 +232,26 @@ def _check_outcomes(world: Members, log: JobLog) -> None:
         raise Broken("it was accepted twice", log.id)
     if log.ended_count != 1:
         raise Broken(f"it ended {log.ended_count} times", log.id)
-    tasks = sorted(outcome.task for outcome in log.outcomes)
-    if tasks != list(range(len(log.payloads))):
-        raise Broken(f"of {len(log.payloads)} tasks these have outcomes: {tasks}", log.id)
+    told = [outcome.task for outcome in log.outcomes]
+    _hold(log, guarantees.no_outcome(len(log.payloads), told) or guarantees.told_twice(told))
     for outcome in log.outcomes:
         _check_outcome(world, log, outcome)
 
 
 def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
-    if outcome.attempts > log.spec.max_attempts:
-        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}", log.id)
     # Later it may only run again for its result.
     starts = [start for start in log.starts if start.task == outcome.task and not start.returned]
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
-    if outcome.attempts < before and not log.left_alone:
-        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}, which was started {before} times", log.id)
+    counted = 0 if log.left_alone else before
+    _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.spec.max_attempts, counted))
     given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
     if given_up and not starts and _all_could_say(world, log, outcome.task):
         raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)
     if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
         _check_result(log, outcome)
     elif outcome.status is TaskStatus.LOST:
-        because = any(reason in outcome.error for reason in LOST_BECAUSE)
-        if not because and outcome.attempts < log.spec.max_attempts:
-            raise Broken(f"task {outcome.task} was lost while attempts remained: {outcome.error!r}", log.id)
+        if not any(reason in outcome.error for reason in LOST_BECAUSE):
+            _hold(log, guarantees.lost_early(outcome.task, outcome.attempts, log.spec.max_attempts, outcome.error))
     else:
         _check_cancelled(world, log, outcome)
 

@@ -6,7 +6,7 @@ may go wrong are methods, from `drop_link` to `clock_leaps`; `simulator.faults` 
 
 A run is a function of the arguments, the seed and what is done to the world. After each event `oracles.check` asks the
 cores concerned for their invariants and compares what a scheduler believes of a node with what the node has;
-`oracles.check_end` holds a finished run against the guarantees of DESIGN.md §5.
+`oracles.check_end` holds a finished run against the guarantees of docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ its words are meant (docs/reliability.md, "What these words mean"); each says wh
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from benchmarks.laboratory.evidence import Evidence, Program, Run
 from benchmarks.laboratory.faults import OF_NODES, OF_SCHEDULERS, OF_WORKERS, STANDSTILLS, Happened, Kind
 from benchmarks.laboratory.jobs import GPUS, Job, Stage, Way
 from benchmarks.laboratory.told import Event, Told
+from simulator import guarantees
 
 COMMAND_STEP_NS = 10_000_000
 """Of the clock that commands have."""
@@ -92,12 +93,20 @@ def every_job_ends(found: Evidence) -> Iterator[str]:
         if not program.over:
             continue
         silent = {line.job for line in program.lines if line.event in (Event.REFUSED, Event.GONE)}
-        heard = {(line.job, line.task) for line in program.lines if line.event in (Event.OUTCOME, Event.MAPPED)}
-        stopped = {line.job for line in program.lines if line.event is Event.MAPPED and line.error}
-        for name in {line.job for line in program.lines if line.event is Event.SUBMITTED} - silent - stopped:
-            missing = [task for task in range(len(found.jobs[name].tasks)) if (name, task) not in heard]
-            if missing:
-                yield f"{name}: nothing is told of tasks {missing[:10]} ({len(missing)})"
+        silent |= {line.job for line in program.lines if line.event is Event.MAPPED and line.error}
+        told = _told_of(program)
+        for name in {line.job for line in program.lines if line.event is Event.SUBMITTED} - silent:
+            if problem := guarantees.no_outcome(len(found.jobs[name].tasks), told[name]):
+                yield f"{name}: {problem}"
+
+
+def _told_of(program: Program) -> dict[str, list[int]]:
+    """The tasks whose outcomes a program was told, by job."""
+    told: dict[str, list[int]] = defaultdict(list)
+    for line in program.lines:
+        if line.event in (Event.OUTCOME, Event.MAPPED):
+            told[line.job].append(line.task)
+    return told
 
 
 def every_end_has_a_reason(found: Evidence) -> Iterator[str]:
@@ -128,10 +137,9 @@ def http_jobs_end_with_their_scheduler_only(found: Evidence) -> Iterator[str]:
 def outcomes_are_told_once(found: Evidence) -> Iterator[str]:
     """Guarantee 2."""
     for program in found.programs:
-        counts = Counter((line.job, line.task) for line in program.lines if line.event in (Event.OUTCOME, Event.MAPPED))
-        for (name, task), times in counts.items():
-            if times > 1:
-                yield f"{name} task {task} was told {times} times"
+        for name, tasks in _told_of(program).items():
+            if problem := guarantees.told_twice(tasks):
+                yield f"{name}: {problem}"
         yield from (f"{line.job}: {line.error}" for line in program.lines if line.event is Event.TWICE)
 
 
@@ -182,9 +190,8 @@ def times_are_of_a_monotonic_clock(found: Evidence) -> Iterator[str]:
 def starts_are_limited(found: Evidence) -> Iterator[str]:
     """Never more than `max_attempts` times in all."""
     for (name, task), runs in found.runs_of.items():
-        allowed = starts_allowed(found.jobs[name])
-        if len(runs) > allowed:
-            yield f"{name} task {task} was started {len(runs)} times of {allowed}: {_shown(found, runs)}"
+        if problem := guarantees.too_many_starts(task, len(runs), starts_allowed(found.jobs[name])):
+            yield f"{name}: {problem}: {_shown(found, runs)}"
 
 
 def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
@@ -192,10 +199,9 @@ def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
     for line in found.told(Event.OUTCOME):
         job = found.jobs[line.job]
         starts = [run for run in found.runs_of.get((line.job, line.task), ()) if run.start_ns < line.at_ns]
-        if line.attempts > job.max_attempts:
-            yield f"{line.job} task {line.task} has {line.attempts} attempts of {job.max_attempts}"
-        elif line.attempts < len(starts) and not job.speculate:
-            yield f"{line.job} task {line.task} has {line.attempts} attempts, started {_shown(found, starts)}"
+        counted = 0 if job.speculate else len(starts)
+        if problem := guarantees.untrue_attempts(line.task, line.attempts, job.max_attempts, counted):
+            yield f"{line.job}: {problem}: {_shown(found, starts)}"
 
 
 def restarts_are_explained(found: Evidence) -> Iterator[str]:
@@ -235,20 +241,21 @@ def losses_are_explained(found: Evidence) -> Iterator[str]:
         if line.status != LOST:
             continue
         job = found.jobs[line.job]
-        what = f"{line.job} task {line.task} ({line.attempts} of {job.max_attempts}): {line.error}"
         if not hits(found, line, line.at_ns) and not dies_with_others(found, job):
-            yield f"lost, and nobody who had it was disturbed: {what}"
-        elif lost_early(found, line):
-            yield f"lost while attempts remain: {what}"
+            yield f"{line.job}: lost, and nobody who had it was disturbed: task {line.task}, {line.error}"
+        elif problem := lost_early(found, line):
+            yield f"{line.job}: {problem}"
 
 
-def lost_early(found: Evidence, line: Told) -> bool:
-    """Whether the task was lost while attempts remain, and not because its input went with its node."""
+def lost_early(found: Evidence, line: Told) -> str:
+    """What is wrong with a loss while attempts remain; nothing, if its input may have gone with its node."""
     job = found.jobs[line.job]
     by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
-    if line.status != LOST or (by_reference and disturbances(found, line.at_ns, OF_NODES)):
-        return False
-    return line.event is Event.OUTCOME and line.attempts < job.max_attempts
+    if by_reference and disturbances(found, line.at_ns, OF_NODES):
+        return ""
+    if line.event is not Event.OUTCOME or line.status != LOST:
+        return ""
+    return guarantees.lost_early(line.task, line.attempts, job.max_attempts, line.error)
 
 
 def failures_are_explained(found: Evidence) -> Iterator[str]:
