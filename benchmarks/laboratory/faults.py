@@ -117,10 +117,6 @@ class NobodyMet(Exception):
     """There is nothing that the fault could hit."""
 
 
-def nothing() -> None:
-    """There is nothing to be undone."""
-
-
 def kill(cluster: Cluster, name: str, *, elsewhere: bool = False) -> Undo:
     """Undone by starting it again, where it was or elsewhere: on another port."""
     cluster.kill(name)
@@ -203,27 +199,27 @@ def _lowest_free_descriptor(pid: int) -> int:
 
 # ---- kinds -----------------------------------------------------------------------------------
 
-Way = Callable[[Cluster, Fault, str], tuple[Undo, str]]
-"""Does it to this target; how it is undone, and what is to be said of it."""
+Way = Callable[[Cluster, Fault, str], tuple[Undo | None, str]]
+"""Does it to this target; how it is undone, if it is, and what is to be said of it."""
 
 
-def _kill(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
+def _kill(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo | None, str]:
     undo = kill(cluster, target, elsewhere=fault.kind is Kind.MOVE_SCHEDULER)
-    return undo if fault.back else nothing, ""
+    return undo if fault.back else None, ""
 
 
-def _drain(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
+def _drain(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo | None, str]:
     """It is started again when it has ended: see `Faults`."""
     cluster.processes[target].signal(signal.SIGTERM)
-    return nothing, ""
+    return None, ""
 
 
-def _clock(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
+def _clock(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo | None, str]:
     clocks.jump(cluster.clock(target), fault.by_s)
-    return nothing, f"{fault.by_s:+g} s"
+    return None, f"{fault.by_s:+g} s"
 
 
-def _worker(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
+def _worker(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo | None, str]:
     """One of the processes that the node monitor has started."""
     workers = cluster.processes[target].children()
     if not workers:
@@ -233,16 +229,16 @@ def _worker(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
     if fault.kind is Kind.STOP_WORKER:
         return stop_pids([worker.pid]), detail
     send(worker.pid, signal.SIGKILL)
-    return nothing, detail
+    return None, detail
 
 
-def _wire(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo, str]:
+def _wire(cluster: Cluster, fault: Fault, target: str) -> tuple[Undo | None, str]:
     scheduler = cluster.schedulers[int(fault.pick * len(cluster.schedulers))]
     if fault.kind is Kind.STALL_WIRE:
         return cut(cluster, target, scheduler), scheduler
     assert isinstance(cluster.network, Wires)
     cluster.network.reset(target, scheduler)
-    return nothing, scheduler
+    return None, scheduler
 
 
 def _command_of(process: psutil.Process) -> str:
@@ -362,10 +358,11 @@ class Faults:
             self.skipped += 1
             return
         self.happened.insert(at, msgspec.structs.replace(before, detail=detail))
-        self._out[target] += 1
         if WAYS[fault.kind] is _drain:
+            self._out[target] += 1
             self._draining[target] = fault
-        elif fault.back:
+        elif undo is not None:
+            self._out[target] += 1
             until_ns = before.at_ns + int(fault.lasts_s * 1e9)
             self._at(until_ns, partial(self._undo, fault, target, undo))
 

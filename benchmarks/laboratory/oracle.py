@@ -175,6 +175,15 @@ def values_are_right(found: Evidence) -> Iterator[str]:
             yield f"{line.job} task {line.task} printed {line.stdout!r}, not {printed!r}"
 
 
+def what_finished_has_ended(found: Evidence) -> Iterator[str]:
+    """A task that is told to have finished has come to its end, by its own account."""
+    for line in found.told(Event.OUTCOME):
+        if line.status == FINISHED and found.jobs[line.job].way not in UNSEEN:
+            runs = found.runs_of.get((line.job, line.task), ())
+            if all(run.end_ns is None for run in runs):
+                yield f"{line.job} task {line.task} finished without an end: {_shown(found, runs)}"
+
+
 def times_are_of_a_monotonic_clock(found: Evidence) -> Iterator[str]:
     """`TaskReport.service_s` is measured on one monotonic clock: whatever wall clocks do."""
     last_ns = max((line.at_ns for line in found.told(*Event)), default=0)
@@ -425,6 +434,7 @@ CHECKS: tuple[Check, ...] = (
     http_jobs_end_with_their_scheduler_only,
     outcomes_are_told_once,
     values_are_right,
+    what_finished_has_ended,
     times_are_of_a_monotonic_clock,
     starts_are_limited,
     attempts_say_the_truth,

@@ -11,10 +11,12 @@ from sparrow_py.errors import ResultLost
 from sparrow_py.job import JobSpec
 from sparrow_py.wire import messages as m
 
+END = "the end or a refusal"
+
 
 def listen_in(told: Writer) -> Callable[[], int]:
-    """Write down what any session of this process tells twice; returns what says how many outcomes came again, and were
-    told to nobody."""
+    """Write down what any session of this process tells twice, or of a job after its end. Returns what says how many
+    outcomes came again, and were told to nobody."""
     sessions: list[Session] = []
     submit = Session.submit
 
@@ -41,6 +43,8 @@ class Tap:
     def _once(self, what: str) -> None:
         if what in self._before:
             self._told.write(Event.TWICE, self._job, error=f"{what}, twice")
+        elif END in self._before:
+            self._told.write(Event.TWICE, self._job, error=f"{what}, after the end")
         self._before.add(what)
 
     def accepted(self) -> None:
@@ -50,7 +54,7 @@ class Tap:
 
     def refused(self, error: Any) -> None:
         """See `sparrow_py.client.client_core.Sink`."""
-        self._once("ended or refused")
+        self._once(END)
         self._sink.refused(error)
 
     def outcome(self, outcome: m.Outcome) -> None:
@@ -65,5 +69,5 @@ class Tap:
 
     def ended(self) -> None:
         """See `sparrow_py.client.client_core.Sink`."""
-        self._once("ended or refused")
+        self._once(END)
         self._sink.ended()

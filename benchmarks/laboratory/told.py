@@ -17,7 +17,7 @@ from benchmarks.laboratory.jobs import Job
 
 class Event(StrEnum):
     """`gone`: the scheduler of a job that came over HTTP has ended or forgot it. `over`: the program is at its end.
-    `twice`: the session told of an outcome, an acceptance or an end a second time."""
+    `twice`: the session told of an outcome, an acceptance or an end a second time, or after the end."""
 
     LIFE = "life"
     SUBMITTED = "submitted"

@@ -149,11 +149,18 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     "http jobs end with their scheduler only": [
         lambda: with_lines(good(job(way=Way.HTTP)), no(Event.OUTCOME, 1), line(Event.GONE, error="broke off"))
     ],
-    "outcomes are told once": [lambda: with_lines(good(), same, line(task=1))],
+    "outcomes are told once": [
+        lambda: with_lines(good(), same, line(task=1)),
+        lambda: with_lines(good(), same, line(Event.TWICE, error="accepted, twice")),
+    ],
     "values are right": [
         lambda: outcome(good(), 1, mark="other"),
         lambda: outcome(good(stages()), 2, mark=work.value("j", 2, [], 0)),
         lambda: outcome(good(job(capture_output=True, tasks=1)), 0, stdout="j 1\n"),
+    ],
+    "what finished has ended": [
+        lambda: replace(good(), runs=[run(0)]),
+        lambda: replace(good(), runs=[run(0), run(1, lasts_s=None)]),
     ],
     "times are of a monotonic clock": [
         lambda: outcome(good(), 0, service_s=3600.0), lambda: outcome(good(), 0, service_s=-1.0),
@@ -217,7 +224,10 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "workers run one task at a time": [
         lambda: replace(good(), runs=[run(0, pid=7), run(1, pid=7, at_s=1.05)]),
-        lambda: replace(good(), runs=[run(0, pid=7, lasts_s=None), run(1, pid=7, at_s=3)]),
+        lambda: outcome(
+            replace(good(), happened=[fault(Kind.KILL_WORKER)],
+                    runs=[run(0, pid=7, lasts_s=None), run(1, pid=7, at_s=3), run(0, at_s=4)]), 0, attempts=2
+        ),
     ],
     "workers belong to one user": [
         lambda: replace(good(job("j", 1), job("k", 1, user="grace")),
@@ -229,7 +239,10 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "stages come in order": [
         lambda: replace(good(stages()), runs=[run(0), run(1, at_s=2), run(2, at_s=2.05)]),
-        lambda: replace(good(stages()), runs=[run(0), run(1, at_s=2, lasts_s=None), run(2, at_s=4)]),
+        lambda: outcome(
+            replace(good(stages()), happened=[fault(Kind.KILL_NODE)],
+                    runs=[run(0), run(1, at_s=2, lasts_s=None), run(2, at_s=4), run(1, at_s=4.5, pid=9)]), 1, attempts=2
+        ),
     ],
     "nothing is left": [lambda: replace(good(), troubles=["node-0: 3 reservations"])],
 }  # fmt: skip
