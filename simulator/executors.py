@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from simulator.broken import Broken
 from simulator.job_log import Start
+from simulator.links import Link
+from simulator.surroundings import Surroundings
 from sparrow_py import constraints
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
-
-if TYPE_CHECKING:
-    from simulator.fallible_hosts import NodeHost
+from sparrow_py.wire import messages as m
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
 """An app of one process with a place per slot, and one whose processes have one place and one user each."""
@@ -28,10 +29,39 @@ CLOCKS_DIFFER = 0.05
 """Clocks of hosts run apart by no more than this share: what one took for a time limit may be so much less."""
 
 
+class Node(Protocol):
+    """The node monitor process that an executor belongs to."""
+
+    name: str
+    slots: int
+    slowness: float
+    core: NodeMonitorCore
+    world: Surroundings
+    links: dict[str, Link]
+    executors: dict[str, VirtualExecutor]
+
+    @property
+    def now_s(self) -> float:
+        """By its own clock."""
+
+    @property
+    def running(self) -> int:
+        """Tasks that run there."""
+
+    def given(self) -> list[Start]:
+        """What its executors have been given and have not ended."""
+
+    def info(self) -> m.NodeInfo:
+        """What it says of itself."""
+
+    def event(self, action: Callable[[], None]) -> None:
+        """Something happens to the process."""
+
+
 class VirtualExecutor:
     """An executor process. It goes on while its node monitor is stalled."""
 
-    def __init__(self, node: NodeHost, executor_id: str, app: str, places: int) -> None:
+    def __init__(self, node: Node, executor_id: str, app: str, places: int) -> None:
         self.node = node
         self.id = executor_id
         self.app = app
@@ -103,7 +133,7 @@ class VirtualExecutor:
         twin = next((one for one in log.starts if one is not start and one.name == start.name), None)
         if twin is not None and not twin.returned:
             raise Broken(f"attempt {start.attempt} of task {start.task} was started twice", log.id)
-        _check_place(start)
+        _check_place(self.node, start)
 
     def _start_next(self) -> None:
         world = self.node.world
@@ -113,7 +143,7 @@ class VirtualExecutor:
             start.started_at_s, start.started_own_s = world.now, self.node.now_s
             if self.node.running > self.node.slots:
                 raise Broken("a slot runs two tasks", start.log.id)
-            _check_neighbours(start)
+            _check_neighbours(self.node, start)
             assert isinstance(run.payload, bytes)
             seconds, failures = run.payload.decode().split()[2:4]
             earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
@@ -169,15 +199,30 @@ class VirtualExecutor:
         for start in self.held():
             start.executor_died = True
 
+    def be_killed(self, reaped_after_s: float = 0.01) -> None:
+        """The process dies: its connection closes, and in a while its exit code is there."""
+        node = self.node
+        self.die()
+
+        def leaving() -> None:
+            del node.executors[self.id]
+            node.core.executor_leaving(self.id, node.now_s)
+
+        def reaped() -> None:
+            node.core.executor_down(self.id, f"executor {self.id} died", node.now_s)
+
+        node.event(leaving)
+        node.world.at(node.world.now + reaped_after_s, partial(node.event, reaped))
+
 
 def content(data: x.Data) -> bytes:
     """What an input holds: the payload of the task that produced it."""
     return data if isinstance(data, bytes) else bytes.fromhex(data.hash[: 2 * data.size])
 
 
-def _check_place(start: Start) -> None:
+def _check_place(node: Node, start: Start) -> None:
     """The task may run on this node: what its constraints say."""
-    log, node, stage = start.log, start.node, start.log.stage(start.task)
+    log, stage = start.log, start.log.stage(start.task)
     attributes = {**node.info().attributes, "node": node.name}
     for text in stage.where:
         if not constraints.holds(constraints.parse("where", text), attributes):
@@ -187,14 +232,14 @@ def _check_place(start: Start) -> None:
         return
     if stage.delay_s is None:
         raise Broken(f"task {start.task} runs on {node.name}, which is none of {preferred}", log.id)
-    if log.world.now < log.submitted_at_s + (1 - CLOCKS_DIFFER) * stage.delay_s - log.world.leapt_s:
+    if node.world.now < log.submitted_at_s + (1 - CLOCKS_DIFFER) * stage.delay_s - node.world.leapt_s:
         raise Broken(f"task {start.task} runs on {node.name} before its preferred nodes had their time", log.id)
 
 
-def _check_neighbours(start: Start) -> None:
+def _check_neighbours(node: Node, start: Start) -> None:
     """No job that its own avoids runs on the node, as far as one scheduler knew of both all the time (§8)."""
     log = start.log
-    for other in start.node.given():
+    for other in node.given():
         related = other.log in log.avoids or log in other.log.avoids
         if not related or not other.runs or other.scheduler != start.scheduler:
             continue

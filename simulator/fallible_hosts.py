@@ -19,7 +19,9 @@ from simulator.blobs import FakeBlobs
 from simulator.broken import Broken
 from simulator.clocks import HostClock
 from simulator.executors import FORKING_PLANS, PLANS, VirtualExecutor
-from simulator.links import Link
+from simulator.job_log import Start
+from simulator.links import Link, Side
+from simulator.surroundings import Surroundings
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
@@ -29,8 +31,6 @@ from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.plane import Problem
-    from simulator.job_log import Start
-    from simulator.world import World
 
 SOLVE_S = 0.01
 """A scheduler has the answer to what it gave away to be solved after so long."""
@@ -41,7 +41,7 @@ class Host:
 
     core: Any
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: Surroundings, name: str) -> None:
         self.world = world
         self.name = name
         self.alive = True
@@ -155,7 +155,7 @@ class SchedulerHost(Host):
 
     core: SchedulerCore
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: Surroundings, name: str) -> None:
         super().__init__(world, name)
         self._clients = 0
         self._cut_off: set[Link] = set()
@@ -237,16 +237,16 @@ class SchedulerHost(Host):
     def _receive(self, link: Link, message: Any) -> None:
         if isinstance(link.peer, NodeHost):
             self.core.receive_from_node(link.known_as, message, self.now_s)
-        else:
+        elif isinstance(link.peer, ClientHost):
             self.core.receive_from_client(link.known_as, link.peer.user, message, self.now_s)
 
 
 class Dialler(Host):
     """A process that dials schedulers, and does so again whenever a link is gone."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: Surroundings, name: str) -> None:
         super().__init__(world, name)
-        self.dialled: dict[SchedulerHost, Link] = {}
+        self.dialled: dict[Side, Link] = {}
         """Its links, those that were not welcomed yet included."""
 
     def received(self, link: Link, frame: list[Any]) -> None:
@@ -277,7 +277,7 @@ class NodeHost(Dialler):
 
     core: NodeMonitorCore
 
-    def __init__(self, world: World, name: str, slots: int) -> None:
+    def __init__(self, world: Surroundings, name: str, slots: int) -> None:
         super().__init__(world, name)
         self.slots = slots
         self.memory = f"{name} since {world.now}"
@@ -328,7 +328,7 @@ class NodeHost(Dialler):
             if executor in self.executors:
                 for start in self.executors[executor].held():
                     start.killed = True
-                self.world.kill_executor(self.executors[executor])
+                self.executors[executor].be_killed()
 
         self.world.at(self.world.now, kill)
 
@@ -336,11 +336,7 @@ class NodeHost(Dialler):
         """Effect of the core."""
 
         def arrive() -> None:
-            sources = [
-                node
-                for node in self.world.nodes
-                if node.name in ref.at and node.blobs.file(ref.hash) and not self.world.parted(self.name, node.name)
-            ]
+            sources = self.world.sources_of(ref, self.name)
             if sources:
                 self.blobs.add(ref)
             self.core.fetched(ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.now_s)
@@ -383,7 +379,7 @@ class ClientHost(Dialler):
 
     core: ClientCore
 
-    def __init__(self, world: World, name: str, user: str) -> None:
+    def __init__(self, world: Surroundings, name: str, user: str) -> None:
         super().__init__(world, name)
         self.user = user
         self.core = ClientCore(random.Random(world.rng.random()), self, submit_timeout_s=world.submit_timeout_s)

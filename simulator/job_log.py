@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from simulator.broken import Broken
+from simulator.engine import Engine
+from simulator.links import Link
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py.wire import messages as m
 
-if TYPE_CHECKING:
-    from simulator.fallible_hosts import ClientHost, NodeHost
-    from simulator.world import World
+
+class Client(Protocol):
+    """Who submitted a job."""
+
+    name: str
+    user: str
+    alive: bool
+
+
+class Node(Protocol):
+    """Where a task was started."""
+
+    name: str
+    links: dict[str, Link]
 
 
 class JobLog:
     """The `Sink` of a job: all that its client was told, with the times."""
 
-    def __init__(self, world: World, spec: JobSpec, client: ClientHost) -> None:
-        self.world = world
+    def __init__(self, engine: Engine, spec: JobSpec, client: Client) -> None:
+        self.engine = engine
         self.spec = spec
         self.client = client
-        self.submitted_at_s = world.now
+        self.submitted_at_s = engine.now_s
         self.accepted_count = 0
         self.error: SparrowError | None = None
         self.outcomes: list[m.Outcome] = []
@@ -87,7 +100,7 @@ class JobLog:
         if self.ended_count:
             raise Broken("an outcome after the end", self.id)
         self.outcomes.append(outcome)
-        self.told_at_s[outcome.task] = self.world.now
+        self.told_at_s[outcome.task] = self.engine.now_s
 
     def not_cancelled(self, task: int) -> None:
         """The task runs and was not cancelled."""
@@ -96,7 +109,7 @@ class JobLog:
     def ended(self) -> None:
         """All outcomes have been told."""
         self.ended_count += 1
-        self.ended_at_s = self.world.now
+        self.ended_at_s = self.engine.now_s
 
     # ---- what tests and oracles ask ----------------------------------------------------------
 
@@ -138,7 +151,7 @@ class JobLog:
 class Start:
     """One run of a task that was given to an executor."""
 
-    def __init__(self, log: JobLog, task: int, name: tuple[str, int], node: NodeHost, scheduler: str) -> None:
+    def __init__(self, log: JobLog, task: int, name: tuple[str, int], node: Node, scheduler: str) -> None:
         self.log = log
         self.task = task
         self.name = name
@@ -148,7 +161,7 @@ class Start:
         self.node = node
         self.scheduler = scheduler
         self.link = node.links.get(scheduler)
-        self.given_at_s = log.world.now
+        self.given_at_s = log.engine.now_s
         self.started_at_s: float | None = None
         self.started_own_s = 0.0
         """By the clock of its node."""

@@ -10,17 +10,31 @@ that closes a link sends that, too, behind what it sent before. Who was cut off 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from simulator import network
 from simulator.engine import Engine
 
-if TYPE_CHECKING:
-    from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
-
 HEARTBEAT_SHARES = (0.5, 1.5)
 """A side finds a silent link dead after so much of the heartbeat: it pings once in one, and waits half of one."""
+
+
+class Side(Protocol):
+    """What a link needs of the process at an end of it."""
+
+    name: str
+    alive: bool
+
+    def event(self, action: Callable[[], None]) -> None:
+        """Something happens to the process."""
+
+    def received(self, link: Link, frame: list[Any]) -> None:
+        """A frame has come."""
+
+    def down(self, link: Link) -> None:
+        """The link is gone, as this side has found out."""
 
 
 class FallibleNetwork(network.Network):
@@ -52,7 +66,7 @@ class Pipe(network.Pipe):
 
     __slots__ = ("_link", "_network", "_to", "duplicates", "in_flight", "severed", "vanishing")
 
-    def __init__(self, link: Link, to: Host, network_: FallibleNetwork) -> None:
+    def __init__(self, link: Link, to: Side, network_: FallibleNetwork) -> None:
         super().__init__(to.received, link)
         self._link = link
         self._to = to
@@ -118,14 +132,12 @@ def _call(action: Any) -> None:
 class Link:
     """Between a scheduler and a node monitor or a client, which dialled it. A link that broke is never used again."""
 
-    def __init__(
-        self, scheduler: SchedulerHost, peer: NodeHost | ClientHost, network_: FallibleNetwork, heartbeat_s: float
-    ) -> None:
+    def __init__(self, scheduler: Side, peer: Side, network_: FallibleNetwork, heartbeat_s: float) -> None:
         self.scheduler = scheduler
         self.peer = peer
         self.known_as = peer.name
         """What the scheduler calls the peer."""
-        self.open: set[Host] = {scheduler, peer}
+        self.open: set[Side] = {scheduler, peer}
         """The sides that believe in it."""
         self.alive = True
         """Whether nothing has happened to it yet by which anything may have been lost."""
@@ -168,13 +180,13 @@ class Link:
         if self.alive:
             self.alive, self.until_s = False, self._network.engine.now_s
 
-    def end(self, side: Host) -> None:
+    def end(self, side: Side) -> None:
         """The side sees that the other has closed it, or is silent."""
         if side in self.open:
             self.close(side)
             side.down(self)
 
-    def close(self, side: Host) -> None:
+    def close(self, side: Side) -> None:
         """The side closes it; the other is sent that."""
         self.ceased()
         self.open.discard(side)
@@ -197,7 +209,7 @@ class Link:
         for pipe in self.pipes:
             pipe.finish(self.detection_s())
 
-    def died(self, side: Host, *, flushed: bool, silent: bool) -> None:
+    def died(self, side: Side, *, flushed: bool, silent: bool) -> None:
         """The side's process is gone. flushed: what it has sent arrives. silent: its whole machine is gone."""
         self.ceased()
         self.open.discard(side)
@@ -225,7 +237,7 @@ class Link:
         for pipe in self.pipes:
             pipe.hold(until_s)
 
-    def silent_for(self, side: Host, seconds: float) -> None:
+    def silent_for(self, side: Side, seconds: float) -> None:
         """The side hears nothing for so long: if its heartbeat is shorter, it closes the link."""
         after_s = self.detection_s()
         if after_s < seconds:

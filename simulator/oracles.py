@@ -1,9 +1,10 @@
 """What must hold in a simulated cluster, whatever fails: invariants after each event, guarantees at the end.
 
-The numbers are those of the guarantees in DESIGN.md §5. `check` asks cores for their own invariants and compares what
-each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere (5).
-Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
-rejects (6 is the cores' business; what was refused is checked to have been refused wholly).
+The numbers are those of the guarantees in docs/reliability.md. `check` asks cores for their own invariants and compares
+what each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere
+(5). Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
+rejects (6 is the cores' business; what was refused is checked to have been refused wholly). Rules that need only what
+was submitted, started and reported are in `simulator.guarantees`.
 
 Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
 reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
@@ -15,18 +16,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from node_monitor.queueing.queues import FairQueue
+from simulator import guarantees
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
 from simulator.links import Link
+from simulator.members import Members
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
-
-if TYPE_CHECKING:
-    from simulator.world import World
 
 LOST_BECAUSE = (
     "queue_timeout_s",
@@ -45,7 +44,7 @@ CANCELLED_BY_CLUSTER = ("before it was",)
 """A task before it was not finished."""
 
 
-def check(world: World, hosts: Iterable[Host]) -> None:
+def check(world: Members, hosts: Iterable[Host]) -> None:
     """What must hold after every event, of these hosts and their links."""
     links: dict[Link, None] = {}
     for host in hosts:
@@ -56,22 +55,21 @@ def check(world: World, hosts: Iterable[Host]) -> None:
         if not isinstance(host, ClientHost):
             links.update(dict.fromkeys(host.links.values()))
     for link in links:
-        node = link.peer
-        if isinstance(node, NodeHost) and _quiet(link):
-            _compare(link, node)
+        node, scheduler = link.peer, link.scheduler
+        if isinstance(node, NodeHost) and isinstance(scheduler, SchedulerHost) and _quiet(link, scheduler, node):
+            _compare(link, scheduler, node)
 
 
-def _quiet(link: Link) -> bool:
+def _quiet(link: Link, scheduler: SchedulerHost, node: NodeHost) -> bool:
     """Whether each side knows all that the other has sent."""
-    node, scheduler = link.peer, link.scheduler
     if len(link.open) < 2 or not link.alive or not link.empty:
         return False
     both = node.links.get(scheduler.name) is link and scheduler.links.get(link.known_as) is link
     return both and not node.stalled and not scheduler.stalled
 
 
-def _compare(link: Link, node: NodeHost) -> None:
-    name, core = link.scheduler.name, link.scheduler.core
+def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
+    name, core = scheduler.name, scheduler.core
     ready = [(key, task) for key, task in node.core._ready.all() if key[0] == name]
     tickets = [ticket for ticket in node.core.queue.tickets() if ticket.key[0] == name]
     # Those for which it was asked ahead of a slot are queued at the node, and spent for the scheduler.
@@ -94,8 +92,8 @@ def _compare(link: Link, node: NodeHost) -> None:
 # ---- the end ---------------------------------------------------------------------------------
 
 
-def check_end(world: World) -> None:
-    """What must hold when nothing more happens: the guarantees of DESIGN.md §5, and nothing left anywhere."""
+def check_end(world: Members) -> None:
+    """What must hold when nothing more happens: the guarantees of docs/reliability.md, and nothing left anywhere."""
     for log in world.logs.values():
         _check_starts(world, log)
         if log.client.alive:  # Else its outcomes are nobody's.
@@ -127,7 +125,7 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
         _nothing_left(f"{scheduler.name} of {node.id}", attempts=node.attempts, sent=node.sent)
 
 
-def _check_node_empty(world: World, node: NodeHost) -> None:
+def _check_node_empty(world: Members, node: NodeHost) -> None:
     core = node.core
     job = next((job_id for _, job_id, _ in core._held), "")
     _nothing_left(
@@ -149,7 +147,7 @@ def _check_node_empty(world: World, node: NodeHost) -> None:
 # ---- starts: guarantee 3 ---------------------------------------------------------------------
 
 
-def _check_starts(world: World, log: JobLog) -> None:
+def _check_starts(world: Members, log: JobLog) -> None:
     by_task: dict[int, list[Start]] = {}
     for start in log.starts:
         _check_time_limit(world, start)
@@ -158,7 +156,8 @@ def _check_starts(world: World, log: JobLog) -> None:
             by_task.setdefault(start.task, []).append(start)
     for task, starts in by_task.items():
         starts.sort(key=lambda start: start.attempt)
-        _check_number(log, task, starts)
+        if not log.left_alone:
+            _hold(log, guarantees.too_many_starts(task, len(starts), log.spec.max_attempts))
         for start, again in itertools.pairwise(starts):
             if not start.may_be_repeated(again):
                 raise Broken(f"task {task} was started again for no reason", log.id)
@@ -166,26 +165,26 @@ def _check_starts(world: World, log: JobLog) -> None:
                 raise Broken(f"task {task} was started again; {start.node.name} knew of it", log.id)
 
 
-def _check_number(log: JobLog, task: int, starts: list[Start]) -> None:
-    most = log.spec.max_attempts
-    if len(starts) > most and not log.left_alone:
-        raise Broken(f"{len(starts)} starts of task {task}; at most {most}", log.id)
+def _hold(log: JobLog, problem: str) -> None:
+    """A rule of the guarantees: nothing is wrong."""
+    if problem:
+        raise Broken(problem, log.id)
 
 
-def _reached(world: World, node: Host, scheduler: str, from_s: float, until_s: float) -> bool:
+def _reached(world: Members, peer: object, scheduler: str, from_s: float, until_s: float) -> bool:
     """Whether they were linked all that time, and neither was stalled or cut off from the other for a while."""
     for link in world.all_links:
-        if link.peer is not node or link.scheduler.name != scheduler:
+        if link.peer is not peer or link.scheduler.name != scheduler:
             continue
         if link.since_s <= from_s and link.until_s >= until_s and link.held_until_s <= from_s:
             return not any(
-                host in (node, link.scheduler) and since_s <= until_s and to_s >= from_s
+                host in (peer, link.scheduler) and since_s <= until_s and to_s >= from_s
                 for host, since_s, to_s in world.stalls
             )
     return False
 
 
-def _check_time_limit(world: World, start: Start) -> None:
+def _check_time_limit(world: Members, start: Start) -> None:
     limit_s = start.log.stage(start.task).task_timeout_s
     if limit_s is None or start.started_at_s is None or start.ended_at_s is None:
         return
@@ -197,7 +196,7 @@ def _check_time_limit(world: World, start: Start) -> None:
         raise Broken(f"task {start.task} ran for longer than {limit_s} s", start.log.id)
 
 
-def _check_not_cancelled(world: World, start: Start) -> None:
+def _check_not_cancelled(world: Members, start: Start) -> None:
     """A task does not start long after it was cancelled, as far as everybody concerned could be told.
 
     One of which the user was told that it runs, and so was not cancelled, may fail then and start again.
@@ -213,7 +212,7 @@ def _check_not_cancelled(world: World, start: Start) -> None:
         raise Broken(f"task {start.task} was started long after it was cancelled", log.id)
 
 
-def _accounted_for(world: World, start: Start, again: Start) -> bool:
+def _accounted_for(world: Members, start: Start, again: Start) -> bool:
     """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the node
     of the earlier start told it: they were linked from before it got the job until then."""
     log = start.log
@@ -227,7 +226,7 @@ def _accounted_for(world: World, start: Start, again: Start) -> bool:
 # ---- outcomes: guarantees 1, 2 and 4 ---------------------------------------------------------
 
 
-def _check_outcomes(world: World, log: JobLog) -> None:
+def _check_outcomes(world: Members, log: JobLog) -> None:
     if log.error is not None:
         if log.outcomes or log.ended_count:
             raise Broken("it was refused, and yet there are outcomes", log.id)
@@ -236,35 +235,31 @@ def _check_outcomes(world: World, log: JobLog) -> None:
         raise Broken("it was accepted twice", log.id)
     if log.ended_count != 1:
         raise Broken(f"it ended {log.ended_count} times", log.id)
-    tasks = sorted(outcome.task for outcome in log.outcomes)
-    if tasks != list(range(len(log.payloads))):
-        raise Broken(f"of {len(log.payloads)} tasks these have outcomes: {tasks}", log.id)
+    told = [outcome.task for outcome in log.outcomes]
+    _hold(log, guarantees.no_outcome(len(log.payloads), told) or guarantees.told_twice(told))
     for outcome in log.outcomes:
         _check_outcome(world, log, outcome)
 
 
-def _check_outcome(world: World, log: JobLog, outcome: m.Outcome) -> None:
-    if outcome.attempts > log.spec.max_attempts:
-        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}", log.id)
+def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     # Later it may only run again for its result.
     starts = [start for start in log.starts if start.task == outcome.task and not start.returned]
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
-    if outcome.attempts < before and not log.left_alone:
-        raise Broken(f"{outcome.attempts} attempts of task {outcome.task}, which was started {before} times", log.id)
+    counted = 0 if log.left_alone else before
+    _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.spec.max_attempts, counted))
     given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
     if given_up and not starts and _all_could_say(world, log, outcome.task):
         raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)
     if outcome.status in (TaskStatus.FINISHED, TaskStatus.FAILED):
         _check_result(log, outcome)
     elif outcome.status is TaskStatus.LOST:
-        because = any(reason in outcome.error for reason in LOST_BECAUSE)
-        if not because and outcome.attempts < log.spec.max_attempts:
-            raise Broken(f"task {outcome.task} was lost while attempts remained: {outcome.error!r}", log.id)
+        if not any(reason in outcome.error for reason in LOST_BECAUSE):
+            _hold(log, guarantees.lost_early(outcome.task, outcome.attempts, log.spec.max_attempts, outcome.error))
     else:
         _check_cancelled(world, log, outcome)
 
 
-def _all_could_say(world: World, log: JobLog, task: int) -> bool:
+def _all_could_say(world: Members, log: JobLog, task: int) -> bool:
     """Whether the scheduler that gave a task up, which may start once at most, could ask all nodes that were ever there
     since the job was submitted."""
     if log.spec.max_attempts > 1 or log.spec.on_client_lost == "finish" or not log.moved_at_s:
@@ -291,7 +286,7 @@ def _check_result(log: JobLog, outcome: m.Outcome) -> None:
         raise Broken(f"task {outcome.task} finished, and no run of it did", log.id)
 
 
-def _check_cancelled(world: World, log: JobLog, outcome: m.Outcome) -> None:
+def _check_cancelled(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     doomed = any(reason in outcome.error for reason in CANCELLED_BY_CLUSTER)
     full = world.scheduler_options.held_bytes_max < 1 << 20
     if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:

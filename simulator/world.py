@@ -6,27 +6,23 @@ may go wrong are methods, from `drop_link` to `clock_leaps`; `simulator.faults` 
 
 A run is a function of the arguments, the seed and what is done to the world. After each event `oracles.check` asks the
 cores concerned for their invariants and compares what a scheduler believes of a node with what the node has;
-`oracles.check_end` holds a finished run against the guarantees of DESIGN.md §5.
+`oracles.check_end` holds a finished run against the guarantees of docs/reliability.md.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from node_monitor.options import NodeMonitorOptions
-from scheduler.options import SchedulerOptions
 from simulator import oracles
 from simulator.broken import Broken
 from simulator.clocks import HostClock
-from simulator.engine import Engine
 from simulator.executors import VirtualExecutor
 from simulator.fallible_hosts import ClientHost, Dialler, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start
-from simulator.links import FallibleNetwork, Link
+from simulator.links import Link, Side
+from simulator.members import Members
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec
 from sparrow_py.wire import messages as m
 
@@ -38,11 +34,9 @@ CLOSE_TIMEOUT_S = 0.5
 """A scheduler that ends waits no longer for its nodes to read what it has sent."""
 PARTED_REDIAL_S = 0.2
 """Who cannot reach a scheduler tries again after so long."""
-START_S = 1000.0
-"""When a world begins."""
 
 
-class World:
+class World(Members):
     """See the module's docstring.
 
     nodes: slots of each node. users: of each client. latency: range of a frame's time on the way, in seconds.
@@ -74,46 +68,14 @@ class World:
         node: dict[str, Any] | None = None,
         resources: dict[str, float] | None = None,
     ) -> None:
-        self.resources = resources or {"cpu": 4.0}
-        self.rng = random.Random(seed)
-        self.engine = Engine(START_S)
-        self.network = FallibleNetwork(self.engine, latency, self.rng, split)
+        super().__init__(
+            seed, latency=latency, split=split, checks=checks, results_differ=results_differ,
+            executor_start_s=executor_start_s, executor_start_fails=executor_start_fails, warm=warm,
+            submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s, clock=clock,
+            scheduler=scheduler or {}, node=node or {}, resources=resources or {"cpu": 4.0},
+        )  # fmt: skip
         self.engine.end_of_turn = self._end_turn  # Which sends what is unsent, too.
-        self.split = split
-        self.checks = checks
-        self.results_differ = results_differ
-        self.executor_start_s = executor_start_s
-        self.executor_start_fails = executor_start_fails
-        self.warm = list(warm)
-        self.submit_timeout_s = submit_timeout_s
-        self.frame_bytes_max = frame_bytes_max
-        self.heartbeat_s = heartbeat_s
-        self.clock = clock
-        self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **(scheduler or {})})
-        self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **(node or {})})
-        self.sent: list[tuple[str, str, Any]] = []
-        """All messages between schedulers and their peers, in the order of sending: (from, to, message)."""
-        self.starts: list[Start] = []
-        self.logs: dict[str, JobLog] = {}
-        self.all_links: list[Link] = []
-        """Those that broke included."""
-        self.service_s: dict[tuple[str, str], float] = {}
-        """Slot-seconds of ended runs by (node, user)."""
-        self.touched: dict[Host, None] = {}
-        """Hosts to which something happened in this turn."""
-        self.stalls: list[tuple[Host, float, float]] = []
-        """(host, from, until) of all stalls."""
-        self.leapt_s = 0.0
-        """Seconds by which clocks leapt, all together."""
-        self.counts: Counter[str] = Counter()
-        """What happened how often, for reports."""
-        self.faults: list[tuple[float, str, str, float]] = []
-        """(when, kind, whom it befell, how long it lasts) of what went wrong by a schedule."""
-        self.all_hosts: list[Host] = []
-        """The dead included."""
         self._events_max = events_max
-        self._partitions: list[tuple[frozenset[str], float]] = []
-        self._numbers = 0
         self.schedulers = [SchedulerHost(self, f"s{number}") for number in range(schedulers)]
         self._scheduler_names = {scheduler.name for scheduler in self.schedulers}
         self.nodes = [self._node(f"n{number}", slots) for number, slots in enumerate(nodes)]
@@ -129,33 +91,6 @@ class World:
         return node
 
     # ---- time --------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> float:
-        """Seconds, by the clock of the engine, which no host has."""
-        return self.engine.now_s
-
-    @property
-    def events(self) -> int:
-        """Events that have happened."""
-        return self.engine.events
-
-    def number(self) -> int:
-        """The next of 1, 2, 3, …"""
-        self._numbers += 1
-        return self._numbers
-
-    def latency_s(self) -> float:
-        """One frame's time on the way."""
-        return self.network.latency_s()
-
-    def at(self, at_s: float, action: Callable[[], None]) -> None:
-        """Do it then."""
-        self.engine.at(at_s, _call, action)
-
-    def hosts(self) -> list[Host]:
-        """All that are alive."""
-        return [host for host in (*self.schedulers, *self.nodes, *self.clients) if host.alive]
 
     def run_for(self, seconds: float) -> None:
         """Let time pass."""
@@ -211,7 +146,7 @@ class World:
 
     def _submit(self, spec: JobSpec, client: int) -> JobLog:
         host = self.clients[client]
-        log = self.logs[spec.job_id] = JobLog(self, spec, host)
+        log = self.logs[spec.job_id] = JobLog(self.engine, spec, host)
         for other_id in spec.avoid:
             other = self.logs[other_id]
             if other.accepted_count and other.client is host:
@@ -246,6 +181,7 @@ class World:
     def cancel(self, log: JobLog, *, running: bool = False) -> None:
         """The user cancels the job."""
         client = log.client
+        assert isinstance(client, ClientHost)
         if client.alive:
             log.cancelled_at_s = self.now if log.cancelled_at_s is None else log.cancelled_at_s
             log.running_too = log.running_too or running
@@ -254,6 +190,7 @@ class World:
     def cancel_tasks(self, log: JobLog, tasks: Sequence[int], *, running: bool = False) -> None:
         """The user cancels some of the job's tasks."""
         client = log.client
+        assert isinstance(client, ClientHost)
 
         def cancel() -> None:
             if log.spec.job_id in client.core.jobs:
@@ -265,9 +202,9 @@ class World:
 
     # ---- links -------------------------------------------------------------------------------
 
-    def connect(self, scheduler: SchedulerHost, peer: NodeHost | ClientHost | Dialler) -> None:
+    def connect(self, scheduler: Side, peer: Side) -> None:
         """The peer dials, unless it has a link."""
-        assert isinstance(peer, NodeHost | ClientHost)
+        assert isinstance(scheduler, SchedulerHost) and isinstance(peer, Dialler)
         if not scheduler.alive or not peer.alive or scheduler in peer.dialled:
             return
         if self.parted(scheduler.name, peer.name):
@@ -278,16 +215,11 @@ class World:
         self.all_links.append(link)
         scheduler.event(partial(scheduler.up, link))
 
-    def dial_later(self, scheduler: SchedulerHost, peer: Dialler, after_s: float) -> None:
+    def dial_later(self, scheduler: Side, peer: Side, after_s: float) -> None:
         """The peer dials after so long."""
         self.at(self.now + after_s, partial(peer.event, partial(self.connect, scheduler, peer)))
 
-    def links(self, kind: type = object) -> list[Link]:
-        """Links that stand, in a fixed order."""
-        links = [link for scheduler in self.schedulers for link in scheduler.links.values()]
-        return [link for link in links if link.alive and isinstance(link.peer, kind)]
-
-    def open_links(self, host: Host) -> list[Link]:
+    def open_links(self, host: Side) -> list[Link]:
         """Those in which the host still believes."""
         return [link for link in self.all_links if host in link.open]
 
@@ -320,16 +252,11 @@ class World:
                 if after_s < seconds:
                     self.at(self.now + after_s, partial(self._give_up, link, side, vanishing))
 
-    def _give_up(self, link: Link, side: Host, vanishing: bool) -> None:
+    def _give_up(self, link: Link, side: Side, vanishing: bool) -> None:
         if vanishing:
             for pipe in link.pipes:
                 pipe.vanishing = pipe.severed = True
         side.event(partial(link.end, side))
-
-    def parted(self, one: str, another: str) -> bool:
-        """Whether a partition is between them."""
-        self._partitions = [entry for entry in self._partitions if entry[1] > self.now]
-        return any((one in group) != (another in group) for group, _ in self._partitions)
 
     # ---- what may go wrong: processes --------------------------------------------------------
 
@@ -378,19 +305,8 @@ class World:
         self.at(self.now, end_if_drained)
 
     def kill_executor(self, executor: VirtualExecutor, reaped_after_s: float = 0.01) -> None:
-        """An executor process dies: its connection closes, and in a while its exit code is there."""
-        node = executor.node
-        executor.die()
-
-        def leaving() -> None:
-            del node.executors[executor.id]
-            node.core.executor_leaving(executor.id, node.now_s)
-
-        def reaped() -> None:
-            node.core.executor_down(executor.id, f"executor {executor.id} died", node.now_s)
-
-        node.event(leaving)
-        self.at(self.now + reaped_after_s, partial(node.event, reaped))
+        """An executor process dies."""
+        executor.be_killed(reaped_after_s)
 
     def kill_client(
         self, client: ClientHost, back_after_s: float | None = None, *, flushed: bool = False, silent: bool = False
@@ -474,10 +390,6 @@ class World:
     def check_end(self) -> None:
         """What must hold when nothing more happens."""
         oracles.check_end(self)
-
-
-def _call(action: Callable[[], None]) -> None:
-    action()
 
 
 def _nothing(_: object) -> None:

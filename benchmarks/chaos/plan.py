@@ -7,39 +7,28 @@ fault meets is named; of workers, which have no names, a number from 0 to 1 choo
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from benchmarks.laboratory.faults import DEAD_AFTER, Fault, Kind
+from benchmarks.laboratory.jobs import Cancel, Job, Stage, Task, Way
+from benchmarks.laboratory.kinds import KINDS, ZONES, Draw
+from benchmarks.laboratory.names import node, number_of, scheduler
+
 GENERATOR = 5
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
 QUEUES = ("fair", "priority", "fifo")
-ZONES = ("a", "b")
 USERS = ("ada", "grace", "alan")
-GPUS = 1
-"""Of each node: what tasks with a demand take one of."""
 HEARTBEAT_S = 0.5
-DEAD_AFTER_S = 1.5 * HEARTBEAT_S
+DEAD_AFTER_S = DEAD_AFTER * HEARTBEAT_S
 """A process that stands still for so long has been given up by its peers."""
 CALM_HEARTBEAT_S = 10.0
 """Where nobody is to be given up, however busy the machine is."""
-LARGE_BYTES = 150_000
-"""Of a result that goes by reference."""
-INPUT_BYTES = 1_100_000
-"""Of an input that is uploaded first."""
-PAD_BYTES = 120_000
-PADDED_TASKS = 32
-"""Of a job that travels in several messages, so that its client can die between two of them."""
-HANGS_S = 60.0
-"""A task that has to be stopped."""
-TASK_TIMEOUT_S = 0.4
-BUSY_S = 1.0
-"""So long a job of many tasks has all slots busy, at most."""
-MANY = 200
 FAULTS_UNTIL_S = 2.5
 SPAN_S = 1.2
 """Jobs are submitted in the first so many seconds."""
@@ -52,96 +41,6 @@ class Scene(StrEnum):
     CALM = "calm"
     SHARES = "shares"
     NEWCOMER = "newcomer"
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A task. fails: how many of its first starts fail. inputs: (stage, task), or (stage, -1) for all of a stage."""
-
-    duration_s: float
-    fails: int = 0
-    result_bytes: int = 0
-    inputs: tuple[tuple[str, int], ...] = ()
-    preferred: tuple[str, ...] = ()
-
-
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks that may run in parallel, once the stages that are named have ended."""
-
-    tasks: tuple[Task, ...]
-    name: str = ""
-    after: tuple[str, ...] = ()
-
-
-class Cancel(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancellation. after_s: since the submission. tasks: none for the whole job."""
-
-    after_s: float
-    running: bool
-    tasks: tuple[int, ...] = ()
-
-
-class Way(StrEnum):
-    """How a job is submitted."""
-
-    CALLS = "calls"
-    SUBMIT = "submit"
-    MAP = "map"
-    STAGES = "stages"
-    COMMAND = "command"
-    HTTP = "http"
-    BUILT_IN = "built-in"
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. name: of its kind and unique in the round. The others are as in `CallOptions`.
-
-    input_bytes: of each task's arguments. dies_after: its client dies when it has sent so many messages with tasks.
-    """
-
-    name: str
-    user: str
-    way: Way
-    at_s: float
-    stages: tuple[Stage, ...]
-    max_attempts: int = 3
-    prefetch: int = 0
-    retry_failed: bool = False
-    task_timeout_s: float | None = None
-    expected_duration_s: float | None = None
-    speculate: bool = False
-    zone: str = ""
-    gpu: bool = False
-    delay_s: float | None = None
-    capture_output: bool = False
-    on_client_lost: str = "cancel"
-    input_bytes: int = 0
-    cancel: Cancel | None = None
-    dies_after: int | None = None
-
-    @property
-    def tasks(self) -> list[Task]:
-        """Of all stages, in their order."""
-        return [task for stage in self.stages for task in stage.tasks]
-
-
-class Kind(StrEnum):
-    """Kinds of faults. `machine`: a node monitor with all its executors. `pair`: a scheduler and a node monitor.
-    `all`: every scheduler and node monitor."""
-
-    KILL_SCHEDULER = "kill-scheduler"
-    KILL_NODE = "kill-node"
-    KILL_WORKER = "kill-worker"
-    KILL_CLIENT = "kill-client"
-    KILL_PAIR = "kill-pair"
-    KILL_ALL = "kill-all"
-    STOP_SCHEDULER = "stop-scheduler"
-    STOP_NODE = "stop-node"
-    STOP_MACHINE = "stop-machine"
-    STOP_WORKER = "stop-worker"
-    STOP_CLIENT = "stop-client"
-    DRAIN_SCHEDULER = "drain-scheduler"
-    DRAIN_NODE = "drain-node"
-    CLOCK = "clock"
 
 
 STORM = (
@@ -172,21 +71,6 @@ DECK = {
 """How often each kind is drawn."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that fails. lasts_s: until it is mended. back: whether what was killed is started again.
-
-    pick: which worker, from 0 to 1. by_s: of a clock, how far it jumps.
-    """
-
-    at_s: float
-    kind: Kind
-    targets: tuple[str, ...]
-    lasts_s: float = 0.0
-    back: bool = True
-    pick: float = 0.0
-    by_s: float = 0.0
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A round. slots: of each node. users: their weights. first: the user whom `--queue priority` serves first.
     returning: users whose program is started again if it dies while it submits a job."""
@@ -210,23 +94,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return HEARTBEAT_S if self.scene is Scene.FAULTS else CALM_HEARTBEAT_S
 
 
-def scheduler(number: int) -> str:
-    """The name of a scheduler."""
-    return f"scheduler-{number}"
-
-
-def node(number: int) -> str:
-    """The name of a node."""
-    return f"node-{number}"
+SCENES = (*[Scene.FAULTS] * 3, Scene.CALM, *[Scene.FAULTS] * 2, Scene.SHARES, *[Scene.FAULTS] * 2, Scene.NEWCOMER)
+"""Of ten rounds."""
 
 
 def zone_of(name: str) -> str:
     """The zone of a node."""
-    return ZONES[int(name.rpartition("-")[2]) % len(ZONES)]
-
-
-SCENES = (*[Scene.FAULTS] * 3, Scene.CALM, *[Scene.FAULTS] * 2, Scene.SHARES, *[Scene.FAULTS] * 2, Scene.NEWCOMER)
-"""Of ten rounds."""
+    return ZONES[number_of(name) % len(ZONES)]
 
 
 def summary(round_: Plan) -> dict[str, Any]:
@@ -256,7 +130,7 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
     users = {name: rng.choice((1.0, 1.0, 2.0, 0.5)) for name in USERS[: rng.randint(1, 3)]}
     storm = scene is Scene.FAULTS and rng.random() < STORMS
     kinds = CALM_KINDS if scene is Scene.CALM else (list(KINDS)[number % len(KINDS)],)
-    jobs = tuple(_Draw(rng, users, sum(slots), storm=storm).jobs(kinds))
+    jobs = tuple(Draw(rng, sum(slots), storm=storm).batch(kinds, list(users), SPAN_S))
     drawn = _draw_faults(rng, schedulers, nodes, list(users), storm=storm)
     faults = tuple(drawn) if scene is Scene.FAULTS else ()
     returning = tuple(user for user in users if rng.random() < 0.5)
@@ -265,201 +139,6 @@ def draw(seed: int, number: int, placement: str = "all") -> Plan:
                 returning=returning)  # fmt: skip
 
 
-# ---- jobs ------------------------------------------------------------------------------------
-
-
-class _Draw:
-    """Draws the jobs of a round."""
-
-    def __init__(self, rng: random.Random, users: dict[str, float], slots: int, *, storm: bool) -> None:
-        self._rng = rng
-        self._storm = storm
-        self._users = list(users)
-        self._slots = slots
-
-    def jobs(self, kinds: Sequence[str]) -> Iterator[Job]:
-        """The first of these kinds, the others of any."""
-        for count in range(self._rng.randint(2, 5)):
-            kind = kinds[count] if count < len(kinds) else self._rng.choice(list(KINDS))
-            job = KINDS[kind](self)
-            yield msgspec.structs.replace(
-                job,
-                name=f"{kind}-{count}",
-                user=self._rng.choice(self._users),
-                at_s=round(self._rng.uniform(0, SPAN_S), 3),
-            )
-
-    def _job(self, stages: tuple[Stage, ...], way: Way = Way.CALLS, **how: object) -> Job:
-        rng = self._rng
-        options: dict[str, object] = {
-            "max_attempts": rng.choice((1, 2, 2, 3)),
-            "prefetch": rng.choice((0, 0, 8, 64)),
-            "on_client_lost": rng.choice(("cancel", "finish")),
-        }
-        return Job(name="", user="", way=way, at_s=0.0, stages=stages, **(options | how))  # type: ignore[arg-type]
-
-    def _many(self, **how: object) -> tuple[Task, ...]:
-        """As many as keep all slots busy for a while, so that faults meet tasks that run and tasks that wait."""
-        longest_s = self._rng.choice((0.2, 0.6) if self._storm else (0.01, 0.05, 0.2))
-        count = round(self._slots * self._rng.uniform(0.2, BUSY_S) / (longest_s / 2))
-        return self._tasks(min(count, MANY), min(count, MANY), longest_s, **how)
-
-    def _tasks(self, least: int, most: int, longest_s: float = 0.1, **how: object) -> tuple[Task, ...]:
-        count = self._rng.randint(least, most)
-        return tuple(self._task(self._rng.uniform(0, longest_s), **how) for _ in range(count))
-
-    @staticmethod
-    def _task(duration_s: float, **how: object) -> Task:
-        return Task(duration_s=round(duration_s, 4), **how)  # type: ignore[arg-type]
-
-    def flat(self) -> Job:
-        """A batch."""
-        return self._job((Stage(tasks=self._many()),))
-
-    def captured(self) -> Job:
-        """What tasks print comes back."""
-        return self._job((Stage(tasks=self._tasks(5, 30)),), capture_output=True)
-
-    def single(self) -> Job:
-        """Calls one by one."""
-        return self._job((Stage(tasks=self._tasks(5, 60)),), Way.SUBMIT)
-
-    def mapped(self) -> Job:
-        """`map`."""
-        return self._job((Stage(tasks=self._many()),), Way.MAP)
-
-    def dag(self) -> Job:
-        """Stages that come after random others, and take some of their results."""
-        rng = self._rng
-        sizes: dict[str, int] = {}
-        stages = []
-        for number in range(rng.randint(2, 5)):
-            before = rng.sample(sorted(sizes), rng.randint(1, min(2, len(sizes)))) if sizes and number else []
-            tasks = []
-            for _ in range(rng.randint(1, 8)):
-                inputs = tuple((name, rng.choice((-1, rng.randrange(sizes[name])))) for name in before)
-                large = LARGE_BYTES if rng.random() < 0.15 else 0
-                inputs = inputs if rng.random() < 0.8 else ()
-                tasks.append(
-                    self._task(rng.uniform(0, 0.3 if self._storm else 0.05), inputs=inputs, result_bytes=large)
-                )
-            name = f"s{number}"
-            stages.append(Stage(name=name, after=tuple(before), tasks=tuple(tasks)))
-            sizes[name] = len(tasks)
-        return self._job(tuple(stages), Way.STAGES)
-
-    def large_results(self) -> Job:
-        """Results by reference."""
-        return self._job((Stage(tasks=self._tasks(3, 10, result_bytes=LARGE_BYTES)),))
-
-    def large_stages(self) -> Job:
-        """Results by reference that a later stage needs."""
-        first = Stage(name="make", tasks=self._tasks(3, 6, result_bytes=LARGE_BYTES))
-        inputs = [("make", task) for task in range(len(first.tasks))]
-        second = Stage(name="use", after=("make",), tasks=tuple(self._task(0.03, inputs=(one,)) for one in inputs))
-        third = Stage(name="all", after=("use",), tasks=(self._task(0.01, inputs=(("use", -1), ("make", -1))),))
-        if self._rng.random() < 0.5:
-            return self._job((first, second), Way.STAGES)
-        return self._job((first, second, msgspec.structs.replace(third, after=("use", "make"))), Way.STAGES)
-
-    def large_inputs(self) -> Job:
-        """Arguments that are uploaded first."""
-        return self._job((Stage(tasks=self._tasks(2, 5)),), input_bytes=INPUT_BYTES)
-
-    def flaky(self) -> Job:
-        """Tasks that fail, and are started again."""
-        attempts = self._rng.choice((2, 3))
-        counts = [self._rng.choice((0, 0, 1, 2, 3)) for _ in range(self._rng.randint(4, 20))]
-        tasks = tuple(self._task(0.01, fails=fails) for fails in counts)
-        return self._job((Stage(tasks=tasks),), retry_failed=True, max_attempts=attempts)
-
-    def failing(self) -> Job:
-        """Tasks that fail, and are not started again."""
-        tasks = tuple(self._task(0.01, fails=self._rng.choice((0, 0, 1))) for _ in range(self._rng.randint(4, 20)))
-        return self._job((Stage(tasks=tasks),))
-
-    def timed(self) -> Job:
-        """Some tasks have to be stopped."""
-        durations_s = [HANGS_S if self._rng.random() < 0.3 else 0.02 for _ in range(self._rng.randint(3, 8))]
-        tasks = tuple(self._task(duration_s) for duration_s in durations_s)
-        return self._job((Stage(tasks=tasks),), task_timeout_s=TASK_TIMEOUT_S, max_attempts=self._rng.choice((1, 2)))
-
-    def innocent(self) -> Job:
-        """Short tasks that must not be started twice: they meet whatever else is being killed."""
-        return self._job((Stage(tasks=self._many()),), max_attempts=1, prefetch=self._rng.choice((0, 64)))
-
-    def slow(self) -> Job:
-        """The slowest are submitted again."""
-        tasks = (*[self._task(0.03)] * 8, self._task(1.0))
-        attempts = self._rng.choice((2, 3))
-        return self._job((Stage(tasks=tasks),), speculate=True, prefetch=0, max_attempts=attempts)
-
-    def cancelled(self) -> Job:
-        """Cancelled in the middle, as a whole or in part."""
-        count = self._rng.randint(20, 60)
-        chosen = tuple(sorted(self._rng.sample(range(count), count // 2))) if self._rng.random() < 0.5 else ()
-        cancel = Cancel(after_s=round(self._rng.uniform(0, 0.6), 3), running=self._rng.random() < 0.5, tasks=chosen)
-        return self._job((Stage(tasks=tuple([self._task(0.1)] * count)),), cancel=cancel)
-
-    def preferring(self) -> Job:
-        """Tasks that prefer nodes, for ever or for a while."""
-        tasks = tuple(
-            self._task(0.02, preferred=(node(self._rng.randrange(2)),) if self._rng.random() < 0.6 else ())
-            for _ in range(self._rng.randint(4, 20))
-        )
-        delay_s = self._rng.choice((None, 0.3))
-        return self._job((Stage(name="near", tasks=tasks),), Way.STAGES, delay_s=delay_s)
-
-    def zoned(self) -> Job:
-        """Tasks that run on nodes with an attribute."""
-        return self._job((Stage(tasks=self._many()),), zone=self._rng.choice(ZONES))
-
-    def demanding(self) -> Job:
-        """Tasks that take a resource of their node."""
-        return self._job((Stage(tasks=self._tasks(5, 15)),), gpu=True, prefetch=0)
-
-    def commands(self) -> Job:
-        """Commands."""
-        return self._job((Stage(tasks=self._tasks(5, 40, 0.2)),), Way.COMMAND)
-
-    def over_http(self) -> Job:
-        """Commands, as curl would submit them."""
-        return self._job((Stage(tasks=self._tasks(3, 15)),), Way.HTTP)
-
-    def built_in(self) -> Job:
-        """Sleeps that a node monitor does by itself; nobody writes down their starts."""
-        return self._job((Stage(tasks=self._many()),), Way.BUILT_IN)
-
-    def interrupted(self) -> Job:
-        """Its client dies in the middle of the submission."""
-        tasks = tuple([self._task(0.01)] * PADDED_TASKS)
-        return self._job((Stage(tasks=tasks),), input_bytes=PAD_BYTES, dies_after=self._rng.choice((0, 1, 2)))
-
-
-KINDS = {
-    "flat": _Draw.flat,
-    "timed": _Draw.timed,
-    "dag": _Draw.dag,
-    "cancelled": _Draw.cancelled,
-    "innocent": _Draw.innocent,
-    "commands": _Draw.commands,
-    "large-stages": _Draw.large_stages,
-    "interrupted": _Draw.interrupted,
-    "flaky": _Draw.flaky,
-    "slow": _Draw.slow,
-    "over-http": _Draw.over_http,
-    "mapped": _Draw.mapped,
-    "large-results": _Draw.large_results,
-    "preferring": _Draw.preferring,
-    "large-inputs": _Draw.large_inputs,
-    "captured": _Draw.captured,
-    "demanding": _Draw.demanding,
-    "failing": _Draw.failing,
-    "single": _Draw.single,
-    "zoned": _Draw.zoned,
-    "built-in": _Draw.built_in,
-}
-"""Kinds of jobs. That of a round's first job takes turns, so that a short run meets most of them."""
 CALM_KINDS = ("timed", "innocent")
 """Of the first jobs of rounds without faults: only where nothing else dies does it show that what is killed for one
 task takes another with it."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from benchmarks.chaos.evidence import Evidence
-from benchmarks.chaos.plan import Scene
-from benchmarks.chaos.told import Event
+from benchmarks.chaos.plan import Plan, Scene
+from benchmarks.laboratory.evidence import Evidence
+from benchmarks.laboratory.told import Event
 
 FROM, UNTIL = 0.1, 0.7
 """Shares of a user's tasks: from when every user has submitted all and started so many until one has started so many,
@@ -24,20 +24,20 @@ NEWCOMER_PER_SLOT = 10
 promise, and the others while a busy machine brings the task to its node."""
 
 
-def judge(found: Evidence) -> Iterator[str]:
+def judge(plan: Plan, found: Evidence) -> Iterator[str]:
     """All that is violated."""
-    if found.plan.scene is Scene.SHARES:
-        yield from (f"shares: {what}" for what in shares_hold(found))
-    elif found.plan.scene is Scene.NEWCOMER:
+    if plan.scene is Scene.SHARES:
+        yield from (f"shares: {what}" for what in shares_hold(plan, found))
+    elif plan.scene is Scene.NEWCOMER:
         yield from (f"newcomer: {what}" for what in newcomer_starts(found))
 
 
-def shares_hold(found: Evidence) -> Iterator[str]:
+def shares_hold(plan: Plan, found: Evidence) -> Iterator[str]:
     """While all users are backlogged each starts as many tasks as its weight says."""
     starts: dict[str, list[int]] = defaultdict(list)
     for run in sorted(found.runs, key=lambda run: run.start_ns):
         starts[found.jobs[run.job].user].append(run.start_ns)
-    tasks = {user: sum(len(job.tasks) for job in found.plan.jobs if job.user == user) for user in found.plan.users}
+    tasks = {user: sum(len(job.tasks) for job in plan.jobs if job.user == user) for user in plan.users}
     if any(len(starts[user]) < UNTIL * count for user, count in tasks.items()):
         yield f"tasks did not start: { ({user: len(starts[user]) for user in tasks}) } of {tasks}"
         return
@@ -45,7 +45,7 @@ def shares_hold(found: Evidence) -> Iterator[str]:
     from_ns = max([starts[user][int(FROM * count)] for user, count in tasks.items()] + submitted_ns)
     until_ns = min(starts[user][int(UNTIL * count) - 1] for user, count in tasks.items())
     counts = {user: sum(from_ns <= at_ns < until_ns for at_ns in starts[user]) for user in tasks}
-    weights, slots = found.plan.users, sum(found.plan.slots)
+    weights, slots = plan.users, sum(found.slots.values())
     for user, count in counts.items():
         due = sum(counts.values()) * weights[user] / sum(weights.values())
         if abs(count - due) > SHARE_TOLERANCE * due + TASKS_PER_SLOT * slots:
@@ -62,6 +62,6 @@ def newcomer_starts(found: Evidence) -> Iterator[str]:
         yield "it was not started"
         return
     between = sum(submitted_ns < at_ns < started_ns for at_ns in others)
-    if between > NEWCOMER_PER_SLOT * sum(found.plan.slots):
+    if between > NEWCOMER_PER_SLOT * sum(found.slots.values()):
         seconds = (started_ns - submitted_ns) / 1e9
-        yield f"{between} tasks of another user started in {sum(found.plan.slots)} slots before it, {seconds:.2f} s"
+        yield f"{between} tasks of another user started in {sum(found.slots.values())} slots before it, {seconds:.2f} s"

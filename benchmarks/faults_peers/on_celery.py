@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 
 from benchmarks.faults_peers.faults import SLOTS, WORKERS, Fault
-from benchmarks.faults_peers.network import Network
+from benchmarks.faults_peers.network import WORKER_NAMES
 from benchmarks.faults_peers.processes import Processes
 from benchmarks.faults_peers.redis_server import redis_missing, start_redis
 from benchmarks.faults_peers.system import Cluster, Outcome, Setting, System, wait_until
+from benchmarks.laboratory.network import Network
 
 LATE: dict[str, object] = {"task_acks_late": True, "task_reject_on_worker_lost": True}
 VISIBLE_AGAIN: dict[str, object] = {"broker_transport_options": {"visibility_timeout": 10}}
@@ -46,14 +47,14 @@ class Celery(System):
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
         """The broker is what schedules."""
-        redis = start_redis(processes, network.host, *[part for option in setting.options.items() for part in option])
+        redis = start_redis(processes, network, *[part for option in setting.options.items() for part in option])
         processes.environment[BROKER] = redis.address
         command = ["celery", "-A", "benchmarks.faults_peers.celery_app", "worker", "--concurrency", str(SLOTS)]
         workers = [
             processes.python(
-                f"worker-{number}", [*command, "-n", f"worker-{number}@{seat.address}", "-l", "info"], seat.prefix
+                name, [*command, "-n", f"{name}@{network.address(name)}", "-l", "info"], network.within(name)
             )
-            for number, seat in enumerate(network.seats)
+            for name in WORKER_NAMES
         ]
         return Cluster(redis.address, lambda: redis.process, lambda: processes.start("redis", redis.command), workers)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks.faults_peers.faults import SLOTS, WORKERS, Fault
-from benchmarks.faults_peers.network import Network
-from benchmarks.faults_peers.processes import Processes, free_port
+from benchmarks.faults_peers.network import HEAD, WORKER_NAMES
+from benchmarks.faults_peers.processes import Processes
 from benchmarks.faults_peers.system import READY_TIMEOUT_S, Cluster, Outcome, Setting, System
 from benchmarks.faults_peers.work import warm_up as warm_up_call
 from benchmarks.faults_peers.work import work
+from benchmarks.laboratory.network import Network
 
 
 class Dask(System):
@@ -27,15 +28,24 @@ class Dask(System):
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
         """A process with `SLOTS` threads per worker."""
-        port = free_port(network.host)
-        address = f"tcp://{network.host}:{port}"
-        command = ["dask", "scheduler", "--host", network.host, "--port", str(port), "--dashboard-address", ":0"]
+        port = network.free_port(HEAD)
+        address = f"tcp://{network.address(HEAD)}:{port}"
+        command = [
+            "dask",
+            "scheduler",
+            "--host",
+            network.address(HEAD),
+            "--port",
+            str(port),
+            "--dashboard-address",
+            ":0",
+        ]
         scheduler = processes.python("scheduler-0", command)
         worker = ["dask", "worker", address, "--nworkers", "1", "--nthreads", str(SLOTS)]
         worker += ["--local-directory", str(processes.directory)]
         workers = [
-            processes.python(f"worker-{number}", [*worker, "--host", seat.address], seat.prefix)
-            for number, seat in enumerate(network.seats)
+            processes.python(name, [*worker, "--host", network.address(name)], network.within(name))
+            for name in WORKER_NAMES
         ]
         return Cluster(address, lambda: scheduler, lambda: processes.python("scheduler-0", command), workers)
 

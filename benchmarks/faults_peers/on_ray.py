@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import psutil
 
 from benchmarks.faults_peers.faults import SLOTS, WORKERS, Fault
-from benchmarks.faults_peers.network import Network
-from benchmarks.faults_peers.processes import Processes, free_port
+from benchmarks.faults_peers.network import HEAD, WORKER_NAMES
+from benchmarks.faults_peers.processes import Processes
 from benchmarks.faults_peers.redis_server import redis_missing, start_redis
 from benchmarks.faults_peers.system import Cluster, Outcome, Setting, System, wait_until
 from benchmarks.faults_peers.work import warm_up as warm_up_call
 from benchmarks.faults_peers.work import work
+from benchmarks.laboratory.network import Network
 
 QUIET = ["--block", "--disable-usage-stats", "--object-store-memory", str(100 << 20)]
 HEALTH = {
@@ -45,21 +47,13 @@ class Ray(System):
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
         """The head has no slots, so that it is no worker."""
-        port = free_port(network.host)
-        address = f"{network.host}:{port}"
+        host, port = network.address(HEAD), network.free_port(HEAD)
+        address = f"{host}:{port}"
         environment = {}
         if "redis" in setting.options:
-            environment["RAY_REDIS_ADDRESS"] = start_redis(processes, network.host).address
-        head = ["ray.scripts.scripts", "start", "--head", "--node-ip-address", network.host, "--port", str(port)]
-        head += [
-            "--num-cpus",
-            "0",
-            "--include-dashboard",
-            "false",
-            "--temp-dir",
-            str(processes.directory / "r"),
-            *QUIET,
-        ]
+            environment["RAY_REDIS_ADDRESS"] = start_redis(processes, network).address
+        head = ["ray.scripts.scripts", "start", "--head", "--node-ip-address", host, "--port", str(port), *QUIET]
+        head += ["--num-cpus", "0", "--include-dashboard", "false", "--temp-dir", str(processes.directory / "r")]
 
         def start_head() -> psutil.Process:
             return processes.python("scheduler-0", head, environment=environment)
@@ -67,12 +61,13 @@ class Ray(System):
         scheduler = start_head()
         node = ["ray.scripts.scripts", "start", "--address", address, "--num-cpus", str(SLOTS), *QUIET]
         workers = []
-        for number, seat in enumerate(network.seats):
+        for before, name in pairwise(["scheduler-0", *WORKER_NAMES]):
             # One after the other: two nodes that start at the same time on one machine may get in each other's way.
-            _wait_for_node(processes, f"worker-{number - 1}" if number else "scheduler-0")
-            command = [*node, "--node-ip-address", seat.address]
-            workers.append(processes.python(f"worker-{number}", command, seat.prefix))
-        processes.environment[DRIVER_AT] = network.host if network.seats[0].prefix else network.seats[0].address
+            _wait_for_node(processes, before)
+            command = [*node, "--node-ip-address", network.address(name)]
+            workers.append(processes.python(name, command, network.within(name)))
+        driver_at = HEAD if network.within(HEAD) else WORKER_NAMES[0]
+        processes.environment[DRIVER_AT] = network.address(driver_at)
         return Cluster(address, lambda: scheduler, start_head, workers)
 
     def outcomes(self, address: str, warm_up: int, tasks: Sequence[tuple[int, str, str]]) -> Iterator[Outcome | None]:

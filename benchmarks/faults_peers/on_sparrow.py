@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 
 import psutil
 
 from benchmarks.faults_peers.faults import SLOTS, WORKERS, Fault
-from benchmarks.faults_peers.network import Network
-from benchmarks.faults_peers.processes import Processes, free_port
+from benchmarks.faults_peers.network import HEAD, WORKER_NAMES
+from benchmarks.faults_peers.processes import Processes
 from benchmarks.faults_peers.system import Cluster, Outcome, Setting, System, wait_until
 from benchmarks.faults_peers.work import warm_up as warm_up_call
 from benchmarks.faults_peers.work import work
+from benchmarks.laboratory.network import Network
 from sparrow_py import Client, ClusterError
 from sparrow_py.wire.http_get import http_get_json
 
@@ -34,23 +35,20 @@ class Sparrow(System):
 
     def start(self, processes: Processes, network: Network, setting: Setting) -> Cluster:
         """All of them at once: node monitors dial until their schedulers are there."""
-        os.environ["SPARROW_TOKEN"] = TOKEN  # `busy` asks the schedulers, too.
-        ports = [free_port(network.host) for _ in range(int(setting.options["schedulers"]))]
-        addresses = ",".join(f"{network.host}:{port}" for port in ports)
+        ports = [network.free_port(HEAD) for _ in range(int(setting.options["schedulers"]))]
+        addresses = ",".join(f"{network.address(HEAD)}:{port}" for port in ports)
 
         def scheduler(number: int) -> list[str]:
-            return ["scheduler", "--host", network.host, "--port", str(ports[number])]
+            return ["scheduler", "--host", network.address(HEAD), "--port", str(ports[number])]
 
         def busy() -> psutil.Process:
-            return next(s for s, port in zip(schedulers, ports, strict=True) if _has_job(f"{network.host}:{port}"))
+            return next(one for one, port in zip(schedulers, ports, strict=True) if _has_job(network, port))
 
         schedulers = [processes.python(f"scheduler-{n}", scheduler(n)) for n in range(len(ports))]
         node = ["node_monitor", "--port", "0", "--scheduler", addresses, "--slots", str(SLOTS)]
         workers = [
-            processes.python(
-                f"node-{number}", [*node, "--host", seat.address, "--node-id", f"node-{number}"], seat.prefix
-            )
-            for number, seat in enumerate(network.seats)
+            processes.python(name, [*node, "--host", network.address(name), "--node-id", name], network.within(name))
+            for name in WORKER_NAMES
         ]
         return Cluster(addresses, busy, lambda: processes.python("scheduler-0", scheduler(0)), workers)
 
@@ -67,8 +65,9 @@ class Sparrow(System):
                 yield future.task, future.exception()
 
 
-def _has_job(address: str) -> bool:
-    return any(not job.get("ended") for job in http_get_json(address, "/v1/jobs")["jobs"])
+def _has_job(network: Network, port: int) -> bool:
+    status, body = network.ask(HEAD, port, "/v1/jobs", token=TOKEN)
+    return status == 200 and any(not job.get("ended") for job in json.loads(body)["jobs"])
 
 
 def _wait_for_nodes(address: str) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,20 +13,23 @@ from types import TracebackType
 
 import psutil
 
+from benchmarks.laboratory.processes import python, send
+from sparrow_py.processes.process_control import adopt_orphans
+
 ROOT = Path(__file__).parents[2]
 END_TIMEOUT_S = 10.0
-PR_SET_CHILD_SUBREAPER = 36
 
 
 class Processes:
     """Processes below this one. At the end of the `with` block none of them is left, nor any that they started.
 
     What they start may leave its parent, as daemons do; it then becomes a child of ours (a subreaper's, on Linux) and
-    is ended with the rest. Children that were there before are left alone.
+    is ended with the rest. Children that were there before are left alone. prefix: what goes before commands.
     """
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], prefix: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._prefix = prefix
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
         """Of all that is started from now on."""
         self._not_ours: set[int] = set()
@@ -37,7 +37,7 @@ class Processes:
 
     def __enter__(self) -> Processes:
         self._not_ours = {child.pid for child in psutil.Process().children(recursive=True)}
-        _adopt_orphans(True)
+        adopt_orphans(True)
         return self
 
     def __exit__(
@@ -46,19 +46,25 @@ class Processes:
         deadline_s = time.monotonic() + END_TIMEOUT_S
         while ours := self._ours():
             for process in ours:
-                _signal(process, signal.SIGKILL)
+                send(process.pid, signal.SIGKILL)
             psutil.wait_procs(ours, timeout=0.2)
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"processes {sorted(p.pid for p in ours)} do not end")
         for started in self._started:
             started.wait()
-        _adopt_orphans(False)
+        adopt_orphans(False)
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> psutil.Process:
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] | None = None,
+    ) -> psutil.Process:
         """Start a process whose output goes to `name.out` and `name.err`."""
         with self.out(name).open("ab") as out, self.err(name).open("ab") as err:
             started = subprocess.Popen(
-                list(command),
+                [*(self._prefix if prefix is None else prefix), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -73,11 +79,11 @@ class Processes:
         self,
         name: str,
         arguments: Iterable[str],
-        prefix: Sequence[str] = (),
+        prefix: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> psutil.Process:
         """Start `python -m …` with this interpreter, behind `prefix`."""
-        return self.start(name, [*prefix, sys.executable, "-m", *arguments], environment)
+        return self.start(name, python(*arguments), environment, prefix)
 
     def out(self, name: str) -> Path:
         """Its standard output."""
@@ -108,7 +114,7 @@ def kill(process: psutil.Process) -> None:
     """SIGKILL for it and all below it: they are stopped first, so that none of them can start another."""
     for sent in (signal.SIGSTOP, signal.SIGKILL):
         for member in with_all_below(process):
-            _signal(member, sent)
+            send(member.pid, sent)
     with suppress(psutil.TimeoutExpired):
         process.wait(END_TIMEOUT_S)
 
@@ -116,7 +122,7 @@ def kill(process: psutil.Process) -> None:
 def freeze(process: psutil.Process) -> None:
     """SIGSTOP for it and all below it."""
     for member in with_all_below(process):
-        _signal(member, signal.SIGSTOP)
+        send(member.pid, signal.SIGSTOP)
 
 
 def running(process: psutil.Process) -> bool:
@@ -125,19 +131,3 @@ def running(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def free_port(host: str) -> int:
-    """A port that nobody listens on; another may take it before it is used."""
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def _signal(process: psutil.Process, number: int) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.send_signal(number)  # psutil looks whether the pid is still that process.
-
-
-def _adopt_orphans(adopt: bool) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from benchmarks.faults_peers.processes import Processes, free_port
+from benchmarks.faults_peers.network import HEAD
+from benchmarks.faults_peers.processes import Processes
+from benchmarks.laboratory.network import Network
 
 
 @dataclass
@@ -25,9 +27,9 @@ def redis_missing() -> str:
     return "" if shutil.which("redis-server") else "no redis-server on the PATH: apt-get install redis-server"
 
 
-def start_redis(processes: Processes, host: str, *flags: str) -> Redis:
+def start_redis(processes: Processes, network: Network, *flags: str) -> Redis:
     """Start one with the settings that it has without a configuration file, and further flags."""
-    port = free_port(host)
+    host, port = network.address(HEAD), network.free_port(HEAD)
     command = ["redis-server", "--port", str(port), "--bind", host, "--protected-mode", "no"]
     command += ["--dir", str(processes.directory), *flags]
     return Redis(f"{host}:{port}", processes.start("redis", command), command)

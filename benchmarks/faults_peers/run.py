@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import psutil
 
 from benchmarks.faults_peers.faults import OF_A_WORKER, OF_THE_TASK, RESTART_AFTER_S, STARTS_BEFORE, Fault
-from benchmarks.faults_peers.network import Network, loopback, namespaces
+from benchmarks.faults_peers.network import HEAD, WORKER_NAMES, network
 from benchmarks.faults_peers.observation import Observation, observe
-from benchmarks.faults_peers.processes import Processes, kill, running, with_all_below
+from benchmarks.faults_peers.processes import Processes, freeze, kill, running, with_all_below
 from benchmarks.faults_peers.system import Cluster, Setting, System
+from benchmarks.laboratory.network import Namespaces, Network
 
 START_TIMEOUT_S = 90.0
 """From the start of a cluster until its job is half done."""
@@ -53,18 +54,16 @@ class Plan:
 
 def run(system: System, fault: Fault, setting: Setting, plan: Plan) -> Observation:
     """Nothing that was started is left, whatever happens."""
-    place: AbstractContextManager[Network] = nullcontext(loopback())
-    if fault is Fault.NETWORK_CUT and plan.with_namespaces:
-        place = namespaces()
+    with_namespaces = fault is Fault.NETWORK_CUT and plan.with_namespaces
     with (
         # A short path: there will be Unix sockets in it, which some systems give long names.
         tempfile.TemporaryDirectory(prefix="fp-", ignore_cleanup_errors=True) as directory,
-        place as network,
-        Processes(Path(directory), setting.environment) as processes,
+        closing(network(with_namespaces=with_namespaces)) as between,
+        Processes(Path(directory), setting.environment, between.within(HEAD)) as processes,
     ):
         starts = Path(directory) / "starts"
         starts.touch()
-        cluster = system.start(processes, network, setting)
+        cluster = system.start(processes, between, setting)
         arguments = ["benchmarks.faults_peers.user", system.name, cluster.address, fault, str(starts), str(plan.tasks)]
         user = User(processes.python("user", arguments), processes)
         if fault in OF_THE_TASK:
@@ -74,7 +73,7 @@ def run(system: System, fault: Fault, setting: Setting, plan: Plan) -> Observati
             victim = cluster.workers[-1] if fault in OF_A_WORKER else None
             _wait_until_half_done(user, starts, victim)
             fault_s = time.monotonic()
-            _bring_about(fault, cluster, network)
+            _bring_about(fault, cluster, between)
         while running(user.process) and time.monotonic() < fault_s + plan.timeout_s:
             time.sleep(LOOK_EVERY_S)
         last_words = (
@@ -84,11 +83,13 @@ def run(system: System, fault: Fault, setting: Setting, plan: Plan) -> Observati
         return observe(plan.tasks, user.events(), started, fault_s, time.monotonic(), last_words)
 
 
-def _bring_about(fault: Fault, cluster: Cluster, network: Network) -> None:
+def _bring_about(fault: Fault, cluster: Cluster, between: Network) -> None:
     if fault is Fault.WORKER_KILLED:
         kill(cluster.workers[-1])
+    elif fault is Fault.NETWORK_CUT and isinstance(between, Namespaces):
+        between.cut(WORKER_NAMES[-1])
     elif fault is Fault.NETWORK_CUT:
-        network.cut(cluster.workers[-1])
+        freeze(cluster.workers[-1])
     else:
         kill(cluster.scheduler())
     if fault is Fault.SCHEDULER_RESTARTED:

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 import psutil
 
 from benchmarks.faults_peers.faults import Fault
-from benchmarks.faults_peers.network import Network
 from benchmarks.faults_peers.processes import Processes
+from benchmarks.laboratory.network import Network
 
 READY_TIMEOUT_S = 60.0
 """From the start of a cluster until it has all its workers."""

@@ -10,18 +10,15 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import psutil
 
-from benchmarks.soak.cluster import Daemon
+from benchmarks.laboratory.experiment import DESCRIPTORS_MAX
 
 GROWTH_MAX = 0.05
 """Of a resident set, over the last half."""
-DESCRIPTORS_MAX = 16
-"""More of them at the end than in the middle, both as a rule and at least: connections over which large data went are
-kept for a while, so a client has ten more at one time than at another. One for each link that ended would be more."""
 WINDOW = 0.2
 """Share of the last half that is compared at each of its ends."""
 SAMPLES_MIN = 5
@@ -74,14 +71,12 @@ class Watch:
     def __init__(self) -> None:
         self.samples: dict[str, list[Sample]] = defaultdict(list)
 
-    def look(self, daemons: Iterable[Daemon], at_s: float) -> None:
-        """One sample of each that is up."""
-        for daemon in daemons:
-            if daemon.up:
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                    process = psutil.Process(daemon.pid)
-                    sample = Sample(at_s, daemon.pid, process.memory_info().rss, process.num_fds())
-                    self.samples[daemon.name].append(sample)
+    def look(self, pids: Mapping[str, int], at_s: float) -> None:
+        """One sample of each process that is there."""
+        for name, pid in pids.items():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process = psutil.Process(pid)
+                self.samples[name].append(Sample(at_s, pid, process.memory_info().rss, process.num_fds()))
 
     def peak_mb(self, names: Iterable[str]) -> float:
         """The largest resident set that one of these had."""

@@ -15,12 +15,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.chaos import evidence, oracle, plan, shares, told, work
-from benchmarks.chaos.evidence import Evidence, Happened, Program, Run
+from benchmarks.chaos import plan, shares
 from benchmarks.chaos.journal import Journal, key
-from benchmarks.chaos.plan import Job, Kind, Plan, Scene, Stage, Task, Way
+from benchmarks.chaos.plan import Plan, Scene, zone_of
 from benchmarks.chaos.player import Played
-from benchmarks.chaos.told import Event, Told
+from benchmarks.laboratory import evidence, jobs, kinds, oracle, told, work
+from benchmarks.laboratory.evidence import Evidence, Program, Run
+from benchmarks.laboratory.faults import Happened, Kind
+from benchmarks.laboratory.jobs import Job, Stage, Task, Way
+from benchmarks.laboratory.told import Event, Told
 from tests.support.daemons import clean_environment
 
 S = 1_000_000_000
@@ -67,7 +70,14 @@ def good(*jobs: Job, **how: Any) -> Evidence:
                 )
             )
     lines.append(line(Event.OVER, name="", at_s=30.0))
-    return Evidence(planned(*jobs, **how), [Program("ada", 0, tuple(lines))], runs, [])
+    return evidence_of(planned(*jobs, **how), [Program("ada", 0, tuple(lines))], runs)
+
+
+def evidence_of(planned: Plan, programs: list[Program], runs: list[Run]) -> Evidence:
+    """Of a round in which nobody was disturbed."""
+    slots = {f"node-{number}": slots for number, slots in enumerate(planned.slots)}
+    zones = {name: zone_of(name) for name in slots}
+    return Evidence(slots, {one.name: one for one in planned.jobs}, programs, runs, [], zones=zones)
 
 
 def with_lines(found: Evidence, change: Callable[[Told], Told | None], *more: Told) -> Evidence:
@@ -131,7 +141,7 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
         lambda: with_lines(good(), lambda old: None if old.event is Event.OUTCOME else old,
                            line(Event.REFUSED, error="full")),
         lambda: replace(
-            with_lines(good(job(input_bytes=plan.INPUT_BYTES)),
+            with_lines(good(job(input_bytes=kinds.INPUT_BYTES)),
                        lambda old: None if old.event is Event.OUTCOME else old, line(Event.REFUSED, error="no node")),
             happened=[fault(Kind.KILL_NODE)],
         ),
@@ -139,11 +149,18 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     "http jobs end with their scheduler only": [
         lambda: with_lines(good(job(way=Way.HTTP)), no(Event.OUTCOME, 1), line(Event.GONE, error="broke off"))
     ],
-    "outcomes are told once": [lambda: with_lines(good(), same, line(task=1))],
+    "outcomes are told once": [
+        lambda: with_lines(good(), same, line(task=1)),
+        lambda: with_lines(good(), same, line(Event.TWICE, error="accepted, twice")),
+    ],
     "values are right": [
         lambda: outcome(good(), 1, mark="other"),
         lambda: outcome(good(stages()), 2, mark=work.value("j", 2, [], 0)),
         lambda: outcome(good(job(capture_output=True, tasks=1)), 0, stdout="j 1\n"),
+    ],
+    "what finished has ended": [
+        lambda: replace(good(), runs=[run(0)]),
+        lambda: replace(good(), runs=[run(0), run(1, lasts_s=None)]),
     ],
     "times are of a monotonic clock": [
         lambda: outcome(good(), 0, service_s=3600.0), lambda: outcome(good(), 0, service_s=-1.0),
@@ -191,7 +208,7 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     "cancellations are explained": [
         lambda: outcome(good(), 0, **CANCELLED),
         lambda: outcome(good(stages()), 2, **CANCELLED),
-        lambda: with_lines(outcome(good(job(cancel=plan.Cancel(after_s=1.0, running=False))), 0, **CANCELLED), same,
+        lambda: with_lines(outcome(good(job(cancel=jobs.Cancel(after_s=1.0, running=False))), 0, **CANCELLED), same,
                            line(Event.CANCELLED, at_s=0.6)),
     ],
     "results are lost with nodes only": [
@@ -207,7 +224,10 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "workers run one task at a time": [
         lambda: replace(good(), runs=[run(0, pid=7), run(1, pid=7, at_s=1.05)]),
-        lambda: replace(good(), runs=[run(0, pid=7, lasts_s=None), run(1, pid=7, at_s=3)]),
+        lambda: outcome(
+            replace(good(), happened=[fault(Kind.KILL_WORKER)],
+                    runs=[run(0, pid=7, lasts_s=None), run(1, pid=7, at_s=3), run(0, at_s=4)]), 0, attempts=2
+        ),
     ],
     "workers belong to one user": [
         lambda: replace(good(job("j", 1), job("k", 1, user="grace")),
@@ -219,7 +239,10 @@ PLANTED: dict[str, list[Callable[[], Evidence]]] = {
     ],
     "stages come in order": [
         lambda: replace(good(stages()), runs=[run(0), run(1, at_s=2), run(2, at_s=2.05)]),
-        lambda: replace(good(stages()), runs=[run(0), run(1, at_s=2, lasts_s=None), run(2, at_s=4)]),
+        lambda: outcome(
+            replace(good(stages()), happened=[fault(Kind.KILL_NODE)],
+                    runs=[run(0), run(1, at_s=2, lasts_s=None), run(2, at_s=4), run(1, at_s=4.5, pid=9)]), 1, attempts=2
+        ),
     ],
     "nothing is left": [lambda: replace(good(), troubles=["node-0: 3 reservations"])],
 }  # fmt: skip
@@ -260,7 +283,7 @@ def test_every_check_has_a_violation_planted() -> None:
         # Stopped when its time was over.
         outcome(replace(good(job(task_timeout_s=0.4)), runs=[run(0, lasts_s=None), run(1)]), 0, **FAILED),
         # Cancelled before it started, and what comes after what failed.
-        with_lines(outcome(replace(good(job(cancel=plan.Cancel(after_s=1.0, running=False))), runs=[run(1)]), 0,
+        with_lines(outcome(replace(good(job(cancel=jobs.Cancel(after_s=1.0, running=False))), runs=[run(1)]), 0,
                            **CANCELLED), same, line(Event.CANCELLED, at_s=0.6)),
         # A copy of a slow task.
         replace(good(job(speculate=True, max_attempts=2)), runs=[run(0), run(1, at_s=2), run(0, at_s=1.05, pid=7)]),
@@ -282,7 +305,7 @@ def test_the_clock_of_commands_has_steps() -> None:
 # ---- shares ----------------------------------------------------------------------------------
 
 
-def streams(starts: dict[str, int], seconds: int = 10, **how: Any) -> Evidence:
+def streams(starts: dict[str, int], seconds: int = 10, **how: Any) -> tuple[Plan, Evidence]:
     """Users that start so many tasks a second, as equals."""
     runs = [
         run(second * count + number, user, pid=number + 1, at_s=second + number / count)
@@ -293,7 +316,8 @@ def streams(starts: dict[str, int], seconds: int = 10, **how: Any) -> Evidence:
     users = dict.fromkeys(starts, 1.0)
     counts = {user: count * seconds for user, count in starts.items()}
     jobs = [job(user, counts[user], user=user) for user in starts]
-    return Evidence(planned(*jobs, **{"scene": Scene.SHARES, "users": users} | how), [], runs, [])
+    round_ = planned(*jobs, **{"scene": Scene.SHARES, "users": users} | how)
+    return round_, evidence_of(round_, [], runs)
 
 
 @pytest.mark.parametrize(
@@ -306,36 +330,35 @@ def streams(starts: dict[str, int], seconds: int = 10, **how: Any) -> Evidence:
     ],
 )
 def test_shares_that_are_not_as_weights_say(starts: dict[str, int], weights: tuple[float, float], wrong: int) -> None:
-    found = streams(starts, users=dict(zip(starts, weights, strict=True)))
-    assert len(list(shares.judge(found))) == wrong
+    assert len(list(shares.judge(*streams(starts, users=dict(zip(starts, weights, strict=True)))))) == wrong
 
 
 def test_shares_do_not_count_while_a_user_has_yet_to_submit() -> None:
     """As on a machine that is busy with other things."""
-    found = streams({"ada": 50, "grace": 50})
+    round_, found = streams({"ada": 50, "grace": 50})
     found.runs = [one for one in found.runs if one.job == "ada"]
     found.runs += [
         run(number, "grace", pid=1, at_s=number / 20 if number < 100 else 3 + number / 50) for number in range(500)
     ]
-    assert len(list(shares.judge(found))) == 2
+    assert len(list(shares.judge(round_, found))) == 2
     found.programs = [Program("grace", 0, (line(Event.SUBMITTED, name="grace", at_s=5.0),))]
-    assert not list(shares.judge(found))
+    assert not list(shares.judge(round_, found))
 
 
 def test_shares_of_tasks_that_were_not_started() -> None:
-    found = streams({"ada": 50, "grace": 50})
+    round_, found = streams({"ada": 50, "grace": 50})
     found.runs = [one for one in found.runs if one.job == "ada"]
-    (violation,) = shares.judge(found)
+    (violation,) = shares.judge(round_, found)
     assert "did not start" in violation
 
 
 @pytest.mark.parametrize(("at_s", "wrong"), [(1.2, 0), (9.0, 1), (None, 1)])
 def test_a_newcomer_that_waits(at_s: float | None, wrong: int) -> None:
-    found = streams({"hog": 50}, scene=Scene.NEWCOMER, slots=(2,))
+    round_, found = streams({"hog": 50}, scene=Scene.NEWCOMER, slots=(2,))
     found.programs = [Program("grace", 0, (line(Event.SUBMITTED, name="newcomer", at_s=1.0),))]
     if at_s is not None:
         found.runs.append(run(0, "newcomer", at_s=at_s))
-    assert len(list(shares.judge(found))) == wrong
+    assert len(list(shares.judge(round_, found))) == wrong
 
 
 # ---- plans -----------------------------------------------------------------------------------
@@ -353,8 +376,8 @@ def test_a_seed_and_a_number_are_a_plan() -> None:
 def test_plans_have_everything_in_them() -> None:
     plans = [plan.draw(1, number) for number in range(200)]
     jobs = [one for each in plans for one in each.jobs]
-    assert {one.name.rpartition("-")[0] for one in jobs} >= set(plan.KINDS)
-    assert {one.kind for each in plans for one in each.faults} == set(Kind)
+    assert {one.name.rpartition("-")[0] for one in jobs} >= set(kinds.KINDS)
+    assert {one.kind for each in plans for one in each.faults} == {*plan.DECK, *plan.STORM}
     assert {one.way for one in jobs} == set(Way)
     assert Counter((each.scene, each.placement) for each in plans).keys() >= {
         (scene, placement) for scene in Scene for placement in plan.PLACEMENTS
@@ -379,7 +402,7 @@ def test_what_a_task_writes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     directory.mkdir(parents=True)
     host.mkdir()
     monkeypatch.chdir(host)
-    order = (str(directory), 4, 0.0, 1, 0)
+    order = (str(directory), 4, 0.0, 1, 0, "")
     with pytest.raises(work.PlannedFailure):
         work.task(order, b"", ())
     assert work.task(order, b"", (["x"],)) == work.value("j", 4, [["x"]], 0)
@@ -399,7 +422,7 @@ def test_what_a_program_that_is_killed_leaves(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"event":"outc')
     (program,) = evidence.read_programs(tmp_path)
-    assert (program.user, program.life, program.over) == ("ada", 1, False)
+    assert (program.name, program.life, program.over) == ("ada", 1, False)
     assert [(one.event, one.job, one.task, one.mark) for one in program.lines] == [(Event.OUTCOME, "j", 3, ["x"])]
 
 
@@ -433,8 +456,8 @@ def test_a_journal_is_gone_on_with(tmp_path: Path) -> None:
 FORKS = """
 import os, signal, sys, time
 from pathlib import Path
-from benchmarks.chaos import clocks
-from benchmarks.chaos.processes import Process
+from benchmarks.laboratory import clocks
+from benchmarks.laboratory.processes import Process
 
 def announce():
     print(f'{{"now_s": {time.time()}, "cwd": "{Path.cwd()}", "variables": {len(os.environ)}}}', flush=True)

@@ -1,84 +1,68 @@
-"""The soak's own parts: what it takes for a violation, its plan, and the network that fails."""
+"""The soak's own parts: its plan, its numbers, and the network that fails; its oracle is that of chaos."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.soak import checks, plan
-from benchmarks.soak.network import Network
+from benchmarks.laboratory import cluster as checks
+from benchmarks.laboratory.evidence import Evidence, Program, Run
+from benchmarks.laboratory.faults import Happened, Kind
+from benchmarks.laboratory.jobs import Job, Stage, Task, Way
+from benchmarks.laboratory.told import Event, Told
+from benchmarks.laboratory.wires import Wires
+from benchmarks.soak import plan
+from benchmarks.soak.run import counts
 from benchmarks.soak.watch import Sample, Watch
 from tests.support.waiting import TIMEOUT_S
 
-LIFE = {"event": "life"}
-DONE = {"event": "done", "suppressed": 0}
+SIZE = plan.Size(schedulers=3, nodes=12, clients=4, heartbeat_s=3.0, retention_s=3.0, veterans=False)
 
 
-def submitted(job: str = "j", kind: str = "work", max_attempts: int = 3) -> dict[str, Any]:
-    return {"event": "submitted", "job": job, "kind": kind, "max_attempts": max_attempts}
+def job(name: str, max_attempts: int = 3) -> Job:
+    tasks = tuple([Task(duration_s=0.1)] * 2)
+    return Job(name=name, user="ada", way=Way.CALLS, at_s=0.0, stages=(Stage(tasks=tasks),), max_attempts=max_attempts)
 
 
-def ended(job: str = "j", kind: str = "work", **changes: Any) -> dict[str, Any]:
-    line = {
-        "event": "ended", "job": job, "kind": kind, "lasted_s": 1.0, "max_attempts": 3, "tasks": 2, "untold": 0,
-        "told_again": {}, "accepted": 1, "statuses": {"finished": 2}, "attempts": [1, 1], "lost": [], "lost_early": 0,
-        "wrong": [], "results_lost": [],
-    }  # fmt: skip
-    return {**line, **changes}
+def lost(name: str, task: int, attempts: int) -> Told:
+    return Told(event=Event.OUTCOME, at_ns=9, job=name, task=task, status="lost", attempts=attempts, error="why")
 
 
-def test_what_went_well_is_no_violation() -> None:
-    lines = [LIFE, submitted(), ended(attempts=[1, 2]), submitted("k"), {"event": "refused", "job": "k"}, DONE]
-    sums = checks.tally([lines], Counter({("j", 0): 1, ("j", 1): 2}))
-    assert not sums.violations
-    assert (sums.jobs, sums.tasks, sums.retries, sums.refused_jobs, sums.lost) == (1, 2, 1, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("lines", "violation"),
-    [
-        ([submitted()], "has not ended"),
-        ([submitted(), ended(), ended()], "ended twice"),
-        ([submitted(), ended(), {"event": "ended twice", "job": "j"}], "said to have ended twice"),
-        ([submitted(), ended(untold=1)], "1 tasks have no outcome"),
-        ([submitted(), ended(told_again={"0": 2})], "told again"),
-        ([submitted(), ended(accepted=2)], "accepted 2 times"),
-        ([submitted(), ended(statuses={"lost": 1}, lost=[[0, 1, "why"]], lost_early=1)], "lost while attempts remain"),
-        ([submitted(), ended(attempts=[4, 1])], "4 attempts"),
-        ([submitted(), ended(wrong=["task 0 has a wrong result"])], "wrong result"),
-    ],
-)
-def test_what_must_not_be_is_found(lines: list[dict[str, Any]], violation: str) -> None:
-    (found,) = checks.tally([[LIFE, *lines, DONE]], Counter()).violations
-    assert violation in found
-
-
-def test_jobs_of_a_client_that_was_killed_are_nobodys() -> None:
-    sums = checks.tally([[LIFE, submitted(), LIFE, submitted("k"), ended("k"), DONE]], Counter())
-    assert not sums.violations and sums.forsaken_jobs == 1
+def soaked(*lines: Told, over: bool = True, runs: tuple[Run, ...] = ()) -> Evidence:
+    """One client with a job `j`, and one `once` that may start once."""
+    jobs = {"j": job("j"), "once": job("once", 1)}
+    submitted = [Told(event=Event.SUBMITTED, at_ns=1, job=name) for name in jobs]
+    end = [Told(event=Event.OVER, at_ns=99, suppressed=2)] if over else []
+    program = Program("client-0", 0, (*submitted, *lines, *end))
+    return Evidence({"node-0": 2}, jobs, [program], list(runs), [Happened(2, Kind.KILL_NODE, "node-0")])
 
 
 def test_tasks_that_were_lost_as_they_may_be_are_counted_apart() -> None:
-    once = ended("k", max_attempts=1, statuses={"finished": 1, "lost": 1}, lost=[[0, 1, "node n was lost"]])
-    often = ended(statuses={"lost": 2}, attempts=[3, 3], lost=[[0, 3, "why"], [1, 3, "why"]])
-    sums = checks.tally([[LIFE, submitted("k", max_attempts=1), once, submitted(), often, DONE]], Counter())
-    assert not sums.violations
-    assert (sums.lost_at_most_once, sums.lost_out_of_attempts, sums.lost) == (1, 2, 0)
+    numbers = counts(soaked(lost("j", 0, 3), lost("j", 1, 3), lost("once", 0, 1), lost("once", 1, 1)))
+    assert (numbers["lost"], numbers["lost with max_attempts=1"], numbers["lost after max_attempts starts"]) == (
+        0,
+        2,
+        2,
+    )
+    assert numbers["second outcomes suppressed"] == 2
+    assert counts(soaked(lost("j", 0, 3), lost("j", 1, 2), lost("once", 0, 1), lost("once", 1, 1)))["lost"] == 1
+    assert counts(soaked(lost("j", 0, 3), lost("once", 0, 1), lost("once", 1, 1)))["lost"] == 1, "one has no outcome"
 
 
-def test_starts_beyond_what_is_allowed() -> None:
-    lines = [LIFE, submitted(), ended(), submitted("once", max_attempts=1), ended("once"), submitted("s", "slow"),
-             ended("s", "slow"), DONE]  # fmt: skip
-    assert not checks.tally([lines], Counter({("j", 0): 3, ("s", 0): 6})).violations
-    for starts in ({("once", 0): 2}, {("j", 0): 4}):
-        sums = checks.tally([lines], Counter(starts))
-        assert len(sums.violations) == 1 and sums.duplicated == 1
-    (found,) = checks.tally([lines], Counter({("unknown", 0): 1})).violations
-    assert "which nobody submitted" in found
+def test_what_comes_twice_is_counted() -> None:
+    lines = [lost("j", 0, 3), lost("j", 1, 3), lost("once", 0, 1), lost("once", 1, 1)]
+    assert counts(soaked(*lines, lines[0]))["duplicated"] == 1
+    assert counts(soaked(*lines, Told(event=Event.TWICE, at_ns=9, job="j", error="ended, twice")))["duplicated"] == 1
+    starts = [Run("once", 0, pid, pid, pid + 1, "node-0+0") for pid in (7, 8)]
+    assert counts(soaked(*lines, runs=tuple(starts)))["duplicated"] == 1
+
+
+def test_jobs_of_a_client_that_was_killed_are_nobodys() -> None:
+    numbers = counts(soaked(lost("j", 0, 3), over=False))
+    assert numbers["lost"] == 0 and numbers["jobs of clients that were killed"] == 2
 
 
 def test_what_is_left_at_daemons() -> None:
@@ -120,16 +104,23 @@ def test_memory_that_is_not_flat(rss: tuple[int, int], descriptors: tuple[int, i
 
 
 def test_a_seed_is_a_plan() -> None:
-    first, second = (plan.draw(7, 600, 1.5, 3.0) for _ in range(2))
-    assert first == second != plan.draw(8, 600, 1.5, 3.0)
-    assert 300 < len(first) < 500 and all(0 < fault.at_s < 600 for fault in first)
-    counts = Counter(fault.kind for fault in first)
-    assert set(counts) == set(plan.DECK) and counts["kill-node"] > 2 * counts["kill-scheduler"]
-    for fault in first:  # A peer that is silent for one and a half heartbeats is dead.
-        if fault.kind.endswith("-briefly"):
-            assert fault.lasts_s < 3.0
-        elif fault.kind.startswith(("stop-", "stall-", "isolate-")):
-            assert fault.lasts_s > 4.5
+    first, second = (plan.draw(7, 600, 1.5, SIZE) for _ in range(2))
+    assert first == second != plan.draw(8, 600, 1.5, SIZE)
+    *faults, upgrade = first
+    assert upgrade.kind is Kind.UPGRADE and len(upgrade.targets) == SIZE.schedulers + SIZE.nodes
+    assert 300 < len(faults) < 500 and all(0 < fault.at_s < 600 for fault in faults)
+    kinds = Counter(fault.kind for fault in faults)
+    assert set(kinds) == set(plan.DECK) and kinds[Kind.KILL_NODE] > 2 * kinds[Kind.KILL_SCHEDULER]
+    for fault in faults:  # A peer that is silent for one and a half heartbeats is dead.
+        if fault.kind.startswith(("stop-", "stall-", "isolate-")):
+            assert fault.lasts_s > 4.5 or (fault.kind in plan.BRIEFLY and fault.lasts_s < 3.0)
+
+
+def test_veterans_are_upgraded_first_and_once() -> None:
+    size = plan.Size(**{**vars(SIZE), "veterans": True})
+    first, second = [fault for fault in plan.draw(7, 600, 1.5, size) if fault.kind is Kind.UPGRADE]
+    spared = plan.veterans(size)
+    assert set(first.targets[:5]) == spared - {"client-0"} and not spared & set(second.targets)
 
 
 async def test_a_network_that_fails() -> None:
@@ -138,30 +129,31 @@ async def test_a_network_that_fails() -> None:
             writer.write(data)
         writer.close()
 
-    network = Network()
+    network = Wires()
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with asyncio.timeout(TIMEOUT_S):
-        host, _, wire_port = (await network.connect("n", "s", f"127.0.0.1:{port}")).rpartition(":")
+        (address,) = network.ways("n", {"s": f"127.0.0.1:{port}"})
+        assert list(network.ways("n", {"s": f"127.0.0.1:{port}"})) == [address], "it has not moved"
+        host, _, wire_port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(wire_port))
         writer.write(b"one")
         assert await reader.readexactly(3) == b"one"
-        (wire,) = network.of(peer="n")
-        wire.stall()
+        network.cut("n", "s")
         writer.write(b"two")
         late_reader, late_writer = await asyncio.open_connection(host, int(wire_port))
         late_writer.write(b"late")
         for read in (reader, late_reader):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(read.read(1), 0.05)
-        network.heal()
+        network.heal("s")
         assert await reader.readexactly(3) == b"two", "what was held back comes"
         assert await late_reader.readexactly(4) == b"late"
-        wire.drop()
+        network.reset("n")
         with pytest.raises(ConnectionError):
             assert not await reader.read(1)
             raise ConnectionResetError
-        await network.close()
+        network.close()
         with pytest.raises(OSError, match="Connect"):
             await asyncio.open_connection(host, int(wire_port))
         for each in (writer, late_writer):

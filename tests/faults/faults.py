@@ -7,17 +7,16 @@ but the victim could tell.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import psutil
 
-from tests.faults.cluster import CLIENT, GUESTS, HEARTBEAT_S, MACHINES, NODES, SCHEDULERS, Cluster
+from benchmarks.laboratory import faults
+from benchmarks.laboratory.faults import Kind, Undo, happened
+from benchmarks.laboratory.network import Namespaces
+from tests.faults.cluster import CLIENT, GUESTS, HEARTBEAT_S, NODES, SCHEDULERS, Cluster
 from tests.faults.matrix import Fault, Moment, Row, Target
-from tests.faults.moments import Scene
-from tests.faults.network import Network
-from tests.support.daemons import gone
+from tests.faults.moments import Scene, kind_of
 from tests.support.waiting import wait_until
 
 SHORT_S = HEARTBEAT_S / 5
@@ -44,8 +43,11 @@ class Inflicted:
         self._names = _choose(row, cluster, scene)
         self._worker = _choose_worker(cluster, scene) if row.target is Target.EXECUTOR else 0
         """The process id of the Python worker that is hit; the cluster has no names for those."""
-        self._heal: Callable[[], None] = lambda: None
-        _INFLICT[row.fault](self)
+        verb = _VERBS.get(row.fault)
+        for name in self._names or [NODES[0]]:
+            hit = Kind.SHORTAGE if verb is None else kind_of(verb, name) if self._names else Kind(f"{verb}-worker")
+            scene.happened.append(happened(hit, name))
+        self._undo: Sequence[Undo] = _INFLICT[row.fault](self)
 
     def last(self, ended: Callable[[], bool]) -> None:
         """Return once it has lasted. ended: whether the jobs have."""
@@ -61,120 +63,68 @@ class Inflicted:
 
     def heal(self) -> None:
         """Take it back, as far as it can be."""
-        self._heal()
+        for undo in self._undo:
+            undo()
+        if self.row.fault in (Fault.RESTART, Fault.RESTART_ELSEWHERE, Fault.HALF_OPEN):
+            self.restarted = self._names
 
     def _missed(self) -> bool:
         """Whether all peers that can be asked have given the victims up (a victim that drains may have ended)."""
         cluster = self._cluster
         if self.row.target is Target.NODE_MONITOR:
-            return all(NODES[0] not in (cluster.nodes(name) or ()) for name in cluster.serving(SCHEDULERS))
+            return all(NODES[0] not in cluster.linked(name) for name in cluster.serving(SCHEDULERS))
         if self.row.target is Target.CLIENT:
             metric = "sparrow_scheduler_clients"
             return all(cluster.metric(name, metric) == 0 for name in cluster.serving(SCHEDULERS))
-        left = sum(cluster.alive(name) and name not in self._names for name in SCHEDULERS)
+        left = sum(cluster.runs(name) and name not in self._names for name in SCHEDULERS)
         nodes = [cluster.node(name) for name in cluster.serving(NODES)]
         return all(node is not None and len(node["schedulers"]) <= left for node in nodes)
 
     # ---- what is done ------------------------------------------------------------------------
 
-    def _kill(self) -> None:
+    def _kill(self) -> list[Undo]:
+        """And not started again."""
+        self._kill_all()
+        return []
+
+    def _kill_all(self, *, elsewhere: bool = False) -> list[Undo]:
         if self._worker:
             psutil.Process(self._worker).kill()
-        for name in self._names:
-            self._cluster.kill(name)
+        return [faults.kill(self._cluster, name, elsewhere=elsewhere) for name in self._names]
 
-    def _stop(self) -> None:
+    def _stop(self) -> list[Undo]:
         if self._worker:
-            worker = psutil.Process(self._worker)
-            worker.suspend()
-            self._heal = lambda: None if gone(worker.pid) else worker.resume()
-            return
-        self._cluster.stop(self._names)
+            return [faults.stop_pids([self._worker])]
         self.held = self._names
-        self._heal = lambda: self._cluster.go_on(self._names)
+        return [faults.stop(self._cluster, name) for name in self._names]
 
-    def _restart(self) -> None:
-        self._kill()
-        self._heal = self._start
+    def _restart_elsewhere(self) -> list[Undo]:
+        return self._kill_all(elsewhere=True)
 
-    def _restart_elsewhere(self) -> None:
-        self._kill()
-        self._heal = partial(self._start, elsewhere=True)
+    def _cut(self) -> list[Undo]:
+        return [faults.cut(self._cluster, name) for name in self._names]
 
-    def _start(self, *, elsewhere: bool = False) -> None:
-        for name in self._names:
-            self._cluster.start(name, elsewhere=elsewhere)
-        self.restarted = self._names
-
-    def _cut(self) -> None:
-        network = self._network
-        for name in self._names:
-            network.cut(MACHINES[name])
-
-        def heal() -> None:
-            for name in self._names:
-                network.heal(MACHINES[name])
-
-        self._heal = heal
-
-    def _half_open(self) -> None:
-        for name in self._names:
-            self._network.cut(MACHINES[name])
+    def _half_open(self) -> list[Undo]:
+        network = self._cluster.network
+        assert isinstance(network, Namespaces), "the row is skipped without namespaces"
+        self._cut()
         workers = set[int]().union(*(self._cluster.workers(name) for name in self._names if name in NODES))
-        self._kill()
+        undo = self._kill_all()
         self._cluster.wait_until_gone(workers)
         for name in self._names:
-            self._network.lose_power(MACHINES[name])
-        self._heal = self._start
+            network.lose_power(name)
+        return undo
 
-    @property
-    def _network(self) -> Network:
-        assert isinstance(self._cluster.network, Network), "the row is skipped without namespaces"
-        return self._cluster.network
+    def _fill_disk(self) -> list[Undo]:
+        return [faults.fill(self._cluster.disk(name) / FILLER) for name in self._names]
 
-    def _fill_disk(self) -> None:
-        fillers = [self._cluster.disk(name) / FILLER for name in self._names]
-        for filler in fillers:
-            fill(filler)
-
-        def heal() -> None:
-            for filler in fillers:
-                filler.unlink()
-
-        self._heal = heal
-
-    def _take_files(self) -> None:
+    def _take_files(self) -> list[Undo]:
         pids = [self._worker] if self._worker else [self._cluster.pid(name) for name in self._names]
-        processes = [psutil.Process(pid) for pid in pids]
-        limits = [process.rlimit(psutil.RLIMIT_NOFILE) for process in processes]
-        for process, (_, hard) in zip(processes, limits, strict=True):
-            process.rlimit(psutil.RLIMIT_NOFILE, (lowest_free_descriptor(process.pid), hard))
+        return [faults.take_files(pid) for pid in pids]
 
-        def heal() -> None:
-            for process, limit in zip(processes, limits, strict=True):
-                if not gone(process.pid):
-                    process.rlimit(psutil.RLIMIT_NOFILE, limit)
-
-        self._heal = heal
-
-    def _light_bomb(self) -> None:
-        self._scene.bomb.touch()
-
-
-def lowest_free_descriptor(pid: int) -> int:
-    """What the process would be given next: the kernel hands out the lowest that is free."""
-    taken = {int(path.name) for path in Path("/proc", str(pid), "fd").iterdir()}
-    return next(number for number in range(len(taken) + 1) if number not in taken)
-
-
-def fill(path: Path) -> None:
-    """Write to the file until its disk is full."""
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
+    def _light_bomb(self) -> list[Undo]:
+        self._scene.light_bomb()
+        return []
 
 
 def _choose(row: Row, cluster: Cluster, scene: Scene) -> list[str]:
@@ -185,7 +135,7 @@ def _choose(row: Row, cluster: Cluster, scene: Scene) -> list[str]:
     if row.target is Target.EXTERNAL_EXECUTOR:
         return [next(iter(GUESTS))]
     if row.target is Target.ALL_SCHEDULERS:
-        return [name for name in SCHEDULERS if cluster.alive(name)]
+        return [name for name in SCHEDULERS if cluster.runs(name)]
     if row.target is Target.EXECUTOR:
         return []
     if row.moment in (Moment.FINISHING, Moment.DRAINING):
@@ -196,15 +146,21 @@ def _choose(row: Row, cluster: Cluster, scene: Scene) -> list[str]:
 def _choose_worker(cluster: Cluster, scene: Scene) -> int:
     """A Python worker of the first node; one that has started a task, if there is one."""
     workers = cluster.workers(NODES[0])
-    busy = workers & {pid for _, pid in scene.logged("start")}
+    busy = workers & {run.pid for run in scene.runs()}
     return min(busy or workers)
 
 
-_INFLICT: dict[Fault, Callable[[Inflicted], None]] = {
+_VERBS = {
+    **dict.fromkeys((Fault.SIGKILL, Fault.RESTART, Fault.RESTART_ELSEWHERE, Fault.HALF_OPEN), "kill"),
+    **dict.fromkeys((Fault.STOP_SHORT, Fault.STOP_LONG), "stop"),
+    Fault.CUT: "isolate",
+}
+"""What the laboratory calls them; the others are shortages."""
+_INFLICT: dict[Fault, Callable[[Inflicted], list[Undo]]] = {
     Fault.SIGKILL: Inflicted._kill,
     Fault.STOP_SHORT: Inflicted._stop,
     Fault.STOP_LONG: Inflicted._stop,
-    Fault.RESTART: Inflicted._restart,
+    Fault.RESTART: Inflicted._kill_all,
     Fault.RESTART_ELSEWHERE: Inflicted._restart_elsewhere,
     Fault.CUT: Inflicted._cut,
     Fault.HALF_OPEN: Inflicted._half_open,

@@ -1,37 +1,48 @@
-"""What must hold when a fault is over, whatever it was."""
+"""What must hold when a fault is over, whatever it was: what the laboratory's oracle says, and what the row does."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.laboratory import oracle
+from benchmarks.laboratory.cluster import CLIENTS_GAUGE
+from benchmarks.laboratory.evidence import Evidence, Program
+from benchmarks.laboratory.jobs import Job
+from benchmarks.laboratory.told import Event, Told
 from node_monitor.core import IDLE_WORKERS_PER_SLOT
-from tests.faults.client_process import Submission, Told
-from tests.faults.cluster import CLIENT, NODES, PLACES, SCHEDULERS, SLOTS, Client, Cluster
+from tests.faults.cluster import CLIENT, GUESTS, NODES, PLACES, SCHEDULERS, SLOTS, Cluster
 from tests.faults.faults import FILLER
 from tests.faults.matrix import Fault, Row, Target
-from tests.faults.moments import Scene
-from tests.faults.work import read_log
+from tests.faults.moments import MANY, Scene
 from tests.support.waiting import wait_until
 
 ACCOUNTED_TIMEOUT_S = 45.0
 FINISHED, FAILED, LOST, RESULT_LOST = "finished", "failed", "lost", "result lost"
 
 
+def status_of(line: Told) -> str:
+    """How a task ended, as the tables say it."""
+    return RESULT_LOST if line.result_lost else line.status
+
+
+def outcomes(scene: Scene, name: str) -> list[Told]:
+    """What the client was told of the job's tasks."""
+    return [line for line in scene.cluster.told(name) if line.event is Event.OUTCOME]
+
+
+def refused(scene: Scene, name: str) -> bool:
+    """Whether the client was told that the job is refused."""
+    return any(line.event is Event.REFUSED for line in scene.cluster.told(name))
+
+
 def ended(scene: Scene) -> bool:
     """Whether the client has been told the end of all jobs, as far as it lives."""
-    return all(job_ended(client, submission) for submission, client in scene.jobs.values() if lives(client))
-
-
-def lives(client: Client) -> bool:
-    """Whether the process has not ended."""
-    return client.process.poll() is None
-
-
-def job_ended(client: Client, submission: Submission) -> bool:
-    """Whether the client has been told that the job ended, or was refused."""
-    return any(told.event in ("ended", "refused") for told in client.told(submission.job))
+    return all(
+        refused(scene, name) or len(outcomes(scene, name)) >= len(job.tasks)
+        for name, (job, process) in scene.jobs.items()
+        if process.runs
+    )
 
 
 def wait_until_accounted(scene: Scene) -> None:
@@ -40,58 +51,53 @@ def wait_until_accounted(scene: Scene) -> None:
         wait_until(lambda: ended(scene), timeout_s=ACCOUNTED_TIMEOUT_S)
     except AssertionError:
         missing = {
-            job: sorted(set(range(submission.tasks)) - {told.task for told in client.told(job)})
-            for job, (submission, client) in scene.jobs.items()
+            name: sorted(set(range(len(job.tasks))) - {line.task for line in outcomes(scene, name)})
+            for name, (job, _) in scene.jobs.items()
         }
         raise AssertionError(f"not accounted for within {ACCOUNTED_TIMEOUT_S:g} s: tasks {missing}") from None
 
 
-def check_outcomes(row: Row, scene: Scene) -> list[Told]:
-    """Each task's outcome told once, started as often as it may be, and as the fault allows; returns the outcomes."""
-    all_told = []
-    for submission, client in scene.jobs.values():
-        told = client.told(submission.job)
-        all_told += [line for line in told if line.event == "outcome"]
-        check_told(submission, told, heard=lives(client))
-        check_starts(submission, told)
-        for line in told:
-            if line.event == "outcome":
-                assert line.status in allowed(row, submission), f"{line} of {submission}"
-                assert line.status == FINISHED or line.error, f"no reason: {line}"
-    if row.fault is Fault.OUT_OF_MEMORY:
-        victims = [line for line in all_told if line.status == FAILED]
+def check_outcomes(row: Row | None, scene: Scene) -> list[Told]:
+    """The guarantees hold, and each task ended as the fault allows (no row: nothing failed); returns the outcomes."""
+    # That a job is refused, or lost while attempts remain, is right where no scheduler comes back.
+    without = [oracle.no_job_is_refused]
+    if row is not None and row.leaves_no_scheduler:
+        without.append(oracle.losses_are_explained)
+    violations = list(oracle.judge(evidence(scene), without))
+    assert not violations, violations
+    told = []
+    for name, (job, _) in scene.jobs.items():
+        lines = outcomes(scene, name)
+        told += lines
+        assert not (lines and refused(scene, name)), f"refused, and told of: {lines}"
+        wrong = [line for line in lines if status_of(line) not in allowed(row, job)]
+        assert not wrong, f"{wrong} of {job}"
+    if row is not None and row.fault is Fault.OUT_OF_MEMORY:
+        victims = [line for line in told if line.status == FAILED]
         assert [line.task for line in victims] == [0] and "MemoryError" in victims[0].error, victims
-    return all_told
+    return told
 
 
-def check_told(submission: Submission, told: list[Told], *, heard: bool) -> None:
-    """Each outcome once, and then the end, once; of a client that died: none twice."""
-    counts = Counter(line.task for line in told if line.event == "outcome")
-    events = Counter(line.event for line in told)
-    assert max(counts.values(), default=1) == 1, f"told more than once: {counts} of {submission}"
-    assert max(events["accepted"], events["refused"], events["ended"]) <= 1, events
-    if heard and events["refused"]:
-        assert not counts and not events["ended"], f"refused, and told of: {told}"
-    elif heard:
-        assert set(counts) == set(range(submission.tasks)), f"not told of: {submission}, {counts}"
-        assert told[-1].event == "ended", told[-1]
+def evidence(scene: Scene) -> Evidence:
+    """All that is known of a row. The client of now is at its end, as far as the row goes."""
+    jobs = {name: job for name, (job, _) in scene.jobs.items()}
+    programs = []
+    for life in range(scene.cluster.lives[CLIENT] + 1):
+        names = [name for name in jobs if (name.rpartition("~")[2] if "~" in name else "0") == str(life)]
+        lines = [line for name in names for line in scene.cluster.told(name)]
+        if any(scene.jobs[name][1].runs for name in names):
+            lines.append(Told(event=Event.OVER, at_ns=max(line.at_ns for line in lines)))
+        programs.append(Program(CLIENT, life, tuple(lines)))
+    slots = dict.fromkeys(NODES, SLOTS) | dict.fromkeys(GUESTS, 1)
+    return Evidence(slots, jobs, programs, scene.runs(), scene.happened)
 
 
-def check_starts(submission: Submission, told: list[Told]) -> None:
-    """No task started more often than it may be; what finished has come to its end."""
-    log = Path(submission.log)
-    starts = Counter(task for task, _ in read_log(log, "start"))
-    most = max(starts.values(), default=0)
-    assert most <= submission.max_attempts, f"started {most} times: {submission}"
-    ends = {task for task, _ in read_log(log, "end")}
-    finished = {line.task for line in told if line.status == FINISHED}
-    assert finished <= ends, f"finished without an end: {finished - ends} of {submission}"
-
-
-def allowed(row: Row, submission: Submission) -> set[str]:
+def allowed(row: Row | None, job: Job) -> set[str]:
     """How a task of this job may end."""
     statuses = {FINISHED}
-    if submission.max_attempts == 1:
+    if row is None:
+        return statuses
+    if job.max_attempts == 1:
         statuses |= {LOST}
     if row.fault is Fault.OUT_OF_MEMORY or (row.target, row.fault) in _FAILS:
         statuses |= {FAILED}
@@ -129,41 +135,26 @@ def wait_until_clean(cluster: Cluster) -> None:
 
 def dirt(cluster: Cluster) -> Iterator[str]:
     """What is not as it is in a cluster that has nothing to do."""
-    schedulers = [name for name in SCHEDULERS if cluster.alive(name)]
-    nodes = [name for name in NODES if cluster.alive(name)]
-    for name in schedulers:
-        yield from _dirt_of_scheduler(cluster, name, set(nodes))
-    for name in nodes:
-        yield from _dirt_of_node(cluster, name, len(schedulers))
-
-
-def _dirt_of_scheduler(cluster: Cluster, name: str, nodes: set[str]) -> Iterator[str]:
-    clients = int(cluster.alive(CLIENT))
-    expected = {"jobs": 0, "unplaced_tasks": 0, "nodes": len(nodes), "clients": clients}
-    for what, value in expected.items():
-        found = cluster.metric(name, f"sparrow_scheduler_{what}")
-        if found != value:
-            yield f"{name}: {what} {found}, not {value}"
+    yield from cluster.left(all_linked=True, ignored=(CLIENTS_GAUGE,))
+    for name in filter(cluster.runs, SCHEDULERS):
+        found = cluster.metric(name, CLIENTS_GAUGE)
+        if found != cluster.runs(CLIENT):
+            yield f"{name}: {found} clients"
+    for name in filter(cluster.runs, NODES):
+        yield from _dirt_of_node(cluster, name)
 
 
 WORKERS_MAX = (1 + IDLE_WORKERS_PER_SLOT) * SLOTS
 """Python workers of a node that has nothing to do: fresh ones, and those that are kept for their users."""
 
 
-def _dirt_of_node(cluster: Cluster, name: str, schedulers: int) -> Iterator[str]:
+def _dirt_of_node(cluster: Cluster, name: str) -> Iterator[str]:
     node = cluster.node(name)
-    if node is None:
-        yield f"{name} does not answer"
-        return
-    if node["free_slots"] != node["slots"] or node["queued_by_user"] or node["state"] != "ready":
+    if node is None or node["state"] != "ready":
         yield f"{name}: {node}"
-    if len(node["schedulers"]) != schedulers:
-        yield f"{name}: linked to {node['schedulers']}"
     workers = len(cluster.workers(name))
     if not SLOTS <= workers <= WORKERS_MAX:
         yield f"{name}: {workers} workers"
-    if cluster.metric(name, "sparrow_node_monitor_blobs") != 0:
-        yield f"{name}: blobs"
     files = [path for path in cluster.disk(name).rglob("*") if path.is_file() and path.name not in ("lock", FILLER)]
     if files:
         yield f"{name}: files {files}"
@@ -174,12 +165,9 @@ def check_works(cluster: Cluster, directory: Path) -> None:
     for app in PLACES:
         place = directory / f"fresh-{app}"
         place.mkdir()
-        scene = Scene(place, large=False, app=app)
-        scene.submit(cluster, "many", PLACES[app])
-        scene.wait_until_logged("start", PLACES[app])
-        scene.release(cluster, [])
+        scene = Scene(cluster, place, large=False, app=app)
+        scene.submit(MANY, PLACES[app])
+        scene.wait_until_started(PLACES[app])
+        scene.release([])
         wait_until_accounted(scene)
-        for submission, client in scene.jobs.values():
-            told = client.told(submission.job)
-            check_told(submission, told, heard=True)
-            assert {line.status for line in told if line.event == "outcome"} == {FINISHED}, told
+        check_outcomes(None, scene)

@@ -41,26 +41,26 @@ class Observation(msgspec.Struct, kw_only=True):
 def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
     """Play the row; `AssertionError` if something does not hold that must."""
     cluster.with_submit_timeout(GIVE_UP_S if row.leaves_no_scheduler else SUBMIT_TIMEOUT_S)
-    processes = cluster.processes()
+    pids = cluster.pids()
     scene = bring(row, cluster, directory)
-    inflicted_s = time.time()
+    inflicted_s = time.monotonic()
     fault = Inflicted(row, cluster, scene)
-    scene.release(cluster, fault.held)
+    scene.release(fault.held)
     fault.last(lambda: oracle.ended(scene))
-    lasted_s = time.time() - inflicted_s
+    lasted_s = time.monotonic() - inflicted_s
     fault.heal()
-    scene.submit_rest(cluster)
+    scene.submit_rest()
     if CLIENT in fault.restarted:  # The program is started again, and does its work again.
-        scene.submit_both(cluster, PLACES[scene.app])
+        scene.submit_both(PLACES[scene.app])
     oracle.wait_until_accounted(scene)
     accounted_s = _accounted_s(scene, inflicted_s)
     wait_until_drained(scene, fault, cluster)
     oracle.wait_until_clean(cluster)
-    whole_s = time.time() - inflicted_s
+    whole_s = time.monotonic() - inflicted_s
     told = oracle.check_outcomes(row, scene)
     cluster.repair()
     oracle.wait_until_clean(cluster)
-    cluster.wait_until_gone(processes - cluster.processes())
+    cluster.wait_until_gone(pids - cluster.pids())
     oracle.check_works(cluster, directory)
     return Observation(
         target=row.target,
@@ -69,35 +69,29 @@ def play(row: Row, cluster: Cluster, directory: Path) -> Observation:
         lasted_s=lasted_s,
         accounted_s=accounted_s,
         whole_s=whole_s,
-        outcomes=dict(Counter(line.status for line in told) + Counter(_refused(scene))),
+        outcomes=dict(Counter(map(oracle.status_of, told)) + Counter(_refused(scene))),
         restarted=_restarted(scene),
         errors=sorted({line.error for line in told if line.error}),
     )
 
 
 def _accounted_s(scene: Scene, since_s: float) -> float | None:
-    jobs = [(submission, client) for submission, client in scene.jobs.values() if oracle.lives(client)]
-    return max((client.told(submission.job)[-1].at_s - since_s for submission, client in jobs), default=None)
+    jobs = [name for name, (_, process) in scene.jobs.items() if process.runs]
+    return max((scene.cluster.told(name)[-1].at_ns / 1e9 - since_s for name in jobs), default=None)
 
 
 def _restarted(scene: Scene) -> int:
-    starts = [(submission.job, task) for submission, _ in scene.jobs.values() for task in scene.starts(submission)]
+    starts = [(run.job, run.task) for run in scene.runs()]
     return len(starts) - len(set(starts))
 
 
 def _refused(scene: Scene) -> dict[str, int]:
     """Tasks of jobs that were refused as a whole."""
-    return {
-        "refused": sum(
-            submission.tasks
-            for submission, client in scene.jobs.values()
-            if any(told.event == "refused" for told in client.told(submission.job))
-        )
-    }
+    return {"refused": sum(len(job.tasks) for name, (job, _) in scene.jobs.items() if oracle.refused(scene, name))}
 
 
 def wait_until_drained(scene: Scene, fault: Inflicted, cluster: Cluster) -> None:
     """What was draining ends by itself, but what was started anew."""
     for name in scene.draining:
         if name not in fault.restarted:
-            wait_until(lambda name=name: not cluster.alive(name), f"{name} to have drained")  # type: ignore[misc]
+            wait_until(lambda name=name: not cluster.runs(name), f"{name} to have drained")  # type: ignore[misc]

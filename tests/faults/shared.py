@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.laboratory.network import Namespaces, Network, why_no_mounts, why_no_namespaces
 from tests.faults.cluster import MACHINES, Cluster
-from tests.faults.network import Loopback, Network, why_no_mounts, why_no_namespaces
 
 
 class Shared:
@@ -26,7 +26,7 @@ class Shared:
     def get(self) -> Cluster:
         """The cluster."""
         if self._cluster is None:
-            network = Loopback() if self.why_no_network else Network(list(MACHINES.values()))
+            network = Network() if self.why_no_network else Namespaces(MACHINES)
             self._held.callback(network.close)
             cluster = Cluster(self._directories(), network, disks=not self.why_no_disk)
             self._cluster = self._held.enter_context(cluster)

@@ -95,7 +95,7 @@ def _cells(row: Observation) -> list[str]:
 
 def plain(error: str) -> str:
     """An error without what differs from run to run."""
-    text = re.sub(r"(job|scheduler) \S*-(many|once|others)-\d+", r"\1 …", error)
+    text = re.sub(r"(job|scheduler) \S*-(many|once|others)-\d+(~\d+)?", r"\1 …", error)
     text = re.sub(r"scheduler-[0-9a-f]{12}", "…", text)
     text = re.sub(r"\d+\.\d+\.\d+\.\d+:\d+", "…", text)
     text = re.sub(r"/\S*/", "…/", text)

@@ -1,70 +1,33 @@
-"""The oracle of the fault matrix notices what it is there for, and the document says what the matrix is."""
+"""The matrix: what its rows allow, its pairs, and its document. Its oracle is the laboratory's, and is tested there
+(tests/benchmarks/test_chaos.py)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from benchmarks.laboratory.faults import Kind
+from benchmarks.laboratory.jobs import Job, Way
 from tests.faults import oracle, table
-from tests.faults.client_process import Submission, Told
 from tests.faults.matrix import Fault, Moment, Row, Target, all_rows, pairwise, why_not
+from tests.faults.moments import kind_of
 from tests.faults.play import Observation
-from tests.faults.work import write_down
 
 
-def submission(log: Path, **changes: int) -> Submission:
-    fields: dict[str, int] = {"tasks": 2, "max_attempts": 2, **changes}
-    return Submission(job="j", app="python", log=str(log), gate="gate", bomb="", **fields)
+def job(max_attempts: int) -> Job:
+    return Job(name="j", user="faults", way=Way.CALLS, at_s=0.0, stages=(), max_attempts=max_attempts)
 
 
-def told(*tasks: int, events: tuple[str, ...] = ("ended",)) -> list[Told]:
-    outcomes = [Told(job="j", event="outcome", at_s=0.0, task=task, status=oracle.FINISHED) for task in tasks]
-    return [*outcomes, *(Told(job="j", event=event, at_s=0.0) for event in events)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "heard", "fault"),
-    [
-        (told(0, 1, 1), True, "told more than once"),
-        (told(0, 1, 1, events=()), False, "told more than once"),
-        (told(0), True, "not told of"),
-        (told(0, 1, 2), True, "not told of"),
-        (told(0, 1, events=()), True, "outcome"),
-        (told(0, 1, events=("ended", "ended")), True, "ended"),
-        (told(0, events=("refused",)), True, "refused, and told of"),
-    ],
-)
-def test_it_notices_outcomes_that_are_missing_or_come_twice(
-    tmp_path: Path, lines: list[Told], heard: bool, fault: str
-) -> None:
-    with pytest.raises(AssertionError, match=fault):
-        oracle.check_told(submission(tmp_path / "log"), lines, heard=heard)
-
-
-def test_it_takes_what_is_right(tmp_path: Path) -> None:
-    job = submission(tmp_path / "log")
-    oracle.check_told(job, told(1, 0), heard=True)
-    oracle.check_told(job, told(events=("refused",)), heard=True)
-    oracle.check_told(job, told(1, events=()), heard=False)  # The client died.
-
-
-def test_it_notices_starts_beyond_what_is_allowed_and_ends_that_never_were(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    for _ in range(2):
-        write_down(str(log), "start", 0)
-    write_down(str(log), "end", 0)
-    oracle.check_starts(submission(log), told(0))
-    with pytest.raises(AssertionError, match="started 2 times"):
-        oracle.check_starts(submission(log, max_attempts=1), told(0))
-    with pytest.raises(AssertionError, match="finished without an end"):
-        oracle.check_starts(submission(log), told(0, 1))
-
-
-def test_only_jobs_that_may_be_lost_are(tmp_path: Path) -> None:
+def test_only_jobs_that_may_be_lost_are() -> None:
     row = Row(Target.NODE_MONITOR, Fault.SIGKILL, Moment.RUNNING)
-    assert oracle.allowed(row, submission(tmp_path)) == {"finished"}
-    assert oracle.allowed(row, submission(tmp_path, max_attempts=1)) == {"finished", "lost"}
+    assert oracle.allowed(row, job(3)) == {"finished"}
+    assert oracle.allowed(row, job(1)) == {"finished", "lost"}
+
+
+def test_what_a_row_does_has_a_name_in_the_laboratory() -> None:
+    assert kind_of("kill", "scheduler-1") is Kind.KILL_SCHEDULER
+    assert kind_of("isolate", "node-0") is Kind.ISOLATE_NODE
+    assert kind_of("stop", "guest-0") is Kind.STOP_WORKER
+    assert kind_of("stop", "client") is Kind.ISOLATE_CLIENT, "it may be given up"
 
 
 def test_the_subset_has_every_pair_that_any_row_has() -> None:

@@ -1,4 +1,4 @@
-"""What the tasks of a round do: write down that they begin, take a while, write down that they end, return a value.
+"""What tasks in the laboratory do: write down that they begin, take a while, write down that they end, return a value.
 
 A task's first act is to make a file of its own (O_EXCL), its last act another, in the directory of its job. Their names
 say all: `TASK.PID.NS.NODE` when it begins, and the same with `.end.NS` when it ends. NS is CLOCK_MONOTONIC, which all
@@ -10,28 +10,35 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 END = "end"
+BOMB = ".bomb"
+HOLD_MAX_S = 60.0
+"""A task that is held goes on after this, so that no worker is left behind."""
+MEMORY_HEADROOM_BYTES = 64 << 20
+"""What a task that is to run out of memory may still allocate."""
 
 
 class PlannedFailure(Exception):
     """A task failed, as it was to."""
 
 
-def task(order: tuple[str, int, float, int, int], pad: bytes, inputs: Sequence[Any]) -> str | bytes:
-    """Do as `order` says: (directory, number, seconds to take, starts that fail, bytes of the result, 0: few).
+Order = tuple[str, int, float, int, int, str]
+"""Of a task: (directory, number, seconds to take, starts that fail, bytes of the result, 0: few, its gate)."""
 
-    pad: bytes that make the arguments large. inputs: values of other tasks, or lists of them.
-    """
-    directory, number, duration_s, fails, result_bytes = order
+
+def task(order: Order, pad: bytes, inputs: Sequence[Any]) -> str | bytes:
+    """Do as it is told. pad: bytes that make the arguments large. inputs: values of other tasks, or lists of them."""
+    directory, number, duration_s, fails, result_bytes, gate = order
     begun = begin(directory, number)
     try:
         print(said(directory, number))
-        time.sleep(duration_s)
+        wait_at(gate, number) if gate else time.sleep(duration_s)
         if fails and starts_of(directory, number) <= fails:
             raise PlannedFailure(f"task {number} fails {fails} times")
         return value(Path(directory).name, number, [mark(part) for part in inputs], result_bytes)
@@ -39,7 +46,29 @@ def task(order: tuple[str, int, float, int, int], pad: bytes, inputs: Sequence[A
         end(directory, begun)
 
 
-def chunked(order: tuple[str, int, float, int, int]) -> str | bytes:
+def wait_at(gate: str, number: int) -> None:
+    """Return once the file is there; the first task runs out of memory if that of the bomb is."""
+    deadline_s = time.monotonic() + HOLD_MAX_S
+    while not os.path.exists(gate) and time.monotonic() < deadline_s:  # noqa: PTH110
+        if not number and os.path.exists(gate + BOMB):  # noqa: PTH110
+            break
+        time.sleep(0.005)
+    if not number and os.path.exists(gate + BOMB):  # noqa: PTH110
+        run_out_of_memory()
+
+
+def run_out_of_memory() -> None:
+    """Allocate more than this process may, by a limit that it sets itself and takes back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_HEADROOM_BYTES, hard))
+    try:
+        bytearray(2 * MEMORY_HEADROOM_BYTES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def chunked(order: Order) -> str | bytes:
     """`task` for `map`."""
     return task(order, b"", ())
 

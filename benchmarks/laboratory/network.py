@@ -1,33 +1,95 @@
-"""Machines of a cluster on one host: a network namespace each, joined by a bridge in one of its own.
+"""The network between a cluster's machines: loopback, or a network namespace for each machine (wires.py: proxies).
 
-Nothing is added to the host's own network: the test talks to a daemon from within the daemon's namespace, and so also
-while it is cut off. A machine is cut off by taking its cable from the bridge while both ends of the cable stay up: it
-and its peers keep their connections and hear nothing, as with a broken switch. There is no RST, no loss of carrier.
+The namespaces are joined by a bridge in one of their own. Nothing is added to the host's own network: who asks a daemon
+does so from within the daemon's namespace, and so also while it is cut off. A machine is cut off by taking its cable
+from the bridge while both ends of the cable stay up: it and its peers keep their connections and hear nothing, as with
+a broken switch. There is no RST, no loss of carrier.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import json
 import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
+LOOPBACK = "127.0.0.1"
 PREFIX = "sparrow-faults-"
+ANSWER_TIMEOUT_S = 5.0
+FIRST_PORT = 20_000
 NAMESPACES = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
 
 
 class Network:
-    """Namespaces by machine; `close` removes them. A process has one network at a time. Machines' names become those of
-    interfaces: 2 to 15 letters and digits."""
+    """Loopback, where nothing can be cut. Machines are known by the names of those that run there; those with an
+    address of their own are given."""
+
+    def __init__(self, addresses: Mapping[str, str] | None = None) -> None:
+        self._addresses = dict(addresses or {})
+
+    def address(self, machine: str) -> str:
+        """Where it listens."""
+        return self._addresses.get(machine, LOOPBACK)
+
+    def within(self, machine: str) -> list[str]:
+        """What a command line begins with that is to run on the machine."""
+        return []
+
+    def ways(self, peer: str, schedulers: Mapping[str, str]) -> Iterable[str]:
+        """The addresses by which this peer finds the schedulers, whose own addresses are given."""
+        return schedulers.values()
+
+    def connect(self, machine: str, port: int, timeout_s: float) -> socket.socket:
+        """A connection to this port of the machine, which nothing cuts."""
+        return socket.create_connection((self.address(machine), port), timeout_s)
+
+    def ask(self, machine: str, port: int, path: str, body: Any = None, *, token: str = "") -> tuple[int, str]:
+        """(status, body) of the answer of a daemon there, asked on its own machine; status 0 if it gives none."""
+        connection = HTTPConnection(self.address(machine), port)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            connection.sock = self.connect(machine, port, ANSWER_TIMEOUT_S)
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except (OSError, HTTPException) as error:
+            return 0, str(error)
+        finally:
+            connection.close()
+
+    def free_port(self, machine: str) -> int:
+        """A port that nobody listens on; another may take it before it is used."""
+        with socket.create_server((self.address(machine), 0)) as listener:
+            return int(listener.getsockname()[1])
+
+    def cut(self, machine: str, peer: str = "") -> None:
+        """Drop whatever goes to the machine or comes from it, or from this peer alone."""
+        raise NotImplementedError("loopback cannot be cut")
+
+    def heal(self, machine: str, peer: str = "") -> None:
+        """Pass it on again."""
+        raise NotImplementedError("loopback cannot be cut")
+
+    def close(self) -> None:
+        """Remove what there is of it."""
+
+
+class Namespaces(Network):
+    """Namespaces by machine; `close` removes them. A process has one such network at a time. Machines' names become
+    those of interfaces: 2 to 15 letters and digits."""
 
     def __init__(self, machines: Sequence[str]) -> None:
-        self._addresses = {machine: f"10.0.0.{number}" for number, machine in enumerate(machines, 1)}
+        super().__init__({machine: f"10.0.0.{number}" for number, machine in enumerate(machines, 1)})
         self._hub = f"{PREFIX}{os.getpid()}-hub"
+        self._last_port = FIRST_PORT
         _remove_stale()
         try:
             _ip("netns", "add", self._hub)
@@ -39,19 +101,20 @@ class Network:
             self.close()
             raise
 
-    def address(self, machine: str) -> str:
-        """The machine's address."""
-        return self._addresses[machine]
-
     def within(self, machine: str) -> list[str]:
-        """What a command line begins with that is to run on the machine."""
+        """Enter its namespace."""
         return ["nsenter", f"--net={NAMESPACES / self._name(machine)}"]
 
-    def cut(self, machine: str) -> None:
-        """Drop whatever goes to the machine or comes from it."""
+    def free_port(self, machine: str) -> int:
+        """Nobody else listens there."""
+        self._last_port += 1
+        return self._last_port
+
+    def cut(self, machine: str, peer: str = "") -> None:
+        """Of all peers alone."""
         _ip("-n", self._hub, "link", "set", machine, "nomaster")
 
-    def heal(self, machine: str) -> None:
+    def heal(self, machine: str, peer: str = "") -> None:
         """Take the machine in again."""
         _ip("-n", self._hub, "link", "set", machine, "master", "bridge")
 
@@ -63,7 +126,7 @@ class Network:
         self._plug_in(machine)
 
     def connect(self, machine: str, port: int, timeout_s: float) -> socket.socket:
-        """A connection to this port of the machine, made on the machine itself."""
+        """Made on the machine itself."""
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(NAMESPACES / self._name(machine), os.O_RDONLY)
         try:
@@ -96,25 +159,6 @@ class Network:
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
 
 
-class Loopback:
-    """The same without machines, where namespaces are not permitted: nothing can be cut."""
-
-    def address(self, machine: str) -> str:
-        """Loopback."""
-        return "127.0.0.1"
-
-    def within(self, machine: str) -> list[str]:
-        """Nothing: the command runs here."""
-        return []
-
-    def connect(self, machine: str, port: int, timeout_s: float) -> socket.socket:
-        """A connection to this port."""
-        return socket.create_connection(("127.0.0.1", port), timeout_s)
-
-    def close(self) -> None:
-        """Nothing to remove."""
-
-
 @functools.cache
 def why_no_namespaces() -> str:
     """Why there can be no network namespaces here; empty if there can."""
@@ -122,7 +166,7 @@ def why_no_namespaces() -> str:
     if missing:
         return f"{' and '.join(missing)} not installed"
     try:
-        network = Network(["probe"])
+        network = Namespaces(["probe"])
     except subprocess.CalledProcessError as error:
         return f"no network namespaces here: {error.stderr.strip()}"
     try:

@@ -12,9 +12,12 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.laboratory.jobs import Job
+
 
 class Event(StrEnum):
-    """`gone`: the scheduler of a job that came over HTTP has ended or forgot it. `over`: the program is at its end."""
+    """`gone`: the scheduler of a job that came over HTTP has ended or forgot it. `over`: the program is at its end.
+    `twice`: the session told of an outcome, an acceptance or an end a second time, or after the end."""
 
     LIFE = "life"
     SUBMITTED = "submitted"
@@ -24,12 +27,14 @@ class Event(StrEnum):
     OUTCOME = "outcome"
     MAPPED = "mapped"
     GONE = "gone"
+    TWICE = "twice"
     OVER = "over"
 
 
 class Told(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
-    """A line. job: as its directory is called. mark: of the value, see `work.mark`. result_lost: it could not be
-    fetched. status: as the report has it. at_ns: CLOCK_MONOTONIC."""
+    """A line. job: as its directory is called. spec: of the job that is submitted. mark: of the value, see `work.mark`.
+    result_lost: it could not be fetched. status: as the report has it. suppressed: outcomes that came to the program
+    again, and were told to nobody. at_ns: CLOCK_MONOTONIC."""
 
     event: Event
     at_ns: int
@@ -43,6 +48,8 @@ class Told(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     service_s: float | None = None
     stdout: str = ""
     result_lost: bool = False
+    spec: Job | None = None
+    suppressed: int = 0
 
 
 class Writer:

@@ -1,7 +1,8 @@
 """A user's program: submits the user's jobs through the public library, and writes down what it is told.
 
-It runs in a process of its own. One that was killed may be started again; then it does its work again, under other
-names: the job `flat-0` is `flat-0~1` in its second life.
+It runs in a process of its own: `python -m benchmarks.laboratory.program FILE`, where the file is an `Order`. One that
+was killed may be started again; then it does its work again, under other names: the job `flat-0` is `flat-0~1` in its
+second life.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
+import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +24,14 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos import work
-from benchmarks.chaos.plan import Job, Plan, Task, Way
-from benchmarks.chaos.told import Event, Writer
-from benchmarks.interruption import interrupt
+import msgspec
+
+from benchmarks.laboratory import work
+from benchmarks.laboratory.interruption import interrupt
+from benchmarks.laboratory.jobs import Job, Way
+from benchmarks.laboratory.kinds import Draw
+from benchmarks.laboratory.tap import listen_in
+from benchmarks.laboratory.told import Event, Writer
 from frontends.command.tasks import command_job, decode_result
 from frontends.synthetic.tasks import sleep_job
 from sparrow_py import CallOptions, CallStage, Client, JobSpec, ResultOf, Speculation, calls
@@ -33,89 +41,136 @@ from sparrow_py.job import BlobRef
 
 CONNECT_TIMEOUT_S = 30.0
 SUBMIT_TIMEOUT_S = 40.0
-WAIT_FOR_NODES_S = 30.0
+WAIT_FOR_NODES_S = 60.0
 """Nodes that could run a job may be away when it is submitted."""
 HTTP_TIMEOUT_S = 60.0
 HTTP_TRIES = 100
 HTTP_PAUSE_S = 0.1
+PAUSE_S = 0.4
+"""Mean time between the end of a job of a lane and the next, so that the machine is busy and not full."""
 SPECULATION = Speculation(quantile=0.5, slowdown=3.0, copies_max=0.5, running_s_min=0.2)
 
 
-def named(job: Job, life: int) -> str:
-    """What a job is called in a life of its client."""
-    return f"{job.name}~{life}" if life else job.name
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program is to do. jobs: at their times. Then those that come as lines of JSON on standard input, and with
+    `lanes` further ones, so many at a time, of kinds by their weights, drawn from `seed`; until standard input closes.
+
+    The rest is filled in by who starts it. zoned: jobs go where their zone is, by the way in which they are submitted.
+    """
+
+    user: str
+    jobs: tuple[Job, ...] = ()
+    lanes: int = 0
+    weights: dict[str, int] = {}
+    seed: str = ""
+    slots: int = 0
+    zoned: bool = False
+    submit_timeout_s: float = SUBMIT_TIMEOUT_S
+    program: str = ""
+    life: int = 0
+    directory: str = ""
+    schedulers: str = ""
+    began_ns: int = 0
+    heartbeat_s: float = 10.0
 
 
-class User:
-    """See the module's docstring. schedulers: their addresses. began_ns: when the round did."""
+def run(order: Order) -> None:
+    """From the first submission to the last outcome."""
+    Program(order).run()
 
-    def __init__(
-        self, plan: Plan, user: str, life: int, directory: Path, schedulers: Sequence[str], began_ns: int
-    ) -> None:
-        self._jobs = sorted((job for job in plan.jobs if job.user == user), key=lambda job: job.at_s)
-        self._heartbeat_s = plan.heartbeat_s
-        self._user = user
-        self._life = life
-        self._directory = directory
-        self._schedulers = list(schedulers)
+
+class Program:
+    """See the module's docstring."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._life = order.life
+        self._directory = Path(order.directory)
         # In a later life its work is all due at once, or in a moment.
-        self._began_ns = began_ns if not life else time.monotonic_ns()
+        self._began_ns = order.began_ns if not order.life else time.monotonic_ns()
         self._threads: list[threading.Thread] = []
         self._waiting: list[Callable[[], object]] = []
+        self._told = Writer(self._directory / "told" / f"{order.program}.{order.life}")
+        self._dismissed = threading.Event()
 
     def run(self) -> None:
-        """From the first submission to the last outcome."""
-        self._told = Writer(self._directory / "told" / f"{self._user}.{self._life}")
+        """See `run`."""
+        order = self._order
         self._told.write(Event.LIFE)
+        suppressed = listen_in(self._told)
         with Client(
-            self._schedulers,
-            user=self._user,
+            order.schedulers,
+            user=order.user,
             connect_timeout_s=CONNECT_TIMEOUT_S,
-            submit_timeout_s=SUBMIT_TIMEOUT_S,
-            heartbeat_s=self._heartbeat_s,
+            submit_timeout_s=order.submit_timeout_s,
+            heartbeat_s=order.heartbeat_s,
         ) as self._client:
-            for job in self._jobs:
+            print('{"ready": true}', flush=True)
+            for lane in range(order.lanes):
+                self._start(partial(self._stream, lane))
+            for job in sorted(order.jobs, key=lambda job: job.at_s):
                 self._wait_until(job.at_s)
                 self._submit(job)
+            self._hear()
             for thread in self._threads:
                 thread.join()
             for all_told in self._waiting:
                 all_told()
-        self._told.write(Event.OVER)
+        self._told.write(Event.OVER, suppressed=suppressed())
+
+    def _hear(self) -> None:
+        """Submit what standard input says, until it closes."""
+        for line in sys.stdin:
+            self._submit(msgspec.json.decode(line, type=Job))
+        self._dismissed.set()
+
+    def _stream(self, lane: int) -> None:
+        """Keep a job in flight until the program is dismissed."""
+        order = self._order
+        rng = random.Random(f"{order.seed} {order.life} {lane}")
+        for job in Draw(rng, order.slots).stream(order.weights, order.user, f"{order.program}-{lane}"):
+            if self._dismissed.is_set():
+                return
+            zone = {Way.COMMAND: "command", Way.BUILT_IN: ""}.get(job.way, "python") if order.zoned else job.zone
+            for all_told in self._submit(msgspec.structs.replace(job, zone=zone)):
+                all_told()
+            self._dismissed.wait(rng.expovariate(1 / PAUSE_S))
 
     def _wait_until(self, at_s: float) -> None:
         time.sleep(max(0.0, (self._began_ns - time.monotonic_ns()) / 1e9 + at_s))
 
-    def _start(self, work_: Callable[[], object]) -> None:
+    def _start(self, work_: Callable[[], object]) -> Callable[[], object]:
+        """In a thread; what waits for its end."""
         thread = threading.Thread(target=work_)
         thread.start()
-        self._threads.append(thread)
+        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+        return thread.join
 
     # ---- submitting --------------------------------------------------------------------------
 
-    def _submit(self, job: Job) -> None:
-        name = named(job, self._life)
+    def _submit(self, job: Job) -> list[Callable[[], object]]:
+        """Submit a job; what waits until all of it has been told."""
+        name = f"{job.name}~{self._life}" if self._life else job.name
         directory = self._directory / "runs" / name
         directory.mkdir()
-        self._told.write(Event.SUBMITTED, name)
+        self._told.write(Event.SUBMITTED, name, spec=job)
         if job.way is Way.MAP:
-            self._start(partial(self._map, job, name, directory))
-        elif job.way is Way.HTTP:
-            self._start(partial(self._over_http, job, name, directory))
-        elif job.way is Way.SUBMIT:
-            function, client = work.task, self._client.with_options(**self._options(job))
-            orders = _orders(job.tasks, directory)
-            self._watch(job, name, [client.submit(function, order, b"", ()) for order in orders])
-        else:
-            spec = self._spec(job, directory)
-            if job.dies_after is not None and not self._life:
-                spec = replace(spec, job_id=f"interrupted-{os.getpid()}")
-                interrupt(spec.job_id, job.dies_after, signal.SIGKILL)
-            submitted = self._client.submit_job(spec, speculate=SPECULATION if job.speculate else None)
-            self._watch(job, name, submitted.futures)
-            self._start(partial(self._accept, name, submitted))
-            if job.cancel is not None:
-                self._start(partial(self._cancel, job, name, submitted))
+            return [self._start(partial(self._map, job, name, directory))]
+        if job.way is Way.HTTP:
+            return [self._start(partial(self._over_http, job, name, directory))]
+        if job.way is Way.SUBMIT:
+            client = self._client.with_options(**self._options(job))
+            return [self._watch(job, name, [client.submit(work.task, one, b"", ()) for one in _orders(job, directory)])]
+        spec = replace(self._spec(job, directory), job_id=name)
+        if job.stops_after is not None:
+            interrupt(spec.job_id, job.stops_after, signal.SIGSTOP)
+        if job.dies_after is not None and not self._life:
+            interrupt(spec.job_id, job.dies_after, signal.SIGKILL)
+        submitted = self._client.submit_job(spec, speculate=SPECULATION if job.speculate else None)
+        waits = [self._watch(job, name, submitted.futures), self._start(partial(self._accept, name, submitted))]
+        if job.cancel is not None:
+            waits.append(self._start(partial(self._cancel, job, name, submitted)))
+        return waits
 
     def _options(self, job: Job) -> dict[str, Any]:
         return {
@@ -124,7 +179,7 @@ class User:
             "retry_failed": job.retry_failed,
             "task_timeout_s": job.task_timeout_s,
             "expected_duration_s": job.expected_duration_s,
-            "where": [f"zone == {job.zone}"] if job.zone else (),
+            "where": _where(job),
             "demand": {"gpu": 1} if job.gpu else None,
             "delay_s": job.delay_s,
             "capture_output": job.capture_output,
@@ -134,11 +189,11 @@ class User:
 
     def _spec(self, job: Job, directory: Path) -> JobSpec:
         options = CallOptions(**self._options(job))
-        orders = iter(_orders(job.tasks, directory))
+        orders = iter(_orders(job, directory))
         if job.way is Way.STAGES:
             return options.stages_job(job.name, list(_stages(job, orders)))
         common = {"max_attempts": job.max_attempts, "wait_for_nodes_s": WAIT_FOR_NODES_S,
-                  "on_client_lost": job.on_client_lost}  # fmt: skip
+                  "on_client_lost": job.on_client_lost, "where": _where(job)}  # fmt: skip
         if job.way is Way.COMMAND:
             argvs = [work.argv(str(directory), number, task.duration_s) for number, task in enumerate(job.tasks)]
             return command_job(argvs, prefetch=job.prefetch, **common)
@@ -146,7 +201,10 @@ class User:
             return sleep_job([task.duration_s for task in job.tasks], prefetch=job.prefetch, **common)
         payloads = [calls.encode_arguments((order, os.urandom(job.input_bytes), ()), {}) for order in orders]
         function = calls.encode_function(work.task, capture_output=job.capture_output)
-        return options.job(job.name, function, payloads)
+        spec = options.job(job.name, function, payloads)
+        if job.app:  # The same executor under another name, which says nothing of its interpreter.
+            spec = replace(spec, app=job.app, runtime="")
+        return replace(spec, probe_ratio=job.probe_ratio or spec.probe_ratio)
 
     def _accept(self, name: str, submitted: client_module.Job) -> None:
         try:
@@ -165,10 +223,13 @@ class User:
 
     # ---- listening ---------------------------------------------------------------------------
 
-    def _watch(self, job: Job, name: str, futures: Sequence[Any]) -> None:
+    def _watch(self, job: Job, name: str, futures: Sequence[Any]) -> Callable[[], object]:
+        """Write down what is told; what waits for all of it."""
         for number, future in enumerate(futures):
             future.add_done_callback(partial(self._done, job, name, number))
-        self._waiting.append(partial(wait, futures))
+        if not self._order.lanes:
+            self._waiting.append(partial(wait, futures))
+        return partial(wait, futures)
 
     def _done(self, job: Job, name: str, number: int, future: Any) -> None:
         report = future.report
@@ -195,7 +256,7 @@ class User:
         client = self._client.with_options(**self._options(job))
         number = 0
         try:
-            for value in client.map(work.chunked, _orders(job.tasks, directory)):
+            for value in client.map(work.chunked, _orders(job, directory)):
                 self._told.write(Event.MAPPED, name, task=number, mark=work.mark(value))
                 number += 1
         except (SparrowError, work.PlannedFailure) as error:
@@ -210,9 +271,10 @@ class User:
             {"payload": {"argv": work.argv(str(directory), number, task.duration_s)}}
             for number, task in enumerate(job.tasks)
         ]
-        body = {"user": self._user, "app": "command", "tasks": tasks, "max_attempts": job.max_attempts,
+        addresses = Path(self._order.schedulers.removeprefix("file:")).read_text().split()
+        body = {"user": self._order.user, "app": "command", "tasks": tasks, "max_attempts": job.max_attempts,
                 "job_id": f"{name}-{os.getpid()}", "wait_for_nodes_s": WAIT_FOR_NODES_S}  # fmt: skip
-        for address in itertools.islice(itertools.cycle(self._schedulers), HTTP_TRIES):
+        for address in itertools.islice(itertools.cycle(addresses), HTTP_TRIES):
             connection = HTTPConnection(address, timeout=HTTP_TIMEOUT_S)
             try:
                 connection.connect()
@@ -261,13 +323,18 @@ class User:
             raise ValueError(f"the answer broke off after {lines} of {tasks} lines")
 
 
-def _orders(tasks: Sequence[Task], directory: Path) -> list[tuple[str, int, float, int, int]]:
+def _where(job: Job) -> list[str]:
+    return [f"zone == {job.zone}"] if job.zone else []
+
+
+def _orders(job: Job, directory: Path) -> list[work.Order]:
     return [
-        (str(directory), number, task.duration_s, task.fails, task.result_bytes) for number, task in enumerate(tasks)
+        (str(directory), number, task.duration_s, task.fails, task.result_bytes, job.gate)
+        for number, task in enumerate(job.tasks)
     ]
 
 
-def _stages(job: Job, orders: Iterator[tuple[str, int, float, int, int]]) -> Iterator[CallStage]:
+def _stages(job: Job, orders: Iterator[work.Order]) -> Iterator[CallStage]:
     for stage in job.stages:
         arguments = [
             (order, b"", [ResultOf(name, None if number < 0 else number) for name, number in task.inputs])
@@ -282,4 +349,10 @@ def _mark(job: Job, value: Any) -> Any:
         return None
     if isinstance(value, BlobRef):  # Of a stage that others come after.
         return ""
-    return decode_result(value).stdout.decode().strip() if job.way is Way.COMMAND else work.mark(value)
+    if job.way is Way.COMMAND:
+        return decode_result(value).stdout.decode().strip()
+    return work.mark(pickle.loads(value) if job.app else value)
+
+
+if __name__ == "__main__":
+    run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Order))

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import cast
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
-HOST = "127.0.0.1"
+from benchmarks.laboratory.network import LOOPBACK, Network
+from sparrow_py.session.event_loop import new_event_loop
+
+T = TypeVar("T")
 
 
 class Wire:
@@ -28,8 +33,8 @@ class Wire:
     async def open(self) -> None:
         """Listen."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Near(self), HOST, 0)
-        self.address = f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await loop.create_server(lambda: _Near(self), LOOPBACK, 0)
+        self.address = f"{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
     def stall(self) -> None:
         """Pass nothing on, in either direction, until `heal`."""
@@ -153,35 +158,62 @@ class _Near(_Pipe):
         self._wire.dial(self)
 
 
-class Network:
-    """All wires, by peer and scheduler."""
+class Wires(Network):
+    """A wire from each peer to each scheduler. Its loop runs in a thread of its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._wires: dict[tuple[str, str], Wire] = {}
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
-    async def connect(self, peer: str, scheduler: str, target: str) -> str:
-        """A wire from this peer to the scheduler at `target`, in place of the one that there was; its address."""
-        await self.disconnect(peer, scheduler)
-        wire = self._wires[peer, scheduler] = Wire(target)
-        await wire.open()
-        return wire.address
+    def ways(self, peer: str, schedulers: Mapping[str, str]) -> Iterable[str]:
+        """Through wires, which are laid anew where a scheduler has moved."""
+        return self._wait(self._lay(peer, schedulers))
 
-    async def disconnect(self, peer: str, scheduler: str) -> None:
-        """There is no such wire any more."""
-        wire = self._wires.pop((peer, scheduler), None)
-        if wire is not None:
-            await wire.close()
+    async def _lay(self, peer: str, schedulers: Mapping[str, str]) -> list[str]:
+        for name, address in schedulers.items():
+            wire = self._wires.get((peer, name))
+            if wire is None or wire.target != address:
+                if wire is not None:
+                    await wire.close()
+                self._wires[peer, name] = wire = Wire(address)
+                await wire.open()
+        return [wire.address for (one, _), wire in self._wires.items() if one == peer]
 
-    def of(self, *, peer: str = "", scheduler: str = "") -> list[Wire]:
-        """The wires of this peer, of this scheduler, or between the two."""
-        return [wire for (a, b), wire in self._wires.items() if peer in ("", a) and scheduler in ("", b)]
+    def cut(self, machine: str, peer: str = "") -> None:
+        """Stall all wires of the machine, or the one between the two."""
+        self._each(machine, peer, Wire.stall)
 
-    def heal(self) -> None:
-        """Nothing is cut any more."""
-        for wire in self._wires.values():
-            wire.heal()
+    def heal(self, machine: str, peer: str = "") -> None:
+        """And pass on what they held back."""
+        self._each(machine, peer, Wire.heal)
 
-    async def close(self) -> None:
-        """End all wires."""
-        for peer, scheduler in list(self._wires):
-            await self.disconnect(peer, scheduler)
+    def reset(self, machine: str, peer: str = "") -> None:
+        """Reset all connections over these wires; new ones are welcome."""
+        self._each(machine, peer, Wire.drop)
+
+    def _each(self, machine: str, peer: str, do: Callable[[Wire], None]) -> None:
+        async def do_all() -> None:
+            for ends, wire in self._wires.items():
+                if machine in ends and (not peer or peer in ends):
+                    do(wire)
+
+        self._wait(do_all())
+
+    def close(self) -> None:
+        """End all wires, and the thread."""
+
+        async def close_all() -> None:
+            for wire in self._wires.values():
+                await wire.close()
+            self._wires.clear()
+
+        self._wait(close_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

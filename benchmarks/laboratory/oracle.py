@@ -1,4 +1,4 @@
-"""What must hold of a round, as the guarantees say, whatever was done to it.
+"""What must hold, as the guarantees say, whatever was done to a cluster.
 
 Each check is a function from the evidence to what violates it. They know nothing of how the product works, but of how
 its words are meant (docs/reliability.md, "What these words mean"); each says which words it holds.
@@ -6,14 +6,16 @@ its words are meant (docs/reliability.md, "What these words mean"); each says wh
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 
-from benchmarks.chaos import work
-from benchmarks.chaos.evidence import Evidence, Happened, Program, Run
-from benchmarks.chaos.plan import GPUS, Job, Kind, Stage, Way, node, zone_of
-from benchmarks.chaos.told import Event, Told
+from benchmarks.laboratory import work
+from benchmarks.laboratory.evidence import Evidence, Program, Run
+from benchmarks.laboratory.faults import OF_NODES, OF_SCHEDULERS, OF_WORKERS, STANDSTILLS, Happened, Kind
+from benchmarks.laboratory.jobs import GPUS, Job, Stage, Way
+from benchmarks.laboratory.told import Event, Told
+from simulator import guarantees
 
 COMMAND_STEP_NS = 10_000_000
 """Of the clock that commands have."""
@@ -25,18 +27,14 @@ FINISHED, FAILED, CANCELLED, LOST = "finished", "failed", "cancelled", "lost"
 SHELL = (Way.COMMAND, Way.HTTP)
 UNSEEN = (Way.BUILT_IN,)
 """Ways whose tasks write nothing down."""
-OF_CLIENTS = (Kind.KILL_CLIENT, Kind.STOP_CLIENT)
-OF_SCHEDULERS = (Kind.KILL_SCHEDULER, Kind.STOP_SCHEDULER, Kind.DRAIN_SCHEDULER, Kind.KILL_PAIR, Kind.KILL_ALL)
-OF_NODES = (Kind.KILL_NODE, Kind.STOP_NODE, Kind.STOP_MACHINE, Kind.DRAIN_NODE, Kind.KILL_PAIR, Kind.KILL_ALL)
-STANDSTILLS = (Kind.STOP_NODE, Kind.STOP_MACHINE)
-OF_WORKERS = (Kind.KILL_WORKER, Kind.STOP_WORKER)
-
 Check = Callable[[Evidence], Iterator[str]]
 
 
-def judge(found: Evidence) -> Iterator[str]:
-    """All that is violated; of one check only the first few, and how many there are."""
+def judge(found: Evidence, without: Collection[Check] = ()) -> Iterator[str]:
+    """All that is violated; of one check only the first few, and how many there are. without: checks left out."""
     for check in CHECKS:
+        if check in without:
+            continue
         violations = list(check(found))
         name = check.__name__.replace("_", " ")
         yield from (f"{name}: {what}" for what in violations[:SHOWN_MAX])
@@ -54,7 +52,8 @@ def disturbances(found: Evidence, before_ns: int, kinds: Iterable[Kind] = ()) ->
 
 
 def hits(found: Evidence, line: Told | Run, before_ns: int) -> list[Happened]:
-    """What was done before that moment to those who had this task: schedulers, and the nodes where it was started.
+    """What was done before that moment to those who had this task: schedulers, and the nodes where it was started; or
+    its client, which was cut off and took it elsewhere.
 
     Of a task that was nowhere started, or failed there by itself, any node may have been the one to have it.
     """
@@ -62,15 +61,12 @@ def hits(found: Evidence, line: Told | Run, before_ns: int) -> list[Happened]:
     job = found.jobs[line.job]
     nodes = {run.node for run in runs}
     anywhere = not runs or job.way in UNSEEN or (job.retry_failed and job.tasks[line.task].fails > 0)
-    return [
+    cuts = disturbances(found, before_ns, (Kind.ISOLATE_CLIENT,))
+    return [one for one in cuts if one.target == found.program_of.get(line.job)] + [
         one
         for one in disturbances(found, before_ns)
-        if anywhere or one.target in nodes or (one.kind in OF_SCHEDULERS and one.target not in _nodes(found))
+        if anywhere or one.target in nodes or (one.kind in OF_SCHEDULERS and one.target not in found.slots)
     ]
-
-
-def _nodes(found: Evidence) -> set[str]:
-    return {node(number) for number in range(len(found.plan.slots))}
 
 
 def kills_by_itself(job: Job) -> bool:
@@ -97,12 +93,20 @@ def every_job_ends(found: Evidence) -> Iterator[str]:
         if not program.over:
             continue
         silent = {line.job for line in program.lines if line.event in (Event.REFUSED, Event.GONE)}
-        heard = {(line.job, line.task) for line in program.lines if line.event in (Event.OUTCOME, Event.MAPPED)}
+        silent |= {line.job for line in program.lines if line.event is Event.MAPPED and line.error}
+        told = _told_of(program)
         for name in {line.job for line in program.lines if line.event is Event.SUBMITTED} - silent:
-            stopped = any(line.job == name and line.error for line in program.lines if line.event is Event.MAPPED)
-            missing = [task for task in range(len(found.jobs[name].tasks)) if (name, task) not in heard]
-            if missing and not stopped:
-                yield f"{name}: nothing is told of tasks {missing[:10]} ({len(missing)})"
+            if problem := guarantees.no_outcome(len(found.jobs[name].tasks), told[name]):
+                yield f"{name}: {problem}"
+
+
+def _told_of(program: Program) -> dict[str, list[int]]:
+    """The tasks whose outcomes a program was told, by job."""
+    told: dict[str, list[int]] = defaultdict(list)
+    for line in program.lines:
+        if line.event in (Event.OUTCOME, Event.MAPPED):
+            told[line.job].append(line.task)
+    return told
 
 
 def every_end_has_a_reason(found: Evidence) -> Iterator[str]:
@@ -133,10 +137,10 @@ def http_jobs_end_with_their_scheduler_only(found: Evidence) -> Iterator[str]:
 def outcomes_are_told_once(found: Evidence) -> Iterator[str]:
     """Guarantee 2."""
     for program in found.programs:
-        counts = Counter((line.job, line.task) for line in program.lines if line.event in (Event.OUTCOME, Event.MAPPED))
-        for (name, task), times in counts.items():
-            if times > 1:
-                yield f"{name} task {task} was told {times} times"
+        for name, tasks in _told_of(program).items():
+            if problem := guarantees.told_twice(tasks):
+                yield f"{name}: {problem}"
+        yield from (f"{line.job}: {line.error}" for line in program.lines if line.event is Event.TWICE)
 
 
 def expected_marks(name: str, job: Job) -> list[object]:
@@ -171,6 +175,15 @@ def values_are_right(found: Evidence) -> Iterator[str]:
             yield f"{line.job} task {line.task} printed {line.stdout!r}, not {printed!r}"
 
 
+def what_finished_has_ended(found: Evidence) -> Iterator[str]:
+    """A task that is told to have finished has come to its end, by its own account."""
+    for line in found.told(Event.OUTCOME):
+        if line.status == FINISHED and found.jobs[line.job].way not in UNSEEN:
+            runs = found.runs_of.get((line.job, line.task), ())
+            if all(run.end_ns is None for run in runs):
+                yield f"{line.job} task {line.task} finished without an end: {_shown(found, runs)}"
+
+
 def times_are_of_a_monotonic_clock(found: Evidence) -> Iterator[str]:
     """`TaskReport.service_s` is measured on one monotonic clock: whatever wall clocks do."""
     last_ns = max((line.at_ns for line in found.told(*Event)), default=0)
@@ -186,9 +199,8 @@ def times_are_of_a_monotonic_clock(found: Evidence) -> Iterator[str]:
 def starts_are_limited(found: Evidence) -> Iterator[str]:
     """Never more than `max_attempts` times in all."""
     for (name, task), runs in found.runs_of.items():
-        allowed = starts_allowed(found.jobs[name])
-        if len(runs) > allowed:
-            yield f"{name} task {task} was started {len(runs)} times of {allowed}: {_shown(found, runs)}"
+        if problem := guarantees.too_many_starts(task, len(runs), starts_allowed(found.jobs[name])):
+            yield f"{name}: {problem}: {_shown(found, runs)}"
 
 
 def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
@@ -196,10 +208,9 @@ def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
     for line in found.told(Event.OUTCOME):
         job = found.jobs[line.job]
         starts = [run for run in found.runs_of.get((line.job, line.task), ()) if run.start_ns < line.at_ns]
-        if line.attempts > job.max_attempts:
-            yield f"{line.job} task {line.task} has {line.attempts} attempts of {job.max_attempts}"
-        elif line.attempts < len(starts) and not job.speculate:
-            yield f"{line.job} task {line.task} has {line.attempts} attempts, started {_shown(found, starts)}"
+        counted = 0 if job.speculate else len(starts)
+        if problem := guarantees.untrue_attempts(line.task, line.attempts, job.max_attempts, counted):
+            yield f"{line.job}: {problem}: {_shown(found, starts)}"
 
 
 def restarts_are_explained(found: Evidence) -> Iterator[str]:
@@ -239,14 +250,21 @@ def losses_are_explained(found: Evidence) -> Iterator[str]:
         if line.status != LOST:
             continue
         job = found.jobs[line.job]
-        what = f"{line.job} task {line.task} ({line.attempts} of {job.max_attempts}): {line.error}"
-        by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
         if not hits(found, line, line.at_ns) and not dies_with_others(found, job):
-            yield f"lost, and nobody who had it was disturbed: {what}"
-        elif by_reference and disturbances(found, line.at_ns, OF_NODES):
-            continue  # Its input may have gone with its node.
-        elif line.event is Event.OUTCOME and line.attempts < job.max_attempts:
-            yield f"lost while attempts remain: {what}"
+            yield f"{line.job}: lost, and nobody who had it was disturbed: task {line.task}, {line.error}"
+        elif problem := lost_early(found, line):
+            yield f"{line.job}: {problem}"
+
+
+def lost_early(found: Evidence, line: Told) -> str:
+    """What is wrong with a loss while attempts remain; nothing, if its input may have gone with its node."""
+    job = found.jobs[line.job]
+    by_reference = job.input_bytes or any(task.result_bytes for task in job.tasks)
+    if by_reference and disturbances(found, line.at_ns, OF_NODES):
+        return ""
+    if line.event is not Event.OUTCOME or line.status != LOST:
+        return ""
+    return guarantees.lost_early(line.task, line.attempts, job.max_attempts, line.error)
 
 
 def failures_are_explained(found: Evidence) -> Iterator[str]:
@@ -262,7 +280,7 @@ def failures_are_explained(found: Evidence) -> Iterator[str]:
         if fails and work.PlannedFailure.__name__ in line.error:
             if job.retry_failed and line.attempts < job.max_attempts:
                 yield f"{line.job} task {line.task} failed with attempts left: {line.attempts} of {job.max_attempts}"
-        elif not _timed_out(job, runs):
+        elif not _timed_out(job, runs) and not disturbances(found, line.at_ns, (Kind.SHORTAGE,)):
             yield f"{line.job} task {line.task} failed: {line.error[-200:]}"
 
 
@@ -313,8 +331,9 @@ def jobs_finish_without_their_client(found: Evidence) -> Iterator[str]:
             plain = job.way is Way.CALLS and not kills_by_itself(job) and not job.cancel and not job.input_bytes
             if job.on_client_lost != "finish" or not plain or job.max_attempts <= deaths:
                 continue
-            ended = {run.task for run in found.runs if run.job == name and run.end_ns is not None}
-            missing = sorted(set(range(len(job.tasks))) - ended)
+            tasks = range(len(job.tasks))
+            runs_of = {task: found.runs_of.get((name, task), ()) for task in tasks}
+            missing = [task for task in tasks if all(run.end_ns is None for run in runs_of[task])]
             if missing:
                 yield f"{name}: tasks {missing[:10]} ({len(missing)}) did not come to their ends"
 
@@ -328,7 +347,7 @@ def no_node_runs_more_than_its_slots(found: Evidence) -> Iterator[str]:
     for run in found.runs:
         by_host[run.host].append(run)
     for host, runs in by_host.items():
-        slots = found.plan.slots[int(runs[0].node.rpartition("-")[2])]
+        slots = found.slots[runs[0].node]
         if (most := _most_at_a_time(found, runs)) > slots:
             yield f"{host} ran {most} tasks at a time in {slots} slots"
         demanding = [run for run in runs if found.jobs[run.job].gpu]
@@ -380,7 +399,7 @@ def tasks_run_where_they_may(found: Evidence) -> Iterator[str]:
     for run in found.runs:
         job = found.jobs[run.job]
         preferred = job.tasks[run.task].preferred if job.delay_s is None else ()
-        if (preferred and run.node not in preferred) or (job.zone and zone_of(run.node) != job.zone):
+        if (preferred and run.node not in preferred) or (job.zone and found.zones.get(run.node) != job.zone):
             yield f"{run.job} task {run.task} ran at {run.node}, may at {preferred or job.zone}"
 
 
@@ -415,6 +434,7 @@ CHECKS: tuple[Check, ...] = (
     http_jobs_end_with_their_scheduler_only,
     outcomes_are_told_once,
     values_are_right,
+    what_finished_has_ended,
     times_are_of_a_monotonic_clock,
     starts_are_limited,
     attempts_say_the_truth,
@@ -492,7 +512,7 @@ def story(found: Evidence) -> Iterator[str]:
         for line in program.lines:
             told = f"{line.status} attempts {line.attempts} {line.node} {line.error}" if line.task >= 0 else line.error
             where = f"{line.job} task {line.task}" if line.task >= 0 else line.job
-            lines.append((line.at_ns, f"told {program.user}.{program.life}: {line.event} {where} {told}"))
+            lines.append((line.at_ns, f"told {program.name}.{program.life}: {line.event} {where} {told}"))
     for at_ns, what in sorted(lines):
         yield f"{(at_ns - zero_ns) / 1e9:9.4f} {what}"
 
