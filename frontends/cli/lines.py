@@ -16,7 +16,7 @@ FINISHED = "finished"
 
 
 def results_path(job_id: str) -> str:
-    """Where a scheduler has the job's results."""
+    """The path under which a scheduler serves the job's results."""
     return f"/v1/jobs/{quote(job_id, safe='')}/results"
 
 
@@ -41,4 +41,4 @@ def _read(line: bytes) -> tuple[int, str, str]:
         result = json.loads(line)
         return result["task"], result["status"], result["error"]
     except (ValueError, LookupError, TypeError):
-        raise LinkError(f"a line is no result of a scheduler: {shown(line)}") from None
+        raise LinkError(f"a line of the answer is not the result of a task: {shown(line)}") from None

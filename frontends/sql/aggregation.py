@@ -1,4 +1,4 @@
-"""Aggregates in two steps: what each partition can say of its rows, and what follows from that for all of them.
+"""Aggregates in two steps: partial results of each partition, and the result for all rows that follows from them.
 
 | aggregate | of a partition | of all |
 |---|---|---|
@@ -25,8 +25,8 @@ PARTIAL = "partial"
 class Split:
     """A block in two steps. partial: the first, over its own FROM and WHERE. final: the second, over `PARTIAL`.
 
-    final has a column for each output, and then one for each term of `order` that is none. groups: the columns of the
-    first step that rows of the second are grouped by.
+    final has a column for each output, and then one for each term of `order` that is not an output. groups: the columns
+    of the first step by which rows of the second are grouped.
     """
 
     partial: exp.Select
@@ -44,7 +44,7 @@ def aggregates(select: exp.Select) -> bool:
 
 
 def _own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
-    """Its aggregates, not those of blocks inside it."""
+    """The aggregates of this expression, without those of blocks inside it."""
     return [
         node
         for node in expression.walk(prune=lambda node: isinstance(node, exp.Select))
@@ -53,7 +53,7 @@ def _own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
 
 
 def split(select: exp.Select) -> Split:
-    """The two steps of a block that aggregates; `NotSupported` for what cannot be done in two."""
+    """The two steps of a block that aggregates; `NotSupported` if two steps cannot compute the block."""
     group = select.args.get("group")
     grouped = list(group.expressions) if group is not None else []
     if select.args.get("distinct"):
@@ -82,7 +82,7 @@ def split(select: exp.Select) -> Split:
 
 
 def _order(select: exp.Select, steps: _Steps, final: exp.Select, outputs: set[str]) -> list[exp.Ordered]:
-    """The terms of ORDER BY over the columns of the second step, which gets those that are none of its outputs."""
+    """The terms of ORDER BY over the columns of the second step, which gets a column for each term that has none."""
     order = select.args.get("order")
     terms = []
     for number, given in enumerate(order.expressions if order is not None else ()):
@@ -96,7 +96,7 @@ def _order(select: exp.Select, steps: _Steps, final: exp.Select, outputs: set[st
 
 
 def _unaliased(term: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The term with the expressions that its aliases stand for."""
+    """The term with its aliases replaced by the expressions that they stand for."""
     meant = {one.alias_or_name: one.unalias() for one in select.expressions}
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -123,7 +123,7 @@ class _Steps:
         self._names: dict[str, str] = {}
 
     def final(self, expression: exp.Expr) -> exp.Expr:
-        """What this expression of the block is in the second step."""
+        """The expression of the second step that stands for this one of the block."""
         made = self._final(expression.copy())
         for column in made.walk(prune=lambda node: isinstance(node, exp.Select)):
             if isinstance(column, exp.Column) and column.table:
@@ -161,7 +161,7 @@ class _Steps:
         if isinstance(node, exp.Count) and distinct:
             return self._count_distinct(node.this.expressions[0])
         if isinstance(node, exp.Count):
-            # A sum of whole numbers is wider than a count, and of no rows there is none.
+            # The sum of counts has a wider type than a count, and over no rows it is NULL.
             return _sql(f"CAST(coalesce(sum({self._partial(node.copy())}), 0) AS BIGINT)")
         if isinstance(node, exp.Avg):
             total = self._partial(exp.Sum(this=node.this.copy()))

@@ -46,7 +46,7 @@ def generate(
     """Make a dataset in a directory that is empty or not there.
 
     scale: TPC-H's scale factor; 1 is 6 million items. `DoesNotFit` if disk or memory are too small for it.
-    say: told what is being done.
+    say: called with a text at each step.
     """
     target = Path(directory).absolute()
     _check(target, scale, name, partitions)
@@ -72,7 +72,7 @@ def _check(target: Path, scale: float, name: str, partitions: int) -> None:
 
 @contextlib.contextmanager
 def _unless_complete(target: Path) -> Iterator[None]:
-    """Leave nothing half done."""
+    """Empty the directory if the `with` block fails."""
     try:
         yield
     except BaseException:
@@ -81,7 +81,7 @@ def _unless_complete(target: Path) -> Iterator[None]:
         raise
 
 
-# ---- does it fit? ------------------------------------------------------------------------------
+# ---- memory and disk ---------------------------------------------------------------------------
 
 
 def check_fits(target: Path, scale: float) -> None:
@@ -109,7 +109,7 @@ def gigabytes(count: int) -> str:
 
 
 def memory_available_bytes() -> int:
-    """What programs may still take of this machine's memory, or of their control group's."""
+    """The memory that is still available to programs on this machine, or in this process's control group."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -177,12 +177,12 @@ def _build(
 def _write_partitions(
     connection: duckdb.DuckDBPyConnection, target: Path, table: str, select: str, key: str, partitions: int
 ) -> list[int]:
-    """Write a table by partition; the rows of each. Equal keys are in equal partitions of all tables."""
+    """Write a table by partition; returns the rows of each. A key is in the same partition of all tables."""
     connection.execute(
         f"COPY (SELECT *, CAST(hash({key}) % {partitions} AS INTEGER) AS part FROM ({select})) "
         f"TO '{target / table}' (FORMAT parquet, PARTITION_BY (part))"
     )
-    # A partition without rows, as there are at a very small scale, has a file as well.
+    # A partition without rows, which there may be at a very small scale, has a file as well.
     for part in range(partitions):
         directory = target / table / f"part={part}"
         if not directory.exists():
@@ -218,7 +218,7 @@ def _distinct_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dic
 
 
 def _read(target: Path, table: str) -> str:
-    """What reads a table of the dataset that is being made."""
+    """The SQL that reads a table of the dataset that is being made."""
     if table in (DENORM, LINEITEM):
         return f"'{target / DENORM}/*/*.parquet'"
     return f"'{target / table}/*/*.parquet'" if table == ORDERS else f"'{target / table}.parquet'"

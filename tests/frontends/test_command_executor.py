@@ -44,7 +44,8 @@ from tests.support.waiting import wait_until
 
 MODULE = "frontends.command.executor"
 DAEMON = """(setsid sh -c 'exec 3>"$0"; echo $$ >&3; exec sleep 1000' "$0" &)"""
-"""Makes a process with a session of its own and no parent. It says its number to a named pipe, and keeps that open."""
+"""Starts a process with a session of its own and no parent, which writes its number to a named pipe that it keeps
+open."""
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def children_of(monitor: Monitor) -> list[int]:
 
 
 def done(monitor: Monitor, *argv: str, **fields: Any) -> Done:
-    """How this command ends."""
+    """The end of this command."""
     monitor.send(run(1, *argv, **fields))
     return monitor.receive(Done)
 
@@ -115,7 +116,7 @@ class TestCommands:
         session = result(monitor, "sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat").stdout.split()
         assert session[0] == session[1]
 
-    def test_common_bytes_are_of_no_use(self, monitor: Monitor) -> None:
+    def test_common_bytes_are_ignored(self, monitor: Monitor) -> None:
         monitor.send(Common(1, b"x"), ForgetCommon(1))
         assert result(monitor, "true").exit_code == 0
 
@@ -282,7 +283,7 @@ class TestKill:
             monitor.send(Kill([1]), run(2, "true"))
             assert monitor.receive(Done).status is TaskStatus.FINISHED
 
-    def test_one_that_was_about_to_start(self, monitor: Monitor, fifo: str) -> None:
+    def test_a_run_that_was_about_to_start(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)), run(2, "true"), Kill([1, 2]))
         for number in (1, 2):
             answer = monitor.receive(Done)
@@ -300,12 +301,12 @@ class TestNothingIsLeftRunning:
             assert held.read() == b""
         assert decode_result(read(monitor.receive(Done).result)).stdout == b"end"
 
-    def test_nor_is_a_daemon(self, monitor: Monitor, fifo: str) -> None:
-        """It has a session of its own and no parent; and it holds the command's output open."""
+    def test_a_daemon_that_a_command_started_is_killed(self, monitor: Monitor, fifo: str) -> None:
+        """The daemon has a session of its own and no parent, and holds the command's output open."""
         written = result(monitor, "sh", "-c", f'{DAEMON}; head -n 1 "$0"', fifo)
         wait_until(lambda: gone(int(written.stdout)))
 
-    def test_a_command_is_killed_with_its_daemon_and_not_with_anothers(self, tmp_path: Path, fifo: str) -> None:
+    def test_killing_a_command_kills_its_daemon_and_no_other_command_s(self, tmp_path: Path, fifo: str) -> None:
         other_fifo = f"{fifo}2"
         os.mkfifo(other_fifo)
         with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
@@ -318,7 +319,7 @@ class TestNothingIsLeftRunning:
                 assert held.read() == b""
                 assert select.select([other], [], [], 0)[0] == []
 
-    def test_an_executor_is_killed_and_the_daemon_of_its_command_is(self, monitor: Monitor, fifo: str) -> None:
+    def test_killing_an_executor_kills_the_daemon_of_its_command(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, "sh", "-c", f"{DAEMON}; sleep 1000", fifo))
         with Path(fifo).open("rb", 0) as held:
             assert int(held.readline())
@@ -360,7 +361,7 @@ class TestNothingIsLeftRunning:
 
 
 class TestJobs:
-    def test_tasks_survive_the_way(self) -> None:
+    def test_tasks_are_decoded_as_they_were_encoded(self) -> None:
         task = CommandTask(["echo", "hej då"], b"\0in", {"A": "b"}, "/tmp")
         spec = command_job([task, ["true"]], name="n", max_attempts=1)
         assert (spec.app, spec.name, spec.max_attempts) == ("command", "n", 1)
@@ -403,6 +404,6 @@ class TestJobs:
     def test_longest_argument_runs(self, monitor: Monitor) -> None:
         assert len(result(monitor, "printf", "%s", "x" * STRING_BYTES_MAX).stdout) == STRING_BYTES_MAX
 
-    def test_result_that_is_none(self) -> None:
+    def test_bytes_that_are_not_a_result_are_an_error(self) -> None:
         with pytest.raises(LinkError, match="malformed result"):
             decode_result(b"\xc1")
