@@ -1,4 +1,4 @@
-"""From what was asked for to the points that are run: everything is checked before anything is started."""
+"""From the command line to the points that are run: everything is checked before anything is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_THEY_ARE = "nothing with a file, whose tasks take as long as they take"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the command line says; of what is empty or None the preset's or the file's own holds."""
+    """The values of the command line; where one is empty or None, the preset's or the file's own holds."""
 
     file: str | None = None
     preset: str | None = None
@@ -66,13 +66,13 @@ class Asked:
 
     @property
     def title(self) -> str:
-        """What the run is called."""
+        """The title of the run."""
         return PRESETS[self.preset].title if self.preset else Path(str(self.file)).name
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """What is varied, each with each."""
+    """The settings that are varied; every combination of their values is a point."""
 
     loads: Sequence[float | None]
     durations_ms: Sequence[float | None]
@@ -87,13 +87,13 @@ class _Axes:
 
 
 def plans(asked: Asked) -> list[PointPlan]:
-    """The points of a run; `InvalidOption` says what is wrong with the first that cannot be."""
+    """The points of a run; `InvalidOption` for the first invalid one."""
     nodes, slots = asked.nodes, asked.slots
     if asked.scheduler:
         with ExistingTarget(asked.scheduler) as target:
             nodes, slots = len(target.nodes), target.slots
     else:
-        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Is one, or says what is wrong.
+        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Raises if the numbers are not valid.
     made = _of_preset(asked, PRESETS[asked.preset], nodes, slots) if asked.preset else _of_file(asked, nodes, slots)
     for plan in made:
         plan.jobs(nodes, slots)
@@ -138,9 +138,7 @@ def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
         shape = Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers, placement=placement, weights=weights)
         settings = {"workload": asked.file, **_described(shortened)}
-        brings = (
-            round(brings, 6) if math.isfinite(brings) else 0.0
-        )  # All jobs at once bring no load that could be told.
+        brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
         made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
     return made
 
@@ -150,7 +148,7 @@ def _at_load(workload: Trace | Mix, load: float, nodes: int, slots: int) -> Trac
 
 
 def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
-    """Its first jobs, or what arrives in the first seconds, if so asked for."""
+    """The workload's first jobs, or the jobs of its first seconds, if the user asked for that."""
     if isinstance(workload, Mix):
         if asked.jobs is not None:
             raise InvalidOption("jobs", asked.jobs, "nothing with a mix of users, which has so many seconds")
@@ -190,7 +188,7 @@ def _plan(
 
 
 def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: float, axes: _Axes) -> str:
-    """What tells the point from the others of its run."""
+    """The settings that tell the point from the others of its run."""
     parts = [
         placement if len(axes.placements) > 1 else "",
         f"d = {probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
@@ -201,7 +199,7 @@ def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: 
 
 
 def _described(workload: Any) -> dict[str, Any]:
-    """What else of the workload reproduces it."""
+    """The workload's own settings, which are needed to reproduce it."""
     if isinstance(workload, Trace):
         return {"jobs": workload.jobs, "stretch": workload.stretch}
     if isinstance(workload, Mix):

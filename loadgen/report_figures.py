@@ -1,4 +1,4 @@
-"""Which plots a report has, and what each of them shows; those without data are not there."""
+"""The plots of a report, and the data of each; plots without data are left out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from loadgen.report_content import CONSEQUENT, Group, Shown, described, text, va
 from loadgen.report_plots import IDEAL, Curve, Range
 
 LABELS_MAX = 24
-"""Labels of which ranges are drawn; the table has them all."""
+"""Labels whose ranges are drawn; the table has all labels."""
 
 STAGE_PLOTS_MAX = 6
-"""Names of stages that have a plot each; where there are more, first stages and later ones have."""
+"""Names of stages that have a plot each; if there are more, there are two plots: of first stages and of later ones."""
 
 USERS_MAX = 7
-"""Users with a curve each; the others share one."""
+"""Users with a curve each; all others share one."""
 
 BINS = 160
 """Steps of a curve over time."""
@@ -38,7 +38,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing in the page. title: what it shows. note: what must be known to read it."""
+    """A drawing in the page. note: a remark that a reader of the plot needs."""
 
     title: str
     svg: str
@@ -65,7 +65,7 @@ def sweeps(points: Sequence[Shown], simulated: Simulated | None) -> list[Plot]:
 
 
 def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str) -> Iterator[Plot]:
-    """Plots of the median, of what of it is above the ideal, and of the tail."""
+    """Plots of the median, of its difference to the ideal, and of the tail."""
     names = {"p50": "Median response time", "p95": "p95 of response times"}
     names |= {"over_ideal_p50_ms": "Median response time over ideal"}
     for figure in ("p50", "over_ideal_p50_ms", "p95"):
@@ -120,7 +120,7 @@ def _with_ideal(
 
 
 def _simulated(members: Sequence[Shown], x: str, figure: str, simulated: Simulated | None) -> list[tuple[float, float]]:
-    """What the simulator says of the curve's settings, if it does."""
+    """The simulator's results for the curve's settings; empty if there are none."""
     if simulated is None or members[0].settings.placement != "sparrow":
         return []
     other = "load" if x == "probe_ratio" else "probe_ratio"
@@ -229,7 +229,7 @@ def _user_names(users: Sequence[str]) -> list[str]:
 
 
 def _of_users(shown: Shown, users: Sequence[str]) -> list[NDArray[np.bool_]]:
-    """Of each curve, the tasks that it counts."""
+    """For each curve, the tasks that it counts."""
     own = shown.run.jobs["user"].to_numpy()[shown.spans.job]
     flags = [own == user for user in users[:USERS_MAX]]
     return [*flags, ~np.any(flags, axis=0)] if len(users) > USERS_MAX else flags
@@ -263,6 +263,6 @@ def events(group: Group) -> list[Plot]:
 
 
 def _edges(shown: Shown) -> NDArray[np.float64]:
-    """The times between which tasks are counted: from the point's begin to the end of its last task."""
+    """The times between which tasks are counted, from the point's beginning to the end of its last task."""
     ends = shown.spans.finished_s[np.isfinite(shown.spans.finished_s)]
     return np.linspace(0, float(np.max(ends, initial=0.0)) or 1.0, BINS + 1)

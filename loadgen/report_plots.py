@@ -26,7 +26,7 @@ Values = NDArray[np.float64]
 
 INK, GRID = "#010101", "#010102"
 SERIES = tuple(f"#0102{number:02x}" for number in range(8))
-"""Colours of curves, by their number; there are no more."""
+"""The colours of curves, by number."""
 
 IDEAL = -1
 """The number of the curve of the ideal, which has the colour of text."""
@@ -36,11 +36,11 @@ RANGE_INCHES = 0.18
 """Height of one range in the plot of ranges."""
 
 LOG_FROM = 20
-"""An axis is logarithmic if its largest value is so many times its smallest."""
+"""An axis is logarithmic if its largest value is at least so many times its smallest."""
 
 CDF_POINTS = 201
 WAIT_MS_MIN = 0.1
-"""Shorter waits are drawn as this, on a logarithmic axis."""
+"""On a logarithmic axis, shorter waits are drawn as this."""
 
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "sparrow-py", "text.parse_math": False, "font.size": 9.5,
@@ -53,7 +53,7 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: `colour` is a number of `SERIES` or `IDEAL`; `crossed` are the points to be drawn as ×."""
+    """A line. `colour`: a number of `SERIES`, or `IDEAL`. `crossed`: the points to be drawn as ×."""
 
     name: str
     colour: int
@@ -74,7 +74,7 @@ class Range:
 
 
 def ranges(rows: Sequence[tuple[str, Sequence[Range]]], x_label: str) -> str:
-    """For each name its ranges, one below the other: a bar from p5 to p95, and a mark at the median."""
+    """A drawing of the ranges of each name, one below the other: a bar from p5 to p95, and a mark at the median."""
     count = sum(len(row) + 1 for _, row in rows)
     with _plot(height=0.65 + RANGE_INCHES * count) as (ax, drawn):
         at, ticks = 0.0, []
@@ -101,7 +101,7 @@ def _range(ax: Axes, at: float, one: Range) -> None:
 
 
 def cdf(waits_ms: Sequence[tuple[int, Values]]) -> str:
-    """The share of tasks that waited at most so long; of each curve its colour and the waits in ms."""
+    """A drawing of the share of tasks over their longest wait; each curve is given by its colour and waits in ms."""
     shares = np.linspace(0, 1, CDF_POINTS)
     with _plot() as (ax, drawn):
         for colour, values in waits_ms:
@@ -159,7 +159,7 @@ def _plot(height: float = HEIGHT_INCHES) -> Iterator[tuple[Axes, list[str]]]:
     """Axes to draw on; afterwards the list has the SVG."""
     drawn: list[str] = []
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]  # any str
-        # The browser has its own fonts.
+        # The page is drawn with the browser's fonts.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         yield figure.subplots(), drawn
@@ -169,7 +169,7 @@ def _plot(height: float = HEIGHT_INCHES) -> Iterator[tuple[Axes, list[str]]]:
 
 
 def _for_page(svg: str) -> str:
-    """The element alone, in the page's colours, without a size of its own."""
+    """The drawing's SVG element, in the page's colours, without a size of its own."""
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     variables = {INK: "--ink", GRID: "--line", **{colour: f"--s{number}" for number, colour in enumerate(SERIES)}}
@@ -184,7 +184,7 @@ def with_own_ids(svg: str, prefix: str) -> str:
 
 
 def _in_tags(svg: str, change: Callable[[str], str]) -> str:
-    """The text between tags, which is people's, stays as it is; it has no < of its own."""
+    """The SVG with its tags changed; the text between them, which has no "<", stays as it is."""
     return re.sub(r"<[^>]+>", lambda tag: change(tag[0]), svg)
 
 

@@ -1,6 +1,6 @@
-"""The simulator's answer for the settings of a run, to be laid over the measured curve (Sparrow §7.1).
+"""The simulator's results for the settings of a run, to be drawn over the measured curve (Sparrow §7.1).
 
-The simulator is a program of its own (`python -m simulator run`), which knows this package and not the reverse.
+The simulator imports this package, and so is started from here as a program of its own (`python -m simulator run`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Workloads from files: one job a line, in order of arrival.
 
-Two formats, told apart line by line. JSON, our own: an object with `arrival_s`, `durations_s` (a list of seconds, one
-for each task), and if wanted `user`, `label` (what the job is one of), `where` (a list of constraints) and `preferred`
-(a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and `preferred`: a
-list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
-Numbers, as the traces of Hawk, Eagle and Pigeon have them, parted by spaces: arrival, number of tasks, mean duration,
-and the durations, all times in seconds. Empty lines and what follows a # are skipped.
+There are two formats, and a file may mix them. JSON, our own: an object with `arrival_s`, `durations_s` (a list of
+seconds, one for each task), and if wanted `user`, `label` (the kind of job), `where` (a list of constraints) and
+`preferred` (a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and
+`preferred`: a list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
+Numbers, as the traces of Hawk, Eagle and Pigeon have them, with spaces between them: arrival, number of tasks, mean
+duration, and the durations, all times in seconds. Empty lines, and text after a #, are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 class Trace:
     """A workload read from a file.
 
-    path: where it was. lines: the jobs. stretch: arrivals are this many times as far apart.
+    path: of the file. lines: the jobs. stretch: arrivals are this many times as far apart.
     """
 
     path: str
@@ -43,16 +43,16 @@ class Trace:
 
     @property
     def jobs(self) -> int:
-        """How many there are."""
+        """The number of jobs."""
         return len(self.lines)
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Who submits them."""
+        """The users who submit the jobs."""
         return tuple(sorted({job.user for job in self.lines}))
 
     def load(self, nodes: int, slots: int) -> float:
-        """Work that arrives, over what the slots can do while it arrives; infinite if all arrives at once."""
+        """The work that arrives, over the capacity of the slots in that time; infinite if all jobs arrive at once."""
         span_s = (self.lines[-1].arrival_s - self.lines[0].arrival_s) * self.stretch
         work_s = sum(sum(job.durations_s) for job in self.lines)
         return work_s / (span_s * nodes * slots) if span_s else math.inf
@@ -65,7 +65,7 @@ class Trace:
         return Trace(self.path, self.lines, self.stretch * now / load)
 
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
-        """The jobs in order of arrival; the seed changes nothing."""
+        """The jobs in order of arrival, the same for all seeds."""
         first_s = self.lines[0].arrival_s
         for job in self.lines:
             for node in (node for preferred in job.preferred for node in preferred):
@@ -76,7 +76,7 @@ class Trace:
 
 
 def read_trace(path: str) -> Trace:
-    """The trace in a file; `InvalidOption` names the line that is none."""
+    """The trace in a file; `InvalidOption` names a line that is not a job."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -222,7 +222,7 @@ def _check_keys(where: str, row: Any, keys: tuple[str, ...]) -> None:
 
 
 def _around(text: str, position: int) -> str:
-    """What stands where something is wrong, for its message."""
+    """The text around an error, for its message."""
     return text[position : position + 20] or "the end of the line"
 
 
