@@ -1,9 +1,10 @@
-"""What must hold: of what the clients recorded, of what the cluster keeps, of its memory, its files and its logs.
+"""Checks of the clients' records, of what the cluster keeps, of its memory, its files and its logs.
 
 Zero lost: every task of a job that a client submitted and that lived to hear of it has an outcome, and none is `lost`
 while attempts remain. A task may end `lost` when it was started as often as its job allows: with `max_attempts=1`
 when what runs it dies, or its scheduler and a node together (then it may not even have begun: nobody can know), with
-three only if three deaths hit it. Such are counted apart, and are no violation (DESIGN.md §5, guarantees 3 and 4).
+three only if three deaths hit it. Such are counted apart, and are no violation (ARCHITECTURE.md, "Attempts, and
+guarantee 3"; docs/reliability.md, guarantees 3 and 4).
 
 Zero duplicated: no outcome was told twice, and no task was started more often than `max_attempts` allows, by its own
 account: each start of a Python function or command writes a line. With a copy of a slow task (`speculate`) that is
