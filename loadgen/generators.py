@@ -80,7 +80,7 @@ def replay_in_processes(
             processes.append(process)
             pipes.append(ours)
         for pipe in pipes:
-            _expect(pipe, "ready")
+            _first_message(pipe, "ready")
         begun()
         start_s = Clock()() + HEAD_START_S
         for pipe in pipes:
@@ -92,7 +92,7 @@ def replay_in_processes(
             process.join()
 
 
-def _expect(pipe: Connection, kind: str) -> Any:
+def _first_message(pipe: Connection, kind: str) -> Any:
     if not pipe.poll(READY_TIMEOUT_S):
         raise ClusterError(f"a load generator did not start in {READY_TIMEOUT_S:g} s")
     return _next_message(pipe, kind)[1]

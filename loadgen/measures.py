@@ -34,10 +34,10 @@ def ideal_s(stages: Sequence[Sequence[int]], durations: Sequence[Sequence[float]
     task; a stage without tasks ends at once. A job of one stage therefore takes as long as its longest task.
     """
     longest_s = [max(times, default=0.0) for times in durations]
-    return max(_ends(stages, 0.0, lambda stage, ready_s: ready_s + longest_s[stage]), default=0.0)
+    return max(_stage_ends(stages, 0.0, lambda stage, ready_s: ready_s + longest_s[stage]), default=0.0)
 
 
-def _ends(stages: Sequence[Sequence[int]], begin_s: float, end: Callable[[int, float], float]) -> list[float]:
+def _stage_ends(stages: Sequence[Sequence[int]], begin_s: float, end: Callable[[int, float], float]) -> list[float]:
     """When each stage ends: `end(stage, ready_s)`, where `ready_s` is when the last stage that it waits for ended."""
     ends: dict[int, float] = {}
     while len(ends) < len(stages):
@@ -133,7 +133,7 @@ def _set_ready(
 
     # A first stage without tasks ends when the job arrives.
     arrived_s = float(np.min(ready_s[[row for own in rows.values() for row in own]]))
-    _ends(stages, arrived_s, end)
+    _stage_ends(stages, arrived_s, end)
 
 
 # ---- over time -------------------------------------------------------------------------------

@@ -94,13 +94,17 @@ def plans(asked: Asked) -> list[PointPlan]:
             nodes, slots = len(target.nodes), target.slots
     else:
         Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Raises if the numbers are not valid.
-    made = _of_preset(asked, PRESETS[asked.preset], nodes, slots) if asked.preset else _of_file(asked, nodes, slots)
+    made = (
+        _preset_points(asked, PRESETS[asked.preset], nodes, slots)
+        if asked.preset
+        else _file_points(asked, nodes, slots)
+    )
     for plan in made:
         plan.jobs(nodes, slots)
     return made
 
 
-def _of_preset(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
+def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
     preset.check(nodes, slots)
     axes = _Axes(
         asked.loads or preset.loads,
@@ -120,12 +124,12 @@ def _of_preset(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[Poi
             placement=placement,
             unplaced_tasks_max=preset.unplaced_tasks_max,
         )
-        settings = {"workload": asked.preset, **_described(workload)}
+        settings = {"workload": asked.preset, **_workload_settings(workload)}
         made.append(_plan(asked, workload, shape, load, duration_ms, probe_ratio, axes, settings))
     return made
 
 
-def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
+def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
     workload = read_workload(str(asked.file))
     if asked.durations_ms:
         raise InvalidOption("duration", asked.durations_ms[0], AS_THEY_ARE)
@@ -137,7 +141,7 @@ def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         brings = at_load.load(nodes, slots) if isinstance(at_load, Trace) else at_load.load
         weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
         shape = Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers, placement=placement, weights=weights)
-        settings = {"workload": asked.file, **_described(shortened)}
+        settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
         made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
     return made
@@ -198,7 +202,7 @@ def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: 
     return f"{found}, load {load:.3g}" if found and len(axes.loads) > 1 else found or f"load {load:.3g}"
 
 
-def _described(workload: Any) -> dict[str, Any]:
+def _workload_settings(workload: Any) -> dict[str, Any]:
     """The workload's own settings, which are needed to reproduce it."""
     if isinstance(workload, Trace):
         return {"jobs": workload.jobs, "stretch": workload.stretch}

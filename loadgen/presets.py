@@ -94,7 +94,7 @@ def three_users(size: Size) -> Mix:
     own = SHARE_OF_SHARE / 3
     if not 2 * own < size.load:
         raise InvalidOption("load", size.load, f"above {2 * own:g}, which users 0 and 1 bring: user 2 brings the rest")
-    return _for(
+    return _mix(
         size,
         tuple(
             UserLoad(user=f"user{number}", load=load, tasks=TASKS, durations=durations(size))
@@ -105,10 +105,10 @@ def three_users(size: Size) -> Mix:
 
 def regular(size: Size) -> Mix:
     """Jobs at equal distances (§7.4), for long enough that some end."""
-    return _for(size, (UserLoad(load=size.load, tasks=TASKS, durations=durations(size), regular=True),))
+    return _mix(size, (UserLoad(load=size.load, tasks=TASKS, durations=durations(size), regular=True),))
 
 
-def _for(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
+def _mix(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
     """The users' jobs for the size's seconds, or for the time in which they bring its number of jobs on average."""
     seconds = size.seconds
     if size.jobs is not None:

@@ -106,7 +106,7 @@ def cdf(waits_ms: Sequence[tuple[int, Values]]) -> str:
     with _plot() as (ax, drawn):
         for colour, values in waits_ms:
             ax.plot(np.maximum(np.quantile(values, shares), WAIT_MS_MIN), shares * 100, color=_colour(colour))
-        _log(ax, "x")
+        _make_logarithmic(ax, "x")
         ax.set_ylim(0, 101)
         least_ms = min(float(np.min(values)) for _, values in waits_ms)
         ax.set_xlabel(
@@ -144,7 +144,7 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str, *, log_x: bool = 
             for at in curve.crossed:
                 ax.plot(curve.xs[at], curve.ys[at], color=_colour(curve.colour), marker="x", markersize=10)
         if log_x:
-            _log(ax, "x")
+            _make_logarithmic(ax, "x")
         _scale(ax, "y", [float(value) for curve in curves for value in curve.ys])
         ax.set_xlabel(x_label)
         ax.set_ylabel(y_label)
@@ -165,25 +165,25 @@ def _plot(height: float = HEIGHT_INCHES) -> Iterator[tuple[Axes, list[str]]]:
         yield figure.subplots(), drawn
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    drawn.append(_for_page(out.getvalue()))
+    drawn.append(_in_page_colours(out.getvalue()))
 
 
-def _for_page(svg: str) -> str:
+def _in_page_colours(svg: str) -> str:
     """The drawing's SVG element, in the page's colours, without a size of its own."""
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     variables = {INK: "--ink", GRID: "--line", **{colour: f"--s{number}" for number, colour in enumerate(SERIES)}}
     colours = re.compile("|".join(variables))
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return _in_tags(f"{head}>{rest}", lambda tag: colours.sub(lambda found: f"var({variables[found[0]]})", tag))
+    return _change_tags(f"{head}>{rest}", lambda tag: colours.sub(lambda found: f"var({variables[found[0]]})", tag))
 
 
 def with_own_ids(svg: str, prefix: str) -> str:
     """The same drawing with ids that no other plot of the page has."""
-    return _in_tags(svg, lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\1{prefix}", tag))
+    return _change_tags(svg, lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\1{prefix}", tag))
 
 
-def _in_tags(svg: str, change: Callable[[str], str]) -> str:
+def _change_tags(svg: str, change: Callable[[str], str]) -> str:
     """The SVG with its tags changed; the text between them, which has no "<", stays as it is."""
     return re.sub(r"<[^>]+>", lambda tag: change(tag[0]), svg)
 
@@ -195,12 +195,12 @@ def _colour(number: int) -> str:
 def _scale(ax: Axes, which: str, values: Sequence[float]) -> None:
     """A logarithmic axis if the values ask for it, else one from 0."""
     if min(values) > 0 and max(values) / min(values) >= LOG_FROM:
-        _log(ax, which)
+        _make_logarithmic(ax, which)
     elif min(values) >= 0:
         getattr(ax, f"set_{which}lim")(0, None)
 
 
-def _log(ax: Axes, which: str) -> None:
+def _make_logarithmic(ax: Axes, which: str) -> None:
     getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
     low, high = getattr(ax, f"get_{which}lim")()

@@ -187,6 +187,6 @@ run_command = _RunCommand(
     params=_options(),
     help="Replay the workload in FILE, or a preset, against live daemons.\n\n"
     "FILE is a trace, a job a line, or a mix of users in TOML (docs/loadgen.md). "
-    "Jobs are submitted when they are due, whatever has become of those before.",
+    "Jobs are submitted when they are due, whether or not earlier jobs have ended.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )

@@ -129,7 +129,7 @@ class ExistingTarget(Target):
     """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        self.addresses = [_checked(address) for address in addresses]
+        self.addresses = [_checked_address(address) for address in addresses]
         listed = http_get_json(self.addresses[0], "/v1/nodes")["nodes"]
         slots = {int(node["slots"]) for node in listed}
         if len(slots) != 1:
@@ -152,7 +152,7 @@ class ExistingTarget(Target):
         return {}
 
 
-def _checked(address: str) -> str:
+def _checked_address(address: str) -> str:
     try:
         return check_address(address)
     except InvalidRequest as error:

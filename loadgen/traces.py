@@ -93,9 +93,9 @@ def parse_lines(path: str, lines: Iterable[str]) -> list[WorkloadJob]:
             continue
         where = f"{path}:{line}"
         job = (
-            _of_json(where, len(jobs), content)
+            _parse_json(where, len(jobs), content)
             if content.lstrip().startswith("{")
-            else _of_numbers(where, len(jobs), content)
+            else _parse_numbers(where, len(jobs), content)
         )
         if jobs and job.arrival_s < jobs[-1].arrival_s:
             raise InvalidOption(where, job.arrival_s, f"an arrival not before the previous one's, {jobs[-1].arrival_s}")
@@ -105,7 +105,7 @@ def parse_lines(path: str, lines: Iterable[str]) -> list[WorkloadJob]:
     return jobs
 
 
-def _of_numbers(where: str, number: int, text: str) -> WorkloadJob:
+def _parse_numbers(where: str, number: int, text: str) -> WorkloadJob:
     try:
         values = [float(word) for word in text.split()]
     except ValueError as error:
@@ -140,11 +140,11 @@ def _tasks_as_json(job: WorkloadJob, tasks: range) -> dict[str, Any]:
     return row
 
 
-def _of_json(where: str, number: int, text: str) -> WorkloadJob:
+def _parse_json(where: str, number: int, text: str) -> WorkloadJob:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidOption(f"{where}:{error.colno}", _around(text, error.pos), f"JSON ({error.msg})") from None
+        raise InvalidOption(f"{where}:{error.colno}", _excerpt(text, error.pos), f"JSON ({error.msg})") from None
     _check_keys(where, row, KEYS)
     constraints = _list(where, row, "where")
     user, label = row.get("user", DEFAULT_USER), row.get("label", "")
@@ -221,7 +221,7 @@ def _check_keys(where: str, row: Any, keys: tuple[str, ...]) -> None:
         raise InvalidOption(where, unknown[0], f"the keys {', '.join(keys)}")
 
 
-def _around(text: str, position: int) -> str:
+def _excerpt(text: str, position: int) -> str:
     """The text around an error, for its message."""
     return text[position : position + 20] or "the end of the line"
 

@@ -148,10 +148,10 @@ def ask(
     """
     with opened(address, access, method, path, body, daemon) as response:
         status, retry_after = response.status, response.headers.get("Retry-After", "")
-        with _no_answer(address, daemon, access):
+        with _raising_no_scheduler(address, daemon, access):
             data = response.read()
     retry_after_s = int(retry_after) if retry_after.isdecimal() else None
-    return Answer(address, status, _body(address, status, data, allowed, daemon), retry_after_s)
+    return Answer(address, status, _checked_body(address, status, data, allowed, daemon), retry_after_s)
 
 
 @contextlib.contextmanager
@@ -174,12 +174,12 @@ def opened(
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
-        with _no_answer(address, daemon, access, NotReached):
+        with _raising_no_scheduler(address, daemon, access, NotReached):
             connection.connect()
         sock = connection.sock
         if body is not None:
             sock.settimeout(SUBMIT_TIMEOUT_S)
-        with _no_answer(address, daemon, access):
+        with _raising_no_scheduler(address, daemon, access):
             # A daemon that stops reading a body has answered before it closed the connection.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers)
@@ -202,9 +202,9 @@ def following(address: str, access: Access, path: str) -> Iterator[Iterator[byte
         if response.status == http.HTTPStatus.OK:
             yield _read_lines(address, response)
             return
-        with _no_answer(address, "scheduler", access):
+        with _raising_no_scheduler(address, "scheduler", access):
             data = response.read()
-        _body(address, response.status, data, NOT_THERE, "scheduler")
+        _checked_body(address, response.status, data, NOT_THERE, "scheduler")
         yield None
 
 
@@ -229,7 +229,9 @@ def _read_chunk(address: str, response: http.client.HTTPResponse) -> bytes:
 
 
 @contextlib.contextmanager
-def _no_answer(address: str, daemon: str, access: Access, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
+def _raising_no_scheduler(
+    address: str, daemon: str, access: Access, kind: type[NoScheduler] = NoScheduler
+) -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
@@ -238,7 +240,7 @@ def _no_answer(address: str, daemon: str, access: Access, kind: type[NoScheduler
         raise kind(f"no {daemon} answers at {address}: {reason}") from None
 
 
-def _body(address: str, status: int, data: bytes, allowed: Container[int], daemon: str) -> dict[str, Any]:
+def _checked_body(address: str, status: int, data: bytes, allowed: Container[int], daemon: str) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except ValueError:

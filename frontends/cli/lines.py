@@ -27,7 +27,7 @@ def print_lines(lines: Iterator[bytes]) -> int:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
         count += 1
-        task, status, error = _read(line)
+        task, status, error = _parse_line(line)
         if status != FINISHED:
             others += 1
             first = first or f"task {task} {status}: {printable(' '.join(error.split()))}"
@@ -36,7 +36,7 @@ def print_lines(lines: Iterator[bytes]) -> int:
     return int(others > 0)
 
 
-def _read(line: bytes) -> tuple[int, str, str]:
+def _parse_line(line: bytes) -> tuple[int, str, str]:
     try:
         result = json.loads(line)
         return result["task"], result["status"], result["error"]

@@ -45,14 +45,14 @@ def change_states(schedulers: list[str], access: Access, node_ids: tuple[str, ..
     failed = False
     for node_id in node_ids:
         try:
-            click.echo(f"{node_id} is {printable(_change(found.get(node_id), access, node_id, state))}")
+            click.echo(f"{node_id} is {printable(_change_state(found.get(node_id), access, node_id, state))}")
         except SparrowError as error:  # The other nodes are to change all the same.
             click.echo(f"sparrow: {node_id}: {printable(str(error))}", err=True)
             failed = True
     return int(failed)
 
 
-def _change(entry: dict[str, object] | None, access: Access, node_id: str, state: str) -> str:
+def _change_state(entry: dict[str, object] | None, access: Access, node_id: str, state: str) -> str:
     """Have the node of this entry enter the state; returns the state that the node is in then."""
     if entry is None:
         raise NoScheduler("no such node is connected")

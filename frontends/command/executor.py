@@ -172,7 +172,7 @@ class CommandExecutor:
 
 
 async def serve(path: str, places: int) -> None:
-    """Run what comes through the socket at `path` until it closes or this process is told to end."""
+    """Run the commands that come through the socket at `path`, until it closes or this process is told to end."""
     current = asyncio.current_task()
     assert current is not None
     loop = asyncio.get_running_loop()

@@ -1,9 +1,10 @@
 """A process that keeps commands, one after the other: starts each, waits for its end, and leaves nothing of it behind.
 
-It is a copy of the executor, made by fork, and a subreaper: whatever a command starts stays below it, also what makes
-a session of its own and lets its parent end (a daemon). When the command has ended, or the executor says that it is to
-be killed, the keeper kills all that is left below it, and only then reports. When the executor has ended, for whatever
-reason, its socket closes and the kernel sends SIGTERM: then the keeper kills all that is left below it, and ends.
+It is a copy of the executor, made by fork, and a subreaper: all processes that a command starts stay below it, even one
+that makes a session of its own and lets its parent end (a daemon). When the command has ended, or the executor says
+that it is to be killed, the keeper kills all that is left below it, and only then reports. When the executor has ended,
+for whatever reason, its socket closes and the kernel sends SIGTERM: then the keeper kills all that is left below it,
+and ends.
 
 A keeper cannot end processes that a service of the machine has started for a command.
 

@@ -1,4 +1,4 @@
-"""Commands as tasks: what a frontend sends to the command executor, and what comes back.
+"""Commands as tasks: the payloads that a frontend sends to the command executor, and the results that come back.
 
 Payloads and results are msgpack maps with the field names below, so that a program in any
 language can write and read them. `stdin`, `env` and `cwd` may be left out of a payload.

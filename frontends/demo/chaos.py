@@ -37,7 +37,7 @@ class Chaos:
         self.killed.append(f"the {kind} with process id {process.pid} after {ended} tasks")
 
     def verdict(self, reports: Sequence[JobReport]) -> str:
-        """A text on what was killed, and what became of the tasks."""
+        """A text on the daemons that were killed, and on the tasks' outcomes."""
         tasks = [task for report in reports for task in report.tasks]
         lost = sum(task.status is TaskStatus.LOST for task in tasks)
         again = sum(task.attempts > 1 for task in tasks)

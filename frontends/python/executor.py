@@ -243,7 +243,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _traceback_of(error: BaseException) -> str:
-    """The text of the exception's traceback, or why there is none: to format it runs what its class defines."""
+    """The text of the exception's traceback, or why it cannot be formatted: that runs code of the exception's class."""
     try:
         frames = error.__traceback__
         while frames is not None and _is_ours(frames.tb_frame):
@@ -257,13 +257,13 @@ def _traceback_of(error: BaseException) -> str:
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; a substitute if the exception's class fails when it is looked at."""
     try:
-        return _described(error)
+        return _pickled_failure(error)
     except BaseException as reason:  # As in the call itself: it ends the task, not the worker.
         text = f"{object.__repr__(error)} cannot be described: {object.__repr__(reason)}"[:ERROR_CHARS_MAX]
         return TaskStatus.FAILED, encode_exception(RuntimeError(text), text), _sendable(text, ERROR_CHARS_MAX)
 
 
-def _described(error: BaseException) -> tuple[TaskStatus, bytes, str]:
+def _pickled_failure(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; the traceback starts in the task's own code."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         BaseException.add_note(

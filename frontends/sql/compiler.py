@@ -113,7 +113,7 @@ class _Compiler:
         inner = [source for source in sources(select) if not source.optional and source.alias in spread]
         equalities = Equalities(conjuncts(select))
         keys: Keys = WHOLE
-        for source in sorted(inner, key=lambda source: -self._weight(source)):
+        for source in sorted(inner, key=lambda source: -self._width(source)):
             if not keys:
                 keys = spread[source.alias]
             elif any(equalities.same_as_any(key, keys) for key in spread[source.alias]):
@@ -132,7 +132,7 @@ class _Compiler:
         return keys | same
 
     @staticmethod
-    def _weight(source: Source) -> int:
+    def _width(source: Source) -> int:
         """The number of a source's columns: it is best to leave the widest source partitioned."""
         return len(TABLES.get(source.table, ()))
 
@@ -274,7 +274,7 @@ class _Compiler:
 
     def _materialise(self, select: exp.Select, keys: Keys) -> str:
         """Add stages that compute the block, unless there are such stages; returns the name of the last."""
-        text = _anonymous(select)
+        text = _normalised_sql(select)
         stage = self._results.get(text)
         if stage is None:
             number = 1 + len(self._results)
@@ -287,7 +287,7 @@ class _Compiler:
         wanted: the names and types that the output columns are to have; empty: they stay as they are.
         """
         if not keys:
-            return self._add(prefix + "compute", _as_wanted(select, wanted))
+            return self._add_stage(prefix + "compute", _with_outputs(select, wanted))
         if aggregation.aggregates(select):
             return self._emit_aggregation(select, prefix, wanted)
         order, limit = select.args.get("order"), select.args.get("limit")
@@ -301,7 +301,7 @@ class _Compiler:
             scan_select.set("order", None)
         outputs = [one.alias_or_name for one in select.expressions]
         terms = self._add_order_columns(select, scan_select)
-        scan = self._add(prefix + "scan", scan_select, partitioned=True)
+        scan = self._add_stage(prefix + "scan", scan_select, partitioned=True)
         if prefix and order is None and limit is None:
             return scan  # Later stages read the results of all its tasks.
         name = prefix + ("order-by" if order is not None else "collect")
@@ -326,16 +326,16 @@ class _Compiler:
 
     def _emit_aggregation(self, select: exp.Select, prefix: str, wanted: Outputs) -> str:
         split = aggregation.split(select)
-        buckets = self._buckets(select)
+        buckets = self._bucket_count(select)
         partial = split.partial
         if buckets > 1:
             partial = _with_buckets(partial, split.groups, buckets)
-        scan = self._add(prefix + "scan", partial, partitioned=True, buckets=buckets)
+        scan = self._add_stage(prefix + "scan", partial, partitioned=True, buckets=buckets)
         split.final.args["from_"].this.replace(self._result_table(scan, aggregation.PARTIAL))
         limited = select.args.get("limit") or select.args.get("offset")
         last = not split.order and not limited and buckets == 1
-        final = _as_wanted(split.final, wanted) if last else split.final
-        group = self._add(prefix + "group-by", final, tasks=buckets)
+        final = _with_outputs(split.final, wanted) if last else split.final
+        group = self._add_stage(prefix + "group-by", final, tasks=buckets)
         if last or (prefix and not limited):
             return group
         name = prefix + ("order-by" if split.order else "collect")
@@ -355,16 +355,16 @@ class _Compiler:
             expressions=[exp.alias_(column("r", output), output, quoted=True) for output in outputs],
             from_=exp.From(this=self._result_table(before, "r")),
         )
-        typed = _as_wanted(last, wanted)
+        typed = _with_outputs(last, wanted)
         if order:
-            by_source = [_of_source(term, "r") for term in order]
+            by_source = [_qualified(term, "r") for term in order]
             typed.set("order", exp.Order(expressions=by_source))
         for clause in ("limit", "offset"):
             if select.args.get(clause):
                 typed.set(clause, select.args[clause].copy())
-        return self._add(name, typed)
+        return self._add_stage(name, typed)
 
-    def _buckets(self, select: exp.Select) -> int:
+    def _bucket_count(self, select: exp.Select) -> int:
         """The number of tasks that are to merge the groups, by an estimate of the number of groups."""
         group = select.args.get("group")
         grouped = list(group.expressions) if group is not None else [one.unalias() for one in select.expressions]
@@ -375,7 +375,7 @@ class _Compiler:
         groups = max(known.get(one.name, 1) if isinstance(one, exp.Column) else 1 for one in grouped)
         return max(1, min(GROUP_TASKS_MAX, -(-groups // GROUPS_PER_TASK)))
 
-    def _add(
+    def _add_stage(
         self, name: str, select: exp.Select, *, partitioned: bool = False, tasks: int = 1, buckets: int = 1
     ) -> str:
         read = {table.name for table in select.find_all(exp.Table)}
@@ -388,7 +388,7 @@ class _Compiler:
 # ---- parts of blocks ---------------------------------------------------------------------------
 
 
-def _anonymous(select: exp.Select) -> str:
+def _normalised_sql(select: exp.Select) -> str:
     """The block's SQL with its sources renamed, so that equal blocks have equal texts."""
     select = select.copy()
     number = itertools.count()
@@ -483,7 +483,7 @@ def _own_conditions(select: exp.Select, source: Source) -> list[exp.Expr]:
     return []
 
 
-def _as_wanted(select: exp.Select, wanted: Outputs) -> exp.Select:
+def _with_outputs(select: exp.Select, wanted: Outputs) -> exp.Select:
     """The block with its output columns renamed and cast: a sum of sums is wider than a sum."""
     if not wanted:
         return select
@@ -515,7 +515,7 @@ def _with_buckets(partial: exp.Select, groups: list[str], buckets: int) -> exp.S
     )
 
 
-def _of_source(term: exp.Ordered, source: str) -> exp.Ordered:
+def _qualified(term: exp.Ordered, source: str) -> exp.Ordered:
     """The term with its columns qualified by the source's name."""
     term = term.copy()
     for found in list(term.find_all(exp.Column)):

@@ -52,7 +52,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Dataset:
-    """A dataset in a directory; `InvalidRequest` if there is none.
+    """A dataset in a directory; `InvalidRequest` if the directory has no dataset.
 
     confined: links are not followed, so that only files in the directory are read: for a process that reads what other
     users have written.
@@ -79,7 +79,7 @@ class Dataset:
         return Statistics(self.manifest.distinct)
 
     def files(self, table: str, partition: int | None = None) -> list[Path]:
-        """The Parquet files of a table, or of a partition of it; `InvalidRequest` naming both if there is none."""
+        """The Parquet files of a table, or of a partition of it; `InvalidRequest` if there are no files."""
         if table not in PARTITION_KEYS:
             found = [self.directory / f"{table}.parquet"]
         else:
@@ -100,8 +100,8 @@ class Dataset:
 
 
 def open_without_links(path: Path) -> BinaryIO:
-    """The regular file at this absolute path, opened for reading; `OSError` if there is none, or if any part of the
-    path is a link, even one that is made meanwhile."""
+    """The regular file at this absolute path, opened for reading; `OSError` if there is no such file, or if any
+    part of the path is a link, even one that is made meanwhile."""
     parent = os.open(path.anchor, DIRECTORY)
     try:
         for name in path.parts[1:-1]:

@@ -91,12 +91,12 @@ def _orders_with_items(select: exp.Select) -> None:
         if source.table != ORDERS or source.optional:
             continue
         for condition in conjuncts(select):
-            item = _items_asked_for(condition, source)
-            if item is not None and _read_from_items(select, source, condition, item):
+            item = _items_of_exists(condition, source)
+            if item is not None and _read_orders_from_items(select, source, condition, item):
                 return
 
 
-def _items_asked_for(condition: exp.Expr, order: Source) -> Source | None:
+def _items_of_exists(condition: exp.Expr, order: Source) -> Source | None:
     """The denormalised table of the condition `EXISTS (SELECT … FROM denorm WHERE l_orderkey = o_orderkey AND …)`.
 
     None if the condition has another form.
@@ -111,7 +111,7 @@ def _items_asked_for(condition: exp.Expr, order: Source) -> Source | None:
     return item if any(set(equal_columns(one) or ()) == key for one in conjuncts(inner)) else None
 
 
-def _read_from_items(select: exp.Select, order: Source, condition: exp.Expr, item: Source) -> bool:
+def _read_orders_from_items(select: exp.Select, order: Source, condition: exp.Expr, item: Source) -> bool:
     inner = condition.this
     kept = REACHES[ORDERS].columns
     used = sorted({name_of(found)[1] for found in columns_of(select, order.alias)} | {"o_orderkey"})

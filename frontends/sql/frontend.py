@@ -191,7 +191,7 @@ class SqlFrontend:
         plan = self.compile(sql)
         where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
         self._check_held(plan, where)
-        job = self.client.submit_job(self._job(plan, where))
+        job = self.client.submit_job(self._job_spec(plan, where))
         done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
         failed = [future for future in done if future.cancelled() or future.exception() is not None]
         if failed or running:
@@ -212,11 +212,11 @@ class SqlFrontend:
         if not any(where):
             raise PartitionLost(self.dataset.key, sorted(plan.tables), lost)
 
-    def _job(self, plan: Plan, where: list[list[str]]) -> JobSpec:
+    def _job_spec(self, plan: Plan, where: list[list[str]]) -> JobSpec:
         sizes = {stage.name: len(where) if stage.partitioned else stage.tasks for stage in plan.stages}
         stages = [
             StageSpec(
-                [self._task(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
+                [self._task_spec(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
                 name=stage.name,
                 after=stage.after,
                 app=APP,
@@ -226,7 +226,9 @@ class SqlFrontend:
         ]
         return JobSpec(stages=stages, name="query", wait_for_nodes_s=WAIT_FOR_NODES_S, max_attempts=MAX_ATTEMPTS)
 
-    def _task(self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]) -> TaskSpec:
+    def _task_spec(
+        self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]
+    ) -> TaskSpec:
         bucket = number if stage.tasks > 1 else None
         fragment = Fragment(
             stage.sql,

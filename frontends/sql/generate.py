@@ -49,10 +49,10 @@ def generate(
     say: called with a text at each step.
     """
     target = Path(directory).absolute()
-    _check(target, scale, name, partitions)
+    _check_arguments(target, scale, name, partitions)
     check_fits(target, scale)
     target.mkdir(parents=True, exist_ok=True)
-    with _unless_complete(target), tempfile.TemporaryDirectory(prefix=".making-", dir=target) as scratch:
+    with _emptied_on_failure(target), tempfile.TemporaryDirectory(prefix=".making-", dir=target) as scratch:
         say(f"generating the base tables at scale factor {scale:g}")
         _generate_base_tables(Path(scratch), scale)
         manifest = _build(target, Path(scratch), scale, name, partitions, threads or os.cpu_count() or 1, say)
@@ -60,7 +60,7 @@ def generate(
     return Dataset(target)
 
 
-def _check(target: Path, scale: float, name: str, partitions: int) -> None:
+def _check_arguments(target: Path, scale: float, name: str, partitions: int) -> None:
     if not isinstance(scale, int | float) or not SCALE_MIN <= scale <= SCALE_MAX:
         raise InvalidRequest("scale", scale, f"a number from {SCALE_MIN:g} to {SCALE_MAX:g}")
     if not NAME.fullmatch(name):
@@ -71,7 +71,7 @@ def _check(target: Path, scale: float, name: str, partitions: int) -> None:
 
 
 @contextlib.contextmanager
-def _unless_complete(target: Path) -> Iterator[None]:
+def _emptied_on_failure(target: Path) -> Iterator[None]:
     """Empty the directory if the `with` block fails."""
     try:
         yield
@@ -199,7 +199,7 @@ def _write_partitions(
 def _row_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dict[str, int]:
     counts = {}
     for table in TABLES:
-        row = connection.execute(f"SELECT count(*) FROM {_read(target, table)}").fetchone()
+        row = connection.execute(f"SELECT count(*) FROM {_table_sql(target, table)}").fetchone()
         assert row is not None
         counts[table] = int(row[0])
     return counts
@@ -210,14 +210,14 @@ def _distinct_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dic
     for table in (DENORM, ORDERS, *REPLICATED):
         columns = list(TABLES[table])
         selected = ", ".join(f"approx_count_distinct({column})" for column in columns)
-        row = connection.execute(f"SELECT {selected} FROM {_read(target, table)}").fetchone()
+        row = connection.execute(f"SELECT {selected} FROM {_table_sql(target, table)}").fetchone()
         assert row is not None
         for column, count in zip(columns, row, strict=True):
             counts[column] = max(counts.get(column, 0), int(count))
     return counts
 
 
-def _read(target: Path, table: str) -> str:
+def _table_sql(target: Path, table: str) -> str:
     """The SQL that reads a table of the dataset that is being made."""
     if table in (DENORM, LINEITEM):
         return f"'{target / DENORM}/*/*.parquet'"

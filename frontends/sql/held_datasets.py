@@ -165,7 +165,7 @@ class HeldDatasets:
     def tables_for(self, user: str, directory: str, partition: int | None) -> FragmentTables:
         """The tables for a fragment of this user: those of the partition, and those that are held whole.
 
-        They are loaded if they are not held yet. There are none if the directory is empty.
+        Tables that are not held yet are loaded first. Without a directory there are no tables.
         """
         if not directory:
             return FragmentTables(self._empty_engine)

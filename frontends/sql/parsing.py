@@ -50,7 +50,7 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
         raise InvalidQuery(f"{len(statements)} statements; one SELECT is needed")
     tree = statements[0]
     _check_supported(tree)
-    outputs = _described(sql)
+    outputs = _output_types(sql)
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
@@ -153,7 +153,7 @@ def _aggregate_names() -> frozenset[str]:
     return frozenset(str(name) for (name,) in names.fetchall())
 
 
-def _described(sql: str) -> Outputs:
+def _output_types(sql: str) -> Outputs:
     try:
         rows = _empty_tables().cursor().execute(f"DESCRIBE {sql.strip().rstrip(';')}").fetchall()
     except duckdb.Error as error:
@@ -197,7 +197,7 @@ def _name_sources_apart(tree: exp.Select) -> None:
                 rename_source(select, source, name)
 
 
-def _take_out_common(select: exp.Select) -> None:
+def _add_common_conditions(select: exp.Select) -> None:
     """Add `a` beside `(a AND b) OR (a AND c)`: it may be the condition of a join."""
     for condition in conjuncts(select):
         if isinstance(condition, exp.Or):
@@ -214,7 +214,7 @@ def _move_conditions(select: exp.Select) -> None:
             on.pop()
             add_conjuncts(select, conjuncts_of(on))
         join.set("kind", "CROSS")
-    _take_out_common(select)
+    _add_common_conditions(select)
     for exists in select.find_all(exp.Exists):
         inner = exists.this
         if isinstance(inner, exp.Select) and not inner.args.get("group") and not inner.find(exp.AggFunc):

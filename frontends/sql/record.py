@@ -79,7 +79,7 @@ def record(
             for number in queries:
                 answer = frontend.run(tpch_query(number))
                 if run >= 0:
-                    _add(profiles, f"q{number}", answer)
+                    _add_durations(profiles, f"q{number}", answer)
             say(f"run {run + 1} of {runs}")
     source: dict[str, str | int | float] = {
         "benchmark": "TPC-H",
@@ -95,7 +95,7 @@ def record(
     return Profile(source, profiles)
 
 
-def _add(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
+def _add_durations(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
     profile = profiles.get(name)
     if profile is None:
         stages = [StageProfile(stage.name, stage.after, stage.constrained, []) for stage in answer.stages]
@@ -128,10 +128,10 @@ def main(directory: str, out: str, runs: int, nodes: int, slots: int, queries: t
     except SparrowError as error:
         click.echo(f"record: {one_line(error)}", err=True)
         sys.exit(exit_code(error))
-    Path(out).write_bytes(_lines(profile))
+    Path(out).write_bytes(_json_lines(profile))
 
 
-def _lines(profile: Profile) -> bytes:
+def _json_lines(profile: Profile) -> bytes:
     """As JSON with a line for each stage."""
     source = msgspec.json.encode(profile.source)
     queries = []

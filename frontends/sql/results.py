@@ -14,7 +14,7 @@ from sparrow_py.errors import InvalidRequest
 
 def encode_table(table: pa.Table, buckets: int = 1) -> bytes:
     """The file of this table; with several buckets a batch for each, by the column `BUCKET`, which is left out."""
-    parts = [table] if buckets == 1 else _cut(table, buckets)
+    parts = [table] if buckets == 1 else _split_into_buckets(table, buckets)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, parts[0].schema) as writer:
         for part in parts:
@@ -23,7 +23,7 @@ def encode_table(table: pa.Table, buckets: int = 1) -> bytes:
     return content
 
 
-def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
+def _split_into_buckets(table: pa.Table, buckets: int) -> list[pa.Table]:
     bucket, rest = table.column(BUCKET), table.drop_columns([BUCKET])
     return [rest.filter(pc.equal(bucket, number)) for number in range(buckets)]
 
