@@ -20,7 +20,7 @@ from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
 from sparrow_py.errors import InvalidOption
 
-AS_THEY_ARE = "nothing with a file, whose tasks take as long as they take"
+WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Asked:
             raise InvalidOption("seconds", self.seconds, "a number of seconds above 0, at most 1e6")
         if self.scheduler and len(self.placements) > 1:
             found = ", ".join(self.placements)
-            raise InvalidOption("placement", found, "one at most with --scheduler, whose schedulers have theirs")
+            raise InvalidOption("placement", found, "one value with --scheduler: a running cluster has one placement")
 
     @property
     def title(self) -> str:
@@ -132,7 +132,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
 def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
     workload = read_workload(str(asked.file))
     if asked.durations_ms:
-        raise InvalidOption("duration", asked.durations_ms[0], AS_THEY_ARE)
+        raise InvalidOption("duration", asked.durations_ms[0], WITH_PRESET_ONLY)
     axes = _Axes(asked.loads or (None,), (None,), asked.placements or ("sparrow",), asked.probe_ratios or (2.0,))
     made = []
     for load, _, placement, probe_ratio in axes.points():
@@ -155,7 +155,7 @@ def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
     """The workload's first jobs, or the jobs of its first seconds, if the user asked for that."""
     if isinstance(workload, Mix):
         if asked.jobs is not None:
-            raise InvalidOption("jobs", asked.jobs, "nothing with a mix of users, which has so many seconds")
+            raise InvalidOption("jobs", asked.jobs, "a trace; the length of a mix of users is given in seconds")
         return workload if asked.seconds is None else replace(workload, seconds=asked.seconds)
     first_s = workload.lines[0].arrival_s
     until_s = math.inf if asked.seconds is None else asked.seconds

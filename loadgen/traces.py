@@ -168,7 +168,7 @@ def _stages(where: str, row: dict[str, Any]) -> tuple[tuple[WorkloadStage, ...],
     """The stages of a job, and its tasks' durations and preferred nodes."""
     for name in ("durations_s", "preferred"):
         if name in row:
-            raise InvalidOption(f"{where} {name}", row[name], "nothing beside stages, which have their own")
+            raise InvalidOption(f"{where} {name}", row[name], "no such field beside stages, which have their own")
     given = _list(where, row, "stages")
     if not 1 <= len(given) <= STAGES_MAX:
         raise InvalidOption(f"{where} stages", f"{len(given)} stages", f"1 to {STAGES_MAX} stages")

@@ -153,14 +153,16 @@ class TestFailures:
             (["true"], "/etc/passwd", "cannot use working directory '/etc/passwd': Not a directory"),
         ],
     )
-    def test_cannot_be_started(self, monitor: Monitor, argv: list[str], cwd: str, error: str) -> None:
+    def test_a_command_that_cannot_be_started_fails_with_the_reason(
+        self, monitor: Monitor, argv: list[str], cwd: str, error: str
+    ) -> None:
         answer = done(monitor, *argv, cwd=cwd)
         assert (answer.status, answer.result, answer.error) == (TaskStatus.FAILED, b"", error)
 
     @pytest.mark.parametrize(
         "payload", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x81\xa4argv\x90", b"\x81\xa4argv\x91\xa1\0"]
     )
-    def test_payload_that_is_none(self, monitor: Monitor, payload: bytes) -> None:
+    def test_a_payload_that_is_not_a_task_fails(self, monitor: Monitor, payload: bytes) -> None:
         monitor.send(Run(1, 0, payload))
         answer = monitor.receive(Done)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
@@ -169,7 +171,7 @@ class TestFailures:
 
 
 class TestPlaces:
-    def test_as_many_at_once_as_there_are_places(self, tmp_path: Path, fifo: str) -> None:
+    def test_as_many_commands_run_at_once_as_there_are_places(self, tmp_path: Path, fifo: str) -> None:
         with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
             assert monitor.hello.places == 2
             # Each of the two waits for the other to open the fifo.
@@ -191,13 +193,13 @@ class TestPlaces:
         Path(fifo).write_text("go")
         assert monitor.receive(Done).run == 3
 
-    def test_revoked_before_it_started(self, monitor: Monitor) -> None:
+    def test_a_revoked_run_that_has_not_started_is_returned(self, monitor: Monitor) -> None:
         monitor.send(run(1, "true"), run(2, "true"), Revoke([1]))
         assert monitor.receive(Returned).runs == [1]
         assert monitor.receive(Done).run == 2
 
     @pytest.mark.parametrize("places", ["0", "-1", "many", "1.5", ""])
-    def test_places_that_cannot_be(self, places: str) -> None:
+    def test_an_invalid_number_of_places_is_an_error(self, places: str) -> None:
         environment = os.environ | {"SPARROW_EXECUTOR_PLACES": places}
         ended = subprocess.run([sys.executable, "-m", MODULE], env=environment, stderr=subprocess.PIPE, check=False)
         assert ended.returncode == 1
@@ -210,7 +212,7 @@ class TestPlaces:
 
 
 class TestFiles:
-    def test_what_is_large_comes_and_goes_as_a_file(self, monitor: Monitor, tmp_path: Path) -> None:
+    def test_large_payloads_and_results_are_files(self, monitor: Monitor, tmp_path: Path) -> None:
         data = os.urandom(INLINE_BYTES_MAX)
         payload = store(encode_task(CommandTask(["cat"], data)), str(tmp_path))
         assert isinstance(payload, File)
@@ -220,7 +222,7 @@ class TestFiles:
         assert Path(answer.result.path).parent == monitor.files
         assert decode_result(read(answer.result)) == CommandResult(0, data, b"", False)
 
-    def test_a_file_that_is_not_there(self, monitor: Monitor) -> None:
+    def test_a_payload_file_that_does_not_exist_fails_the_run(self, monitor: Monitor) -> None:
         monitor.send(Run(1, 0, File("/no/such/file", 1, "")))
         answer = monitor.receive(Done)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
@@ -235,7 +237,7 @@ class TestFiles:
 
 
 def done_json(monitor: Monitor, payload: str) -> Done:
-    """How the command of this JSON ends."""
+    """The end of the command that this JSON describes."""
     monitor.send(Run(1, 0, payload.encode()))
     return monitor.receive(Done)
 
@@ -257,14 +259,14 @@ class TestJson:
         assert (answer.status, answer.error) == (TaskStatus.FAILED, "exit code 1")
         assert json.loads(read(answer.result))["exit_code"] == 1
 
-    def test_output_that_is_no_text(self, monitor: Monitor) -> None:
+    def test_output_that_is_not_text_is_escaped(self, monitor: Monitor) -> None:
         answer = done_json(monitor, r"""{"argv": ["printf", "a\\377\\303\\244"]}""")
         assert json.loads(read(answer.result))["stdout"] == "a\\xffä"
 
     @pytest.mark.parametrize(
         "payload", ["{", '{"argv": []}', '{"argv": ["true"], "stdin": 1}', '{"argv": ["true"], "x": 1}', "[]", "{}x"]
     )
-    def test_payload_that_is_none(self, monitor: Monitor, payload: str) -> None:
+    def test_a_payload_that_is_not_a_task_fails(self, monitor: Monitor, payload: str) -> None:
         answer = done_json(monitor, payload)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
         assert answer.error.startswith(("payload: ", "argv: "))
@@ -293,7 +295,7 @@ class TestKill:
 
 
 class TestNothingIsLeftRunning:
-    def test_what_a_command_left_behind_is_killed(self, monitor: Monitor, fifo: str) -> None:
+    def test_processes_that_a_command_left_behind_are_killed(self, monitor: Monitor, fifo: str) -> None:
         os.mkfifo(f"{fifo}2")
         monitor.send(run(1, "sh", "-c", 'sleep 1000 3>"$0" & cat <"$1"', fifo, f"{fifo}2"))
         with Path(fifo).open("rb") as held:
@@ -326,7 +328,7 @@ class TestNothingIsLeftRunning:
             monitor.process.kill()
             assert held.read() == b""
 
-    def test_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
+    def test_commands_are_killed_when_the_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             monitor.hang_up()
@@ -334,7 +336,9 @@ class TestNothingIsLeftRunning:
         assert monitor.process.wait(TIMEOUT_S) == 0
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-    def test_executor_is_killed(self, monitor: Monitor, fifo: str, number: signal.Signals) -> None:
+    def test_commands_are_killed_when_the_executor_is_killed(
+        self, monitor: Monitor, fifo: str, number: signal.Signals
+    ) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             monitor.send(Revoke([]))
@@ -343,7 +347,7 @@ class TestNothingIsLeftRunning:
             assert held.read() == b""
         assert monitor.process.wait(TIMEOUT_S) == (0 if number == signal.SIGTERM else -number)
 
-    def test_keeper_is_killed(self, monitor: Monitor, fifo: str) -> None:
+    def test_a_command_whose_keeper_is_killed_fails(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             (keeper,) = children_of(monitor)
@@ -395,7 +399,7 @@ class TestJobs:
             (CommandTask(["echo"], stdin="text"), "tasks[1].stdin"),  # type: ignore[arg-type]
         ],
     )
-    def test_bad_input_is_named(self, task: Any, field: str) -> None:
+    def test_the_field_of_invalid_input_is_named(self, task: Any, field: str) -> None:
         with pytest.raises(InvalidRequest) as caught:
             command_job([["true"], task])
         assert caught.value.field == field
