@@ -145,7 +145,7 @@ class HeldDatasets:
             raise SparrowError(f"{own} data sets of user {user} are held here, which is the most; drop one")
 
     def _end_loading(self, held: HeldDataset) -> None:
-        """Forget a data set of which nothing could be loaded: it is not to belong to this user."""
+        """End one load. A data set of which nothing could be loaded is forgotten, so that no user owns it."""
         with self._lock:
             held.loading -= 1
             path = held.dataset.directory
