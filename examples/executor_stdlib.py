@@ -24,7 +24,7 @@ HELLO, DONE, RETURNED, RUN, REVOKE = 1, 2, 3, 10, 13
 
 
 def count_words(text):
-    """The task itself."""
+    """The work of a task."""
     return dict(collections.Counter(re.findall(r"\w+", text.lower())).most_common())
 
 
@@ -34,7 +34,7 @@ def load(data):
 
 
 def store(value):
-    """The reverse: what is large goes into a new file of the directory that is ours."""
+    """A result as a message carries it: a large one goes into a new file in this executor's directory."""
     if len(value) <= INLINE_BYTES_MAX:
         return base64.b64encode(value).decode()
     with tempfile.NamedTemporaryFile(dir=os.environ["SPARROW_EXECUTOR_FILES"], delete=False) as file:
@@ -70,7 +70,7 @@ def main():
             if tag == RUN:
                 number, _common, payload = fields[:3]
                 send(connection, run(number, payload))
-            elif tag == REVOKE:  # Whatever it names has been run by now, so none is given back.
+            elif tag == REVOKE:  # The runs that it names have ended by now, so that none is given back.
                 send(connection, [RETURNED, []])
 
 

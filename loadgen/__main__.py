@@ -27,7 +27,7 @@ class LoadgenGroup(CommandGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 def main() -> None:
-    """Workloads through live daemons, open loop, with the paper's experiments as presets.
+    """Replay workloads against live daemons, open loop, with the paper's experiments as presets.
 
     \b
     Examples:

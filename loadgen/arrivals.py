@@ -42,7 +42,7 @@ class Rates:
             yield from_s, end_s, factor
 
     def work(self, until_s: float) -> float:
-        """The integral of the factor from 0 to `until_s`: so many seconds of the mean rate."""
+        """The integral of the factor from 0 to `until_s`: the seconds at the mean rate that bring as many arrivals."""
         return sum(
             (min(end_s, until_s) - from_s) * factor for from_s, end_s, factor in self.spans() if from_s < until_s
         )

@@ -24,18 +24,18 @@ from sparrow_py.timing.clock import Clock
 
 PROGRESS_S = 0.5
 HEAD_START_S = 0.5
-"""Between the last generator's word that it is ready and the first arrival."""
+"""Time between the last generator's message that it is ready and the first arrival."""
 LINK_TIMEOUT_S = 20.0
 READY_TIMEOUT_S = 60.0
 SUBMIT_TIMEOUT_S = 10.0
-"""A job that every scheduler refuses for so long is refused for good."""
+"""How long a job is tried again that every scheduler refuses."""
 SILENCE_MAX_S = 60.0
-"""A generator that says nothing for so long has hung."""
+"""A generator that sends no message for this long has hung."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one generator is to do."""
+    """The part of a replay that one generator is to do."""
 
     addresses: tuple[str, ...]
     users: tuple[str, ...]
@@ -45,8 +45,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the generators have done. start_s: when the replay began, seconds since the epoch. records: of all jobs, in
-    their order. cpu_s: user and system time of all generators from then to their last job's end."""
+    """The outcome of a replay. start_s: when it began, in seconds since the epoch. records: of all jobs, in their
+    order. cpu_s: user and system time of all generators from the beginning to the end of their last job."""
 
     start_s: float
     records: list[JobRecord]
@@ -61,10 +61,10 @@ def replay_in_processes(
     begun: Callable[[], None],
     show: Callable[[list[Progress]], None],
 ) -> Replayed:
-    """Replay the jobs from so many processes, each of which takes every n-th.
+    """Replay the jobs from several processes, each of which takes every n-th job.
 
-    `begun` is called when all are ready, `show` with how far each of them is, now and then. `ClusterError` if one of
-    them dies or cannot reach the schedulers.
+    `begun` is called when all processes are ready, `show` now and then with the progress of each. `ClusterError` if a
+    process dies or cannot reach the schedulers.
     """
     spawn = multiprocessing.get_context("spawn")  # Not forked: the parent has threads.
     processes, pipes = [], []
@@ -80,7 +80,7 @@ def replay_in_processes(
             processes.append(process)
             pipes.append(ours)
         for pipe in pipes:
-            _expect(pipe, "ready")
+            _first_message(pipe, "ready")
         begun()
         start_s = Clock()() + HEAD_START_S
         for pipe in pipes:
@@ -92,14 +92,14 @@ def replay_in_processes(
             process.join()
 
 
-def _expect(pipe: Connection, kind: str) -> Any:
+def _first_message(pipe: Connection, kind: str) -> Any:
     if not pipe.poll(READY_TIMEOUT_S):
         raise ClusterError(f"a load generator did not start in {READY_TIMEOUT_S:g} s")
-    return _received(pipe, kind)[1]
+    return _next_message(pipe, kind)[1]
 
 
-def _received(pipe: Connection, *kinds: str) -> tuple[str, Any]:
-    """A generator's next word; `ClusterError` if it is that something is wrong."""
+def _next_message(pipe: Connection, *kinds: str) -> tuple[str, Any]:
+    """A generator's next message; `ClusterError` if it reports an error."""
     try:
         kind, value = pipe.recv()
     except EOFError:
@@ -117,10 +117,10 @@ def _collect(pipes: list[Connection], start_s: float, show: Callable[[list[Progr
     while working:
         ready = connection.wait(working, SILENCE_MAX_S)
         if not ready:
-            raise ClusterError(f"the load generators said nothing for {SILENCE_MAX_S:g} s")
+            raise ClusterError(f"the load generators sent no message for {SILENCE_MAX_S:g} s")
         for pipe in ready:
             assert isinstance(pipe, Connection)
-            kind, value = _received(pipe, "progress", "done")
+            kind, value = _next_message(pipe, "progress", "done")
             if kind == "progress":
                 progress[pipe] = value
             else:
@@ -137,7 +137,7 @@ def _collect(pipes: list[Connection], start_s: float, show: Callable[[list[Progr
 
 
 def _generate(pipe: Connection, share: Share) -> None:
-    """A generator process."""
+    """The main function of a generator process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one.
     with suppress(BrokenPipeError), asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
@@ -161,7 +161,7 @@ async def _replay(pipe: Connection, share: Share) -> None:
         pipe.send(("ready", None))
         start_s = await asyncio.to_thread(pipe.recv)
         before_s = time.process_time()
-        telling = asyncio.ensure_future(_tell(pipe, replay))
+        telling = asyncio.ensure_future(_send_progress(pipe, replay))
         try:
             await replay.run(start_s)
         finally:
@@ -181,7 +181,7 @@ async def _until_linked(sessions: dict[str, Session], addresses: Sequence[str]) 
         raise ClusterError(f"not all of the schedulers answered within {LINK_TIMEOUT_S:g} s") from None
 
 
-async def _tell(pipe: Connection, replay: Replay) -> None:
+async def _send_progress(pipe: Connection, replay: Replay) -> None:
     while True:
         await asyncio.sleep(PROGRESS_S)
         pipe.send(("progress", replay.progress()))

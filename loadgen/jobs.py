@@ -1,4 +1,4 @@
-"""A job of a workload, before it meets a cluster."""
+"""A job of a workload, before it is submitted to a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStage:
-    """A stage of a job of several. tasks: how many of the job's tasks are its. after: names of the stages it needs."""
+    """A stage of a job of several. tasks: the number of its tasks. after: names of the stages that it waits for."""
 
     name: str
     after: tuple[str, ...]
@@ -23,10 +23,11 @@ class WorkloadJob:
     number: its place in the workload, from 0. arrival_s: seconds since the workload's start. user: who submits it.
     durations_s: service time of each task in seconds (array of doubles), of all stages in their order.
     where: job-level constraints, predicates as `sparrow_py.constraints` reads them.
-    preferred: of each task, the numbers of the nodes that have its input (task-level constraint); empty: none has any.
-    mean_s: what its submitter expects of a task, if it states it.
+    preferred: for each task, the numbers of the nodes that have its input (task-level constraint); empty: no task has
+    preferred nodes.
+    mean_s: the mean duration of a task that the submitter states; None if it states none.
     stages: of a job of several, each after those that it names in `after`; empty: all tasks are of one stage.
-    label: what it is one of, for reports ("q3"); empty where all jobs are alike.
+    label: the kind of the job, for reports ("q3"); empty where all jobs are alike.
     """
 
     number: int
@@ -40,7 +41,7 @@ class WorkloadJob:
     label: str = ""
 
     def as_stages(self) -> tuple[WorkloadStage, ...]:
-        """Its stages, one without a name if it has no others."""
+        """The stages; a job without stages of its own has one without a name."""
         return self.stages or (WorkloadStage("", (), len(self.durations_s)),)
 
     def ranges(self) -> Iterator[tuple[WorkloadStage, range]]:

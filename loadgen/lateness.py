@@ -1,8 +1,8 @@
-"""How late a replay's jobs were submitted, and when that makes a point no measurement.
+"""How late a replay's jobs were submitted, and how late is too late for a point to be a measurement.
 
 Responses count from when a job was due, so a late generator makes a cluster look worse, never better. A point is
 invalid if the 99th percentile of lateness, over its measured jobs, is above `LATE_MAX_SHARE` of their median ideal
-response time, and above `LATE_MAX_S`: below that it is the grain of timers, and of a machine that others use, too.
+response time, and above `LATE_MAX_S`: smaller delays come from timers, and from other programs on the machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def lateness(late_s: Times) -> dict[str, float | None]:
 
 
 def why_too_late(late_s: Times, ideal_s: Times) -> str:
-    """Why jobs that were submitted so late, whose ideals are known, are no measurement; empty if they are."""
+    """Why jobs with this lateness and these ideals are not a measurement; empty if they are one."""
     known = ideal_s[np.isfinite(ideal_s)]
     if not len(late_s) or not len(known):
         return ""

@@ -1,4 +1,4 @@
-"""What a person sees while a point runs: a few lines that change, on standard error, if that is a terminal."""
+"""The progress of a point while it runs: a few changing lines on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class LiveView:
             self._live.stop()
 
     def begin(self, label: str) -> None:
-        """A point begins."""
+        """Begin to show a point."""
         self._label = label
         self._show(f"{label}: starting")
 
     def show(self, progress: list[Replayed]) -> None:
-        """So far its generators are."""
+        """Show how far the point's generators are."""
         self._show(f"{self._label}: {line(progress)}")
 
     def end(self) -> None:
-        """The point has ended."""
+        """End the view of this point."""
         self._points.advance(self._bar)
         self._show(f"{self._label}: done")
 
@@ -58,7 +58,7 @@ class LiveView:
 
 
 def line(progress: list[Replayed]) -> str:
-    """How far the generators are, together; the median is that of the first that has one."""
+    """A line on the progress of all generators together; the median is that of the first generator that has one."""
     total = {
         name: sum(getattr(one, name) for one in progress)
         for name in ("jobs", "submitted", "ended", "refused", "tasks_under_way")

@@ -1,7 +1,7 @@
 """Numbers from what a load run recorded: pure functions of its tables (`recorded.JOBS`, `recorded.TASKS`).
 
 Times are measured over the jobs that are `measured` (neither warm-up nor cool-down) and finished, and over their tasks.
-Percentiles interpolate linearly. Where there is nothing to measure a figure is None.
+Percentiles interpolate linearly. A figure for which there are no times is None.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ PERCENTILES = (5, 50, 95, 99)
 def ideal_s(stages: Sequence[Sequence[int]], durations: Sequence[Sequence[float]]) -> float:
     """How long a job takes with no queueing and no overhead, for the service times that occurred: the offline ideal.
 
-    stages: of each stage, the numbers of the stages that it waits for. durations: of each stage, the service times of
-    its tasks in seconds. A stage starts when all that it waits for have ended and lasts as long as its longest task; a
-    stage without tasks ends at once. A job of one stage therefore takes as long as its longest task.
+    stages: for each stage, the numbers of the stages that it waits for. durations: for each stage, the service times of
+    its tasks in seconds. A stage starts when all stages that it waits for have ended and lasts as long as its longest
+    task; a stage without tasks ends at once. A job of one stage therefore takes as long as its longest task.
     """
     longest_s = [max(times, default=0.0) for times in durations]
-    return max(_ends(stages, 0.0, lambda stage, ready_s: ready_s + longest_s[stage]), default=0.0)
+    return max(_stage_ends(stages, 0.0, lambda stage, ready_s: ready_s + longest_s[stage]), default=0.0)
 
 
-def _ends(stages: Sequence[Sequence[int]], begin_s: float, end: Callable[[int, float], float]) -> list[float]:
-    """When each stage ends; `end(stage, ready_s)` says it, given when all that the stage waits for has ended."""
+def _stage_ends(stages: Sequence[Sequence[int]], begin_s: float, end: Callable[[int, float], float]) -> list[float]:
+    """When each stage ends: `end(stage, ready_s)`, where `ready_s` is when the last stage that it waits for ended."""
     ends: dict[int, float] = {}
     while len(ends) < len(stages):
         able = [stage for stage in range(len(stages)) if stage not in ends and all(s in ends for s in stages[stage])]
@@ -56,11 +56,11 @@ def _ends(stages: Sequence[Sequence[int]], begin_s: float, end: Callable[[int, f
 
 @dataclass(frozen=True)
 class Spans:
-    """Of each task of a point, in the table's order, seconds since the point began; NaN where not known.
+    """Times of each task of a point, in the table's order, in seconds since the point began; NaN where not known.
 
     job: the row of its job. ready_s: when it could have started: its job's arrival at a scheduler; in later stages the
-    last end of a task in the stages before. started_s, finished_s: when it ran. gone_s: when it waited no more: its
-    start or, if it never started, its job's end. first: whether its stage waits for none.
+    last end of a task in the stages before. started_s, finished_s: when it ran. gone_s: when its wait ended: at its
+    start or, if it never started, at its job's end. first: whether its stage waits for no other.
     """
 
     job: NDArray[np.int64]
@@ -76,7 +76,7 @@ class Spans:
         return self.started_s - self.ready_s
 
     def where(self, flags: Flags) -> Spans:
-        """Of some tasks only."""
+        """The spans of the flagged tasks only."""
         return Spans(*(getattr(self, name)[flags] for name in self.__dataclass_fields__))
 
 
@@ -96,7 +96,7 @@ def spans(jobs: pa.Table, tasks: pa.Table) -> Spans:
 
 
 def _rows_of_jobs(jobs: pa.Table, tasks: pa.Table) -> NDArray[np.int64]:
-    """Of each task, the row of its job."""
+    """For each task, the row of its job."""
     numbers, wanted = _array(jobs, "job"), _array(tasks, "job")
     order = np.argsort(numbers)
     if not len(wanted):
@@ -133,7 +133,7 @@ def _set_ready(
 
     # A first stage without tasks ends when the job arrives.
     arrived_s = float(np.min(ready_s[[row for own in rows.values() for row in own]]))
-    _ends(stages, arrived_s, end)
+    _stage_ends(stages, arrived_s, end)
 
 
 # ---- over time -------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _present(from_s: Times, until_s: Times, edges_s: Times) -> Times:
 
 
 def _time_since(begins_s: Times, at_s: Times) -> Times:
-    """At each time, how long ago all that began before it began, summed up."""
+    """At each time, the time since each earlier begin, summed up."""
     ordered = np.sort(begins_s)
     summed = np.concatenate([[0.0], np.cumsum(ordered)])
     count = np.searchsorted(ordered, at_s, side="right")
@@ -164,7 +164,7 @@ def _time_since(begins_s: Times, at_s: Times) -> Times:
 
 
 def window_s(jobs: pa.Table) -> tuple[float, float] | None:
-    """The measured time of a point: when its first and last measured job were due; None if there are not two."""
+    """The measured time of a point: when its first and its last measured job were due; None if there are fewer than two."""
     due_s = _floats(jobs, "due_s")[_array(jobs, "measured")]
     if len(due_s) == 0 or not np.min(due_s) < np.max(due_s):
         return None
@@ -174,7 +174,7 @@ def window_s(jobs: pa.Table) -> tuple[float, float] | None:
 def utilisation(jobs: pa.Table, tasks: Spans, slots: int) -> float | None:
     """The share of `slots` (of the whole cluster) that ran tasks, of any job, in the measured time.
 
-    A slot that waits for the answer to its getTask runs nothing. What attempts took that were lost is not in it.
+    A slot that waits for the answer to its getTask runs no task. Attempts that were lost do not count.
     """
     window = window_s(jobs)
     return None if window is None else float(running(tasks, np.array(window))[0]) / slots
@@ -197,13 +197,14 @@ def figures(
     as `recorded.Point` has them.
 
     value: median response time over median ideal. p5, p50, p95, p99: response times of jobs; with ideal_ before it,
-    their offline ideals; with wait_, how long tasks waited (see `Spans`). over_ideal_p50_ms: median of what jobs took
-    longer than their own ideals. jobs_measured: how many jobs these are of, jobs_unfinished: measured ones that did not
-    finish, and so are in no time. tasks_measured: the tasks of jobs_measured.
-    utilisation: see there. noops_per_task, cancellations_per_task: getTasks that got none, and reservations cancelled.
-    cpu_us_per_task: CPU time of each kind of process. These are of the whole point, warm-up and all.
-    by_label, by_user: the figures of times again for the jobs of a label (which query) and of a user. by_stage: of each
-    label, and in it of each stage's name, response times of the stage (from when it could start to its last task's end)
+    their offline ideals; with wait_, how long tasks waited (see `Spans`). over_ideal_p50_ms: median of the differences
+    between jobs' response times and their own ideals. jobs_measured: the number of jobs that these times are of.
+    jobs_unfinished: the number of measured jobs that did not finish, and so are in no time. tasks_measured: the number
+    of tasks of jobs_measured.
+    utilisation: see that function. noops_per_task, cancellations_per_task: getTasks without a task, and reservations
+    cancelled. cpu_us_per_task: CPU time of each kind of process. These are of the whole point, including warm-up.
+    by_label, by_user: the figures of times for the jobs of each label (query) and of each user. by_stage: for each
+    label, and each name of a stage in it, response times of the stage (from when it could start to its last task's end)
     and waits of its tasks.
     """
     of_tasks, counted = spans(jobs, tasks), jobs_counted(jobs)
@@ -241,7 +242,7 @@ def _times(jobs: pa.Table, tasks: Spans, counted: Flags) -> Figures:
 
 
 def percentiles(values: Times, prefix: str = "") -> dict[str, float | None]:
-    """p5, p50, p95 and p99 of those that are known, to a thousandth."""
+    """p5, p50, p95 and p99 of the values that are known, to a thousandth."""
     known = values[np.isfinite(values)]
     if not len(known):
         return {f"{prefix}p{percent}": None for percent in PERCENTILES}
@@ -261,7 +262,7 @@ def _per_task(tasks: int, counts: Mapping[str, int], cpu_s: Mapping[str, float])
 
 
 def _by_stage(jobs: pa.Table, tasks: pa.Table, of_tasks: Spans, counted: Flags) -> dict[str, dict[str, Figures]]:
-    """By label, and by stage in the order in which the first job has them."""
+    """The figures by label, and by stage in the order of the label's first job."""
     own = np.flatnonzero(counted[of_tasks.job])
     stage = _array(tasks, "stage")
     order = own[np.lexsort((stage[own], of_tasks.job[own]))]
@@ -293,7 +294,7 @@ def _array(table: pa.Table, column: str) -> NDArray[Any]:
 
 
 def _floats(table: pa.Table, column: str) -> Times:
-    """Seconds; NaN where the column has nothing."""
+    """The column's values; NaN where the column has NULL."""
     return np.asarray(table[column].fill_null(math.nan).to_numpy(), dtype=np.float64)
 
 

@@ -19,12 +19,12 @@ USERS_MAX = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class UserLoad:
-    """What one user submits.
+    """The jobs that one user submits.
 
-    user: its name. load: its work over what all of the cluster's slots can do; beyond its share, or 1, queues grow.
-    weight: its share under fair queueing, for a cluster that is started with it. tasks: of each job. constrained:
-    fraction of jobs whose tasks each prefer `replicas` random nodes and run nowhere else. rates: how its rate changes.
-    regular: jobs come at equal distances instead of as a Poisson process.
+    user: the name. load: the user's work over the capacity of all slots; above the user's share, or 1, queues grow.
+    weight: the user's weight under fair queueing, for a cluster that is started with it. tasks: the number of tasks of
+    each job. constrained: the fraction of jobs whose tasks each prefer `replicas` random nodes and run nowhere else.
+    rates: how the rate of arrivals changes. regular: jobs come at equal distances instead of as a Poisson process.
     """
 
     user: str = "user0"
@@ -53,11 +53,11 @@ class UserLoad:
             raise InvalidOption("regular", True, "False where rates change")
 
     def jobs_per_s(self, nodes: int, slots: int) -> float:
-        """Its mean rate on such a cluster."""
+        """The user's mean rate of jobs on a cluster of this size."""
         return self.load * nodes * slots / (self.tasks * self.durations.mean_ms / 1000)
 
     def generate(self, seed: int, nodes: int, slots: int, until_s: float) -> Iterator[WorkloadJob]:
-        """Its jobs, not numbered yet."""
+        """The user's jobs, not numbered yet."""
         arrivals, service, places = (
             random.Random(f"{seed} {self.user} {kind}") for kind in ("arrivals", "service", "places")
         )
@@ -81,7 +81,7 @@ class UserLoad:
 
 @dataclass(frozen=True)
 class Mix:
-    """The jobs of several users for so many seconds. What one user submits does not depend on the others."""
+    """The jobs that several users submit in `seconds`. The jobs of a user do not depend on the other users."""
 
     loads: tuple[UserLoad, ...]
     seconds: float = 30.0
@@ -96,7 +96,7 @@ class Mix:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Who submits them."""
+        """The users who submit the jobs."""
         return tuple(load.user for load in self.loads)
 
     @property
@@ -106,7 +106,7 @@ class Mix:
 
     @property
     def load(self) -> float:
-        """Work that arrives at the mean rates, over what the slots can do."""
+        """The work that arrives at the mean rates, over the capacity of the slots."""
         return sum(load.load for load in self.loads)
 
     def at_load(self, load: float) -> Mix:
@@ -123,6 +123,6 @@ class Mix:
 
 
 def shared(load: float, shares: Mapping[str, float], like: UserLoad) -> tuple[UserLoad, ...]:
-    """Users alike but for their share of the arrivals: together they bring `load`."""
+    """Users that differ only in their share of the arrivals, and that together bring `load`."""
     whole = sum(shares.values())
     return tuple(replace(like, user=user, load=load * share / whole) for user, share in shares.items())

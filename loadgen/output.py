@@ -1,4 +1,4 @@
-"""What `python -m loadgen run` prints: a JSON object a point, or a table."""
+"""The output of `python -m loadgen run`: a JSON object for each point, or a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = {
 
 
 def as_json(point: Point, preset: str | None) -> str:
-    """One line: the figures, whether they are a measurement, and all that reproduces them."""
+    """One line: the figures, whether they are a measurement, and the settings that reproduce them."""
     figures = point.figures
     row: dict[str, Any] = {name: figures[name] for name in NAMES}
     row |= {
@@ -38,7 +38,7 @@ def as_json(point: Point, preset: str | None) -> str:
 
 
 def show(points: list[Point]) -> None:
-    """Print a table of the points, one row each, and what makes some of them no measurement."""
+    """Print a table of the points, one row each, and for points that are not a measurement the reason."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     table.add_column("point", vertical="bottom")
     for heading in (*COLUMNS.values(), "late\np99 ms", "\nvalid"):

@@ -1,4 +1,4 @@
-"""From what was asked for to the points that are run: everything is checked before anything is started."""
+"""From the command line to the points that are run: everything is checked before anything is started."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
 from sparrow_py.errors import InvalidOption
 
-AS_THEY_ARE = "nothing with a file, whose tasks take as long as they take"
+WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the command line says; of what is empty or None the preset's or the file's own holds."""
+    """The values of the command line; where one is empty or None, the preset's or the file's own holds."""
 
     file: str | None = None
     preset: str | None = None
@@ -62,17 +62,17 @@ class Asked:
             raise InvalidOption("seconds", self.seconds, "a number of seconds above 0, at most 1e6")
         if self.scheduler and len(self.placements) > 1:
             found = ", ".join(self.placements)
-            raise InvalidOption("placement", found, "one at most with --scheduler, whose schedulers have theirs")
+            raise InvalidOption("placement", found, "one value with --scheduler: a running cluster has one placement")
 
     @property
     def title(self) -> str:
-        """What the run is called."""
+        """The title of the run."""
         return PRESETS[self.preset].title if self.preset else Path(str(self.file)).name
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """What is varied, each with each."""
+    """The settings that are varied; every combination of their values is a point."""
 
     loads: Sequence[float | None]
     durations_ms: Sequence[float | None]
@@ -87,20 +87,24 @@ class _Axes:
 
 
 def plans(asked: Asked) -> list[PointPlan]:
-    """The points of a run; `InvalidOption` says what is wrong with the first that cannot be."""
+    """The points of a run; `InvalidOption` for the first invalid one."""
     nodes, slots = asked.nodes, asked.slots
     if asked.scheduler:
         with ExistingTarget(asked.scheduler) as target:
             nodes, slots = len(target.nodes), target.slots
     else:
-        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Is one, or says what is wrong.
-    made = _of_preset(asked, PRESETS[asked.preset], nodes, slots) if asked.preset else _of_file(asked, nodes, slots)
+        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Raises if the numbers are not valid.
+    made = (
+        _preset_points(asked, PRESETS[asked.preset], nodes, slots)
+        if asked.preset
+        else _file_points(asked, nodes, slots)
+    )
     for plan in made:
         plan.jobs(nodes, slots)
     return made
 
 
-def _of_preset(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
+def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
     preset.check(nodes, slots)
     axes = _Axes(
         asked.loads or preset.loads,
@@ -120,15 +124,15 @@ def _of_preset(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[Poi
             placement=placement,
             unplaced_tasks_max=preset.unplaced_tasks_max,
         )
-        settings = {"workload": asked.preset, **_described(workload)}
+        settings = {"workload": asked.preset, **_workload_settings(workload)}
         made.append(_plan(asked, workload, shape, load, duration_ms, probe_ratio, axes, settings))
     return made
 
 
-def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
+def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
     workload = read_workload(str(asked.file))
     if asked.durations_ms:
-        raise InvalidOption("duration", asked.durations_ms[0], AS_THEY_ARE)
+        raise InvalidOption("duration", asked.durations_ms[0], WITH_PRESET_ONLY)
     axes = _Axes(asked.loads or (None,), (None,), asked.placements or ("sparrow",), asked.probe_ratios or (2.0,))
     made = []
     for load, _, placement, probe_ratio in axes.points():
@@ -137,10 +141,8 @@ def _of_file(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         brings = at_load.load(nodes, slots) if isinstance(at_load, Trace) else at_load.load
         weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
         shape = Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers, placement=placement, weights=weights)
-        settings = {"workload": asked.file, **_described(shortened)}
-        brings = (
-            round(brings, 6) if math.isfinite(brings) else 0.0
-        )  # All jobs at once bring no load that could be told.
+        settings = {"workload": asked.file, **_workload_settings(shortened)}
+        brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
         made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
     return made
 
@@ -150,10 +152,10 @@ def _at_load(workload: Trace | Mix, load: float, nodes: int, slots: int) -> Trac
 
 
 def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
-    """Its first jobs, or what arrives in the first seconds, if so asked for."""
+    """The workload's first jobs, or the jobs of its first seconds, if the user asked for that."""
     if isinstance(workload, Mix):
         if asked.jobs is not None:
-            raise InvalidOption("jobs", asked.jobs, "nothing with a mix of users, which has so many seconds")
+            raise InvalidOption("jobs", asked.jobs, "a trace; the length of a mix of users is given in seconds")
         return workload if asked.seconds is None else replace(workload, seconds=asked.seconds)
     first_s = workload.lines[0].arrival_s
     until_s = math.inf if asked.seconds is None else asked.seconds
@@ -190,7 +192,7 @@ def _plan(
 
 
 def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: float, axes: _Axes) -> str:
-    """What tells the point from the others of its run."""
+    """The settings that tell the point from the others of its run."""
     parts = [
         placement if len(axes.placements) > 1 else "",
         f"d = {probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
@@ -200,8 +202,8 @@ def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: 
     return f"{found}, load {load:.3g}" if found and len(axes.loads) > 1 else found or f"load {load:.3g}"
 
 
-def _described(workload: Any) -> dict[str, Any]:
-    """What else of the workload reproduces it."""
+def _workload_settings(workload: Any) -> dict[str, Any]:
+    """The workload's own settings, which are needed to reproduce it."""
     if isinstance(workload, Trace):
         return {"jobs": workload.jobs, "stretch": workload.stretch}
     if isinstance(workload, Mix):

@@ -1,4 +1,4 @@
-"""A point: one replay of a workload against a cluster, and what was measured."""
+"""A point: one replay of a workload against a cluster, and the measurements from it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
 APPS = ("sleep", "spin")
 GENERATORS_MAX = 64
 TASKS_MAX = 10_000_000
-"""Tasks of a point, of each of which a record is kept."""
+"""Tasks of a point; a record of each is kept."""
 WAIT_MAX_S = 60.0
 
 
 class Workload(Protocol):
-    """Jobs that arrive: `Synthetic`, `Mix`, `Trace`, `TpchLike`, or what has the same method."""
+    """Jobs that arrive: `Synthetic`, `Mix`, `Trace`, `TpchLike`, or any class with the same method."""
 
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
         """The jobs in order of arrival."""
@@ -42,12 +42,12 @@ class Workload(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PointPlan:
-    """What is run and where.
+    """The jobs of a point, and the cluster for them.
 
-    workload: the jobs, for a cluster of the shape's size. load: what they bring, as it is stated. shape: of the cluster
-    that is started, or None for the one at `schedulers`. app: of the tasks, "sleep" (they occupy a slot) or "spin"
-    (they use a CPU). generators: processes that submit. wait_max_s: how long what is under way at the end may take.
-    settings: what else reproduces the point.
+    workload: the jobs, for a cluster of the shape's size. load: the load that they bring, as the user stated it. shape:
+    of the cluster that is started, or None for the one at `schedulers`. app: of the tasks, "sleep" (they occupy a slot)
+    or "spin" (they use a CPU). generators: the number of processes that submit. wait_max_s: how long jobs may take
+    after the last arrival. settings: further settings that are needed to reproduce the point.
     """
 
     workload: Workload
@@ -73,7 +73,8 @@ class PointPlan:
             raise InvalidOption("wait_max_s", self.wait_max_s, "seconds from 0 to 1e6")
 
     def jobs(self, nodes: int, slots: int) -> list[WorkloadJob]:
-        """The jobs; `InvalidOption` if they are too many, or too large for such a cluster to be a sensible place."""
+        """The jobs; `InvalidOption` if there are no jobs or too many tasks, or a stage has more tasks than the cluster
+        has slots."""
         jobs: list[WorkloadJob] = []
         tasks = 0
         for job in self.workload.generate(self.seed, nodes, slots):
@@ -94,7 +95,7 @@ class PointPlan:
 
 @dataclass(frozen=True)
 class PointResult:
-    """What was measured: the point, and its rows of the tables of `loadgen.recorded`."""
+    """The measurements: the point, and its rows of the tables of `loadgen.recorded`."""
 
     point: Point
     jobs: pa.Table
@@ -106,14 +107,14 @@ Show = Callable[[list[Progress]], None]
 
 
 def run_point(number: int, plan: PointPlan, show: Show = lambda _: None) -> PointResult:
-    """Run a point, and say now and then how far it is."""
+    """Run a point, and call `show` with its progress now and then."""
     with tempfile.TemporaryDirectory(prefix="sparrow-loadgen-") as directory:
         return _run(number, plan, Path(directory), show)
 
 
 def _run(number: int, plan: PointPlan, directory: Path, show: Show) -> PointResult:
     if plan.shape is not None:
-        jobs = plan.jobs(plan.shape.nodes, plan.shape.slots)  # Before anything is started.
+        jobs = plan.jobs(plan.shape.nodes, plan.shape.slots)  # An invalid plan fails before a cluster is started.
         target: Target = LocalTarget(plan.shape, directory)
     else:
         target = ExistingTarget(plan.schedulers)
@@ -127,7 +128,7 @@ def _run(number: int, plan: PointPlan, directory: Path, show: Show) -> PointResu
 def _replay(
     target: Target, plan: PointPlan, jobs: Sequence[WorkloadJob], show: Show
 ) -> tuple[Replayed, dict[str, int], dict[str, float]]:
-    """Replay the jobs; returns also what was counted and the CPU time that was used meanwhile."""
+    """Replay the jobs; also returns the schedulers' counts and the CPU time of the replay."""
     before: list[Any] = []
     generators = min(plan.generators, len(jobs))
     details = Plan(uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s)
@@ -181,7 +182,7 @@ def _result(
 
 
 def _settings(plan: PointPlan, target: Target) -> dict[str, Any]:
-    """All that reproduces the point."""
+    """All settings that are needed to reproduce the point."""
     shape = plan.shape
     settings: dict[str, Any] = {
         "placement": shape.placement if shape is not None else plan.settings.get("placement", "sparrow"),

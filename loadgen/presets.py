@@ -1,4 +1,4 @@
-"""The paper's experiments as presets: what is varied, and the workload of each point.
+"""The paper's experiments as presets: the settings that are varied, and the workload of each point.
 
 All are for 100 node monitors of 4 slots and 10 schedulers on one machine, where tasks sleep: real work would need 400
 cores. Numbers in parentheses are the paper's sections.
@@ -19,11 +19,11 @@ from loadgen.tpch import PAPER_QUERIES, REPLICAS, TpchLike, read_profile
 from sparrow_py.errors import InvalidOption
 
 TASKS = 10
-"""Of each job, in all experiments but TPC-H."""
+"""Tasks of each job, in all experiments but TPC-H."""
 SHARE_OF_SHARE = 0.75
-"""What of their share users 0 and 1 submit (§7.3)."""
+"""The part of their share of the cluster that users 0 and 1 use (§7.3)."""
 UNPLACED_TASKS_MAX = 100_000_000
-"""Admission of a user whose queue is to grow without end."""
+"""Limit for an experiment in which a user's queue is to grow without end."""
 TPCH_USERS = 10
 TPCH_MEAN_MS = 100.0
 """TPC-H tasks are stretched to this mean, if they are shorter: two cores can schedule only so many a second."""
@@ -31,7 +31,7 @@ TPCH_MEAN_MS = 100.0
 
 @dataclass(frozen=True)
 class Size:
-    """What a point's workload is made for. jobs: how many; None: as many as arrive in `seconds`, on average."""
+    """The settings that a point's workload is made for. jobs: None for as many as arrive in `seconds`, on average."""
 
     nodes: int
     slots: int
@@ -45,9 +45,9 @@ class Size:
 class Preset:
     """An experiment.
 
-    loads, probe_ratios, durations_ms, placements: what is varied, each with each; a duration of None is the workload's
-    own. workload: makes a point's jobs. nodes_min, slots_min: how large a cluster must be, slots being all of them.
-    simulated: whether the simulator can do the same.
+    loads, probe_ratios, durations_ms, placements: the values of these settings, of which every combination is a point;
+    a duration of None is the workload's own. workload: makes a point's jobs. nodes_min, slots_min: the size that a
+    cluster must have at least, in nodes and in slots of all nodes. simulated: whether the simulator can do the same.
     """
 
     title: str
@@ -78,7 +78,7 @@ def durations(size: Size) -> Durations:
 
 
 def jobs_of(size: Size, jobs_per_s: float) -> int:
-    """How many jobs a workload has that is counted in jobs."""
+    """The number of jobs: that of the size, or as many as arrive in its seconds at this rate."""
     return size.jobs if size.jobs is not None else max(1, math.ceil(size.seconds * jobs_per_s))
 
 
@@ -94,7 +94,7 @@ def three_users(size: Size) -> Mix:
     own = SHARE_OF_SHARE / 3
     if not 2 * own < size.load:
         raise InvalidOption("load", size.load, f"above {2 * own:g}, which users 0 and 1 bring: user 2 brings the rest")
-    return _for(
+    return _mix(
         size,
         tuple(
             UserLoad(user=f"user{number}", load=load, tasks=TASKS, durations=durations(size))
@@ -105,11 +105,11 @@ def three_users(size: Size) -> Mix:
 
 def regular(size: Size) -> Mix:
     """Jobs at equal distances (§7.4), for long enough that some end."""
-    return _for(size, (UserLoad(load=size.load, tasks=TASKS, durations=durations(size), regular=True),))
+    return _mix(size, (UserLoad(load=size.load, tasks=TASKS, durations=durations(size), regular=True),))
 
 
-def _for(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
-    """The users' jobs for the size's time, or for that in which they bring its number of jobs on average."""
+def _mix(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
+    """The users' jobs for the size's seconds, or for the time in which they bring its number of jobs on average."""
     seconds = size.seconds
     if size.jobs is not None:
         seconds = size.jobs / sum(load.jobs_per_s(size.nodes, size.slots) for load in loads)

@@ -1,4 +1,4 @@
-"""What a load run leaves behind in its directory: the one place that says which files, columns and units.
+"""The files that a load run writes to its directory, with their columns and units.
 
 `points.json` has a `Header`; `jobs.parquet`, `tasks.parquet` and `events.parquet` have the columns of `JOBS`, `TASKS`
 and `EVENTS`. Times that end in `_s` are seconds since their point began; service, response and ideal are spans.
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from sparrow_py.errors import InvalidOption
 
 VERSION = 1
-"""Of the files' format: raised with each change that an older reader would misread."""
+"""Version of the files' format: raised with each change that an older reader would misread."""
 
 POINTS_MAX = 1000
 """Points of a run."""
@@ -36,15 +36,15 @@ JOBS = pa.schema(
     {
         "point": pa.int32(),
         "job": pa.int64(),  # Its number in the workload.
-        "label": pa.string(),  # Which query it is, or "" where jobs are all alike.
+        "label": pa.string(),  # The kind of job, a query's name, say; "" where all jobs are alike.
         "user": pa.string(),
         "tasks": pa.int32(),
         "stages": pa.int32(),
-        "after": pa.list_(pa.list_(pa.int32())),  # Of each stage, the numbers of the stages that it waits for.
+        "after": pa.list_(pa.list_(pa.int32())),  # For each stage, the numbers of the stages that it waits for.
         "measured": pa.bool_(),  # False: warm-up or cool-down.
         "status": pa.string(),  # finished, failed, cancelled, lost, refused
-        "due_s": pa.float64(),  # When the workload has it arrive.
-        "submitted_s": pa.float64(),  # When the generator sent it.
+        "due_s": pa.float64(),  # The job's arrival in the workload.
+        "submitted_s": pa.float64(),  # The generator submitted the job.
         "ended_s": pa.float64(),  # The last task's end.
         "response_s": pa.float64(),  # ended_s − due_s: a late generator does not make the system look better.
         "ideal_s": pa.float64(),  # `measures.ideal_s` for the service times that occurred.
@@ -66,10 +66,10 @@ TASKS = pa.schema(
         "attempts": pa.int32(),
         "arrived_s": pa.float64(),  # Its job arrived at a scheduler.
         "reserved_s": pa.float64(),  # The first reservation for it was queued.
-        "asked_s": pa.float64(),  # The getTask came that it answered.
-        "launched_s": pa.float64(),  # It was sent.
-        "started_s": pa.float64(),  # It began to run.
-        "finished_s": pa.float64(),  # It ended.
+        "asked_s": pa.float64(),  # The getTask that the task answered came.
+        "launched_s": pa.float64(),  # The scheduler sent the task.
+        "started_s": pa.float64(),  # The task began to run.
+        "finished_s": pa.float64(),  # The task ended.
         "service_s": pa.float64(),
     }
 )
@@ -84,14 +84,14 @@ EVENTS = pa.schema(
         "user": pa.string(),
     }
 )
-"""A row for what happened at schedulers that is not a task's own."""
+"""A row for each event at a scheduler that is not of a single task."""
 
 FILES = {"jobs": JOBS, "tasks": TASKS, "events": EVENTS}
 """The tables of a run, each in the file NAME.parquet."""
 
 
 class Settings(msgspec.Struct):
-    """What each point's settings have at the least; whatever else reproduces the point stands beside it."""
+    """The settings that every point has; further ones that are needed to reproduce the point stand beside them."""
 
     placement: str
     """sparrow, batch, per-task or random."""
@@ -99,21 +99,21 @@ class Settings(msgspec.Struct):
     probe_ratio: float
     nodes: int
     slots: int
-    """Of each node."""
+    """Slots of each node."""
     duration_ms: float | None = None
-    """Of a task, where all are alike."""
+    """Duration of each task, where all are alike."""
     tasks_sleep: bool = False
-    """Whether tasks slept for recorded durations, and did no work."""
+    """Whether tasks slept for the workload's durations, and did no work."""
 
 
 class Point(msgspec.Struct, kw_only=True):
     """One run of the workload against a fresh cluster.
 
     point: its number, which the tables have in their column of that name. label: for people. settings: see `Settings`.
-    late: how late the generator submitted jobs, p50_ms, p99_ms and max_ms; `why_invalid` says what makes a point no
-    measurement. counts: of the whole point: jobs, tasks, noops, asks, reservations, cancelled_reservations, retries,
-    refused_jobs. cpu_s: CPU time of the schedulers, node_monitors and generators. figures: what `measures.figures`
-    found.
+    late: how late the generator submitted jobs, p50_ms, p99_ms and max_ms. why_invalid: why the point is not a
+    measurement, if it is not. counts: of the whole point: jobs, tasks, noops, asks, reservations,
+    cancelled_reservations, retries, refused_jobs. cpu_s: CPU time of the schedulers, node_monitors and generators.
+    figures: as `measures.figures` returns them.
     """
 
     point: int
@@ -133,7 +133,7 @@ class Point(msgspec.Struct, kw_only=True):
 
 
 class SimulatedPoint(msgspec.Struct):
-    """The simulator's answer for one of the settings."""
+    """The simulator's result for the settings of one point."""
 
     load: float
     probe_ratio: float
@@ -144,14 +144,14 @@ class SimulatedPoint(msgspec.Struct):
 
 
 class Simulated(msgspec.Struct):
-    """What the simulator says of the same settings. command: what prints it."""
+    """The simulator's results for the same settings. command: the command that prints them."""
 
     points: list[SimulatedPoint]
     command: str = ""
 
 
 class Header(msgspec.Struct, kw_only=True):
-    """What `points.json` holds. command: what was run; whoever runs it again gets such a run."""
+    """The content of `points.json`. command: the command that was run, and that repeats the run."""
 
     version: int = VERSION
     title: str
@@ -171,20 +171,20 @@ class Run:
     events: pa.Table
 
     def of(self, point: int) -> Run:
-        """What was recorded of one of its points."""
+        """The records of one point."""
         tables = (self.jobs, self.tasks, self.events)
         return Run(self.header, *(table.filter(pc.equal(table["point"], point)) for table in tables))
 
 
 def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
-    """A table of these columns, of rows that have them all."""
+    """A table of these columns, from rows that have all of them."""
     return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
 
 
 def write_run(directory: str | Path, run: Run) -> None:
     """Write the run's files; `InvalidOption` if the directory cannot be written to or the run does not fit together.
 
-    The directory is made if it is not there. The header is written last: a directory that has one is whole.
+    The directory is made if it is not there. The header is written last: a directory that has one is complete.
     """
     where = Path(directory)
     _check(where, run)
@@ -200,7 +200,7 @@ def write_run(directory: str | Path, run: Run) -> None:
 
 
 def read_run(directory: str | Path) -> Run:
-    """The run that `write_run` wrote there; `InvalidOption` names what is missing or not as it should be."""
+    """The run that `write_run` wrote there; `InvalidOption` names a file or column that is missing or wrong."""
     where = Path(directory)
     if not where.is_dir():
         raise InvalidOption("directory", str(where), "a directory that a load run wrote")
@@ -237,7 +237,7 @@ def _read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _check(where: Path, run: Run) -> None:
-    """That the tables have their columns, the settings what each must have, and that all points are known."""
+    """Check that the tables have their columns, the settings their fields, and that all points are known."""
     for name, schema in FILES.items():
         _check_columns(str(where / f"{name}.parquet"), getattr(run, name).schema, schema)
     path = str(where / HEADER_FILE)
@@ -270,7 +270,7 @@ def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _check_known(path: str, table: pa.Table, schema: pa.Schema) -> None:
-    """Only times may be unknown."""
+    """Check that only times are unknown."""
     for name in schema.names:
         if table[name].null_count and not pa.types.is_floating(schema.field(name).type):
             raise InvalidOption(f"{path} column {name}", None, "a value in each row")

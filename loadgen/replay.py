@@ -1,7 +1,7 @@
-"""Open-loop replay: jobs are submitted when they are due, whatever has become of those before them.
+"""Open-loop replay: jobs are submitted when they are due, whether or not earlier ones have ended.
 
-One `Replay` runs in each generator process, on its event loop. It says when each job was due and when it was really
-submitted, and what became of every task; nothing is lost: a job ends finished, failed, cancelled, lost or refused.
+One `Replay` runs in each generator process, on its event loop. It records when each job was due, when it was really
+submitted, and the outcome of every task. Every job has an end: finished, failed, cancelled, lost or refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.wire import messages as m
 
-LAST_WORDS_S = 5.0
-"""How long schedulers have to say what became of jobs that were cancelled because the time was up."""
+CANCELLED_OUTCOMES_TIMEOUT_S = 5.0
+"""How long schedulers have to send the outcomes of jobs that were cancelled because the time was up."""
 RECENT_JOBS = 1000
 """Jobs of which the live view shows the median response time."""
 STATUSES = ("", *(status.value for status in TaskStatus))
@@ -32,21 +32,22 @@ _NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
 class Submitter(Protocol):
-    """What jobs are submitted to: `sparrow_py.session.session.Session`, of one user."""
+    """Submits jobs of one user, as `sparrow_py.session.session.Session` does."""
 
     def submit(self, spec: JobSpec, sink: JobSink) -> None:
-        """Submit a job; its sink is told what becomes of it."""
+        """Submit a job; its sink is told the outcomes."""
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:
-        """Cancel it."""
+        """Cancel the job."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """How jobs are submitted.
 
-    run: what job ids begin with. app: of the tasks, "sleep" or "spin". probe_ratio: d. nodes: ids of the node monitors,
-    which `WorkloadJob.preferred` counts. wait_max_s: how long after the last submission jobs may take to end.
+    run: the beginning of all job ids. app: of the tasks, "sleep" or "spin". probe_ratio: d. nodes: ids of the node
+    monitors, which `WorkloadJob.preferred` names by number. wait_max_s: how long jobs may take after the last
+    submission.
     """
 
     run: str
@@ -57,11 +58,11 @@ class Plan:
 
 
 class JobRecord:
-    """What became of a job. Times are seconds since the epoch, by this machine's clock or the node's; NaN: unknown.
+    """The outcome of a job. Times are seconds since the epoch, by this machine's clock or the node's; NaN: unknown.
 
     number: of the job. due_s: when it should have been submitted; submitted_s: when it was. ended_s: the end of its
-    last task, NaN if none ran. Of each task: status (a number in `STATUSES`), attempts, node (a number in `nodes`, -1:
-    none), reserved_s, started_s, service_s.
+    last task, NaN if no task ran. For each task: status (a number in `STATUSES`), attempts, node (a number in `nodes`,
+    -1: no node), reserved_s, started_s, service_s.
     """
 
     __slots__ = (
@@ -86,7 +87,7 @@ class JobRecord:
         self.service_s = array("d", [math.nan]) * tasks
 
     def outcome(self, outcome: m.Outcome) -> None:
-        """A task's outcome has come."""
+        """Record a task's outcome."""
         task = outcome.task
         self.task_status[task] = _NUMBER[outcome.status]
         self.attempts[task] = outcome.attempts
@@ -102,29 +103,29 @@ class JobRecord:
             self.error = outcome.error
 
     def end(self) -> None:
-        """All outcomes have come: the worst of them is the job's."""
+        """All outcomes have come: the worst of them is the job's status."""
         self.over = True
         found = {STATUSES[number] for number in self.task_status}
         self.status = next((status for status in ("", "lost", "failed", "cancelled") if status in found), "finished")
         self.status = self.status or "lost"
 
     def refuse(self, error: Exception) -> None:
-        """Nothing of it runs."""
+        """The job was refused: none of its tasks runs."""
         self.over = True
         self.status = "refused"
         self.error = str(error)
 
     @property
     def ended_s(self) -> float:
-        """The end of its last task that ran."""
+        """The end of the last task that ran."""
         ends = [at_s + took_s for at_s, took_s in zip(self.started_s, self.service_s, strict=True)]
         return max((end_s for end_s in ends if not math.isnan(end_s)), default=math.nan)
 
 
 @dataclass
 class Progress:
-    """How far a replay is. tasks_under_way: of jobs submitted, without an outcome yet. late_max_s: the latest
-    submission so far. p50_s: median response time of the jobs that ended last."""
+    """How far a replay is. tasks_under_way: tasks of submitted jobs that have no outcome yet. late_max_s: the largest
+    lateness so far. p50_s: median response time of the jobs that ended last."""
 
     jobs: int
     submitted: int = 0
@@ -136,7 +137,7 @@ class Progress:
 
 
 class _Sink(JobSink):
-    """Tells a job's record, and the replay, what the client is told."""
+    """Passes the client's news of a job to its record and to the replay."""
 
     __slots__ = ("_record", "_replay")
 
@@ -178,7 +179,7 @@ class Replay:
         self._clock = clock
         self._sleep = sleep
         self._under_way: dict[str, tuple[JobRecord, str]] = {}
-        """Jobs submitted that are not over, and whose they are."""
+        """Jobs that were submitted and have not ended: their records and users."""
         self._tasks_under_way = 0
         self._refused = 0
         self._late_max_s = 0.0
@@ -186,7 +187,7 @@ class Replay:
         self._idle = asyncio.Event()
 
     async def run(self, start_s: float) -> None:
-        """Replay from this time on; `records` has a record for each job then."""
+        """Replay from this time on; at the end `records` has a record for each job."""
         for job in self._jobs:
             due_s = start_s + job.arrival_s
             spec = self.spec(job)
@@ -195,11 +196,11 @@ class Replay:
                 await self._sleep(early_s)
                 early_s = due_s - self._clock()
             self._submit(job, spec, due_s)
-            await self._sleep(0)  # Sends it; and where jobs are late, lets what has come be read.
-        if not await self._all_over(self._plan.wait_max_s):
+            await self._sleep(0)  # The job is sent; and when jobs are late, messages that have come are read.
+        if not await self._all_ended(self._plan.wait_max_s):
             for job_id, (_, user) in list(self._under_way.items()):
                 self._submitters[user].cancel_job(job_id, running=True)
-            await self._all_over(LAST_WORDS_S)
+            await self._all_ended(CANCELLED_OUTCOMES_TIMEOUT_S)
         for record, _ in self._under_way.values():
             record.end()
 
@@ -216,8 +217,8 @@ class Replay:
             record.refuse(error)
             self.over(record)
 
-    async def _all_over(self, timeout_s: float) -> bool:
-        """Wait until no job is under way, but not for ever."""
+    async def _all_ended(self, timeout_s: float) -> bool:
+        """Wait until no job is under way, up to a time; returns whether all have ended."""
         self._idle.clear()
         if self._under_way:
             try:
@@ -228,7 +229,7 @@ class Replay:
         return True
 
     def spec(self, job: WorkloadJob) -> JobSpec:
-        """The job as its scheduler gets it: tasks that take so long."""
+        """The job as a scheduler gets it: its tasks sleep or spin for the workload's durations."""
         plan = self._plan
         tasks: list[Any] = [encode_duration(duration_s) for duration_s in job.durations_s]
         for task, preferred in enumerate(job.preferred):
@@ -250,7 +251,7 @@ class Replay:
         return JobSpec(stages=stages, job_id=job_id, name=job.label)
 
     def over(self, record: JobRecord) -> None:
-        """All has been told of a job."""
+        """A job has ended or was refused."""
         if self._under_way.pop(record.job_id, None) is None:
             return
         if record.status == "refused":
@@ -266,7 +267,7 @@ class Replay:
         self._tasks_under_way -= 1
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """How far the replay is."""
         recent = [response_s for response_s in self._recent if not math.isnan(response_s)]
         return Progress(
             len(self._jobs),

@@ -1,4 +1,4 @@
-"""The report of a load run: one HTML page that needs nothing else, made from what the run recorded.
+"""The report of a load run: one self-contained HTML page, made from the run's records.
 
     python -m loadgen.report OUT_DIR
 
@@ -20,7 +20,7 @@ REPORT_FILE = "report.html"
 
 
 def write_report(directory: str | Path) -> Path:
-    """Make the report of the run that is recorded in the directory; where it was written.
+    """Make the report of the run that is recorded in the directory; returns the path of the page.
 
     `InvalidOption` if the directory holds no run, or if it cannot be written to.
     """
@@ -42,7 +42,7 @@ def write_report(directory: str | Path) -> Path:
 @click.command("loadgen.report", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", metavar="OUT_DIR")
 def report_command(directory: str) -> None:
-    """Write OUT_DIR/report.html anew from what a load run recorded in OUT_DIR."""
+    """Write OUT_DIR/report.html anew from the records of a load run in OUT_DIR."""
     click.echo(write_report(directory))
 
 

@@ -1,4 +1,4 @@
-"""What a report shows, before it is drawn: points with their figures, which of them stand side by side, and words."""
+"""The content of a report, before it is drawn: points with their figures, groups of points, and words."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PLACEMENTS = {
 """Names for people; the place of each is its colour."""
 
 SETTING_NAMES = {"load": "load", "probe_ratio": "d", "duration_ms": "task ms", "placement": "placement"}
-"""What the page calls settings for short; the others it calls by their names."""
+"""Short names of settings on the page; the others have their own names."""
 
 CONSEQUENT = ("jobs", "service", "stretch")
-"""Settings that follow from others: points that differ in nothing else are of one curve."""
+"""Settings that follow from others: points that differ in these alone are of one curve."""
 
 NAME_CHARS_MAX = 40
 """Characters of a label, user or stage that are shown."""
@@ -33,7 +33,7 @@ NAME_CHARS_MAX = 40
 
 @dataclass(frozen=True)
 class Shown:
-    """A point, what was recorded of it and what that comes to. `name` is its curve's; `colour` its number."""
+    """A point with its records and figures. `name`: the name of its curve. `colour`: the number of its colour."""
 
     point: Point
     settings: Settings
@@ -46,19 +46,19 @@ class Shown:
 
 @dataclass(frozen=True)
 class Group:
-    """Points that differ only in how tasks are placed. `title`: what tells it from other groups, or nothing."""
+    """Points that differ only in how tasks are placed. `title`: the settings that tell it from other groups."""
 
     title: str
     points: tuple[Shown, ...]
 
     @cached_property
     def labels(self) -> list[str]:
-        """Of jobs, without the empty one."""
+        """The labels of jobs, without the empty one."""
         return in_order({label for shown in self.points for label in shown.figures["by_label"] if label})
 
     @cached_property
     def users(self) -> list[str]:
-        """Who submitted measured jobs or others."""
+        """The users who submitted jobs, measured or not."""
         return in_order({user for shown in self.points for user in shown.figures["by_user"]})
 
     @cached_property
@@ -85,7 +85,7 @@ class Group:
         return own[0] if len(own) == 1 and len(self.points) > 1 else None
 
     def tail_over_reference(self, shown: Shown) -> float | None:
-        """How many times the p95 of Sparrow the point's is."""
+        """The point's p95 over that of Sparrow."""
         if self.reference is None or not self.reference.figures["p95"] or shown.figures["p95"] is None:
             return None
         return float(shown.figures["p95"] / self.reference.figures["p95"])
@@ -107,31 +107,31 @@ def all_shown(run: Run) -> list[Shown]:
 
 
 def grouped(points: Sequence[Shown]) -> list[Group]:
-    """The points by all their settings but the placement. Random placement has no d: it stands beside each."""
+    """Groups of points that share all settings but the placement. Random placement has no d: it is in every group."""
     groups: dict[str, list[Shown]] = {}
     random = [shown for shown in points if shown.settings.placement == "random"]
     for shown in points:
         if shown not in random:
-            groups.setdefault(_key(shown, "placement"), []).append(shown)
+            groups.setdefault(_settings_key(shown, "placement"), []).append(shown)
     for shown in random:
         fitting = [
             members
             for members in groups.values()
-            if _key(members[0], "placement", "probe_ratio") == _key(shown, "placement", "probe_ratio")
+            if _settings_key(members[0], "placement", "probe_ratio") == _settings_key(shown, "placement", "probe_ratio")
         ]
-        for members in fitting or [groups.setdefault(_key(shown, "placement"), [])]:
+        for members in fitting or [groups.setdefault(_settings_key(shown, "placement"), [])]:
             members.append(shown)
     differing = [name for name in varying(points) if name != "placement"]
-    return [Group(described(members[0], differing), _named_apart(members)) for members in groups.values()]
+    return [Group(described(members[0], differing), _with_distinct_names(members)) for members in groups.values()]
 
 
-def _key(shown: Shown, *without: str) -> str:
+def _settings_key(shown: Shown, *without: str) -> str:
     settings = {name: value for name, value in shown.point.settings.items() if name not in without}
     return json.dumps(settings, sort_keys=True, default=str)
 
 
-def _named_apart(members: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Points of the same placement get their numbers into their names, and colours of their own."""
+def _with_distinct_names(members: Sequence[Shown]) -> tuple[Shown, ...]:
+    """The points; those of the same placement get their numbers into their names, and colours of their own."""
     names = [shown.name for shown in members]
     if len(set(names)) == len(names):
         return tuple(members)
@@ -177,7 +177,7 @@ def written(value: Any) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """By the numbers in them, as people do: q3 before q12."""
+    """The names sorted as people do, by the numbers in them: q3 before q12."""
 
     def key(name: str) -> list[tuple[int, str]]:
         return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
@@ -192,7 +192,7 @@ def text(name: str) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with so many digits after the point; a dash where there is none."""
+    """A number with so many digits after the point; a dash for None."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
@@ -202,7 +202,7 @@ def whole(value: float | None) -> str:
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds, with as many digits as mean something."""
+    """Milliseconds, with more digits the smaller they are."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""Which plots a report has, and what each of them shows; those without data are not there."""
+"""The plots of a report, and the data of each; plots without data are left out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from loadgen.report_content import CONSEQUENT, Group, Shown, described, text, va
 from loadgen.report_plots import IDEAL, Curve, Range
 
 LABELS_MAX = 24
-"""Labels of which ranges are drawn; the table has them all."""
+"""Labels whose ranges are drawn; the table has all labels."""
 
 STAGE_PLOTS_MAX = 6
-"""Names of stages that have a plot each; where there are more, first stages and later ones have."""
+"""Names of stages that have a plot each; if there are more, there are two plots: of first stages and of later ones."""
 
 USERS_MAX = 7
-"""Users with a curve each; the others share one."""
+"""Users with a curve each; all others share one."""
 
 BINS = 160
 """Steps of a curve over time."""
@@ -38,7 +38,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing in the page. title: what it shows. note: what must be known to read it."""
+    """A drawing in the page. note: a remark that a reader of the plot needs."""
 
     title: str
     svg: str
@@ -54,18 +54,18 @@ def sweeps(points: Sequence[Shown], simulated: Simulated | None) -> list[Plot]:
     differing = varying(points)
     found: list[Plot] = []
     if "load" in differing:
-        found += _against(points, "load", simulated, "load")
+        found += _plots_against(points, "load", simulated, "load")
     if len({shown.settings.probe_ratio for shown in points if shown.settings.placement != "random"}) > 2:
         sampled = [shown for shown in points if shown.settings.placement != "random"]
-        found += _against(sampled, "probe_ratio", simulated, "probe ratio d")
+        found += _plots_against(sampled, "probe_ratio", simulated, "probe ratio d")
     if "duration_ms" in differing:
         timed = [shown for shown in points if shown.settings.duration_ms]
-        found += _against(timed, "duration_ms", None, "duration of a task (ms)")
+        found += _plots_against(timed, "duration_ms", None, "duration of a task (ms)")
     return found
 
 
-def _against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str) -> Iterator[Plot]:
-    """Plots of the median, of what of it is above the ideal, and of the tail."""
+def _plots_against(points: Sequence[Shown], x: str, simulated: Simulated | None, x_label: str) -> Iterator[Plot]:
+    """Plots of the median, of its difference to the ideal, and of the tail."""
     names = {"p50": "Median response time", "p95": "p95 of response times"}
     names |= {"over_ideal_p50_ms": "Median response time over ideal"}
     for figure in ("p50", "over_ideal_p50_ms", "p95"):
@@ -120,7 +120,7 @@ def _with_ideal(
 
 
 def _simulated(members: Sequence[Shown], x: str, figure: str, simulated: Simulated | None) -> list[tuple[float, float]]:
-    """What the simulator says of the curve's settings, if it does."""
+    """The simulator's results for the curve's settings; empty if there are none."""
     if simulated is None or members[0].settings.placement != "sparrow":
         return []
     other = "load" if x == "probe_ratio" else "probe_ratio"
@@ -211,7 +211,7 @@ def tasks_by_user(group: Group) -> list[Plot]:
     kinds = {"Running tasks": measures.running, "Queued tasks": measures.queued}
     found = []
     for kind, count in kinds.items():
-        drawn = [(shown, _edges(shown)) for shown in group.points]
+        drawn = [(shown, _time_steps(shown)) for shown in group.points]
         values = [
             [count(shown.spans.where(flags), edges) for flags in _of_users(shown, users)] for shown, edges in drawn
         ]
@@ -229,7 +229,7 @@ def _user_names(users: Sequence[str]) -> list[str]:
 
 
 def _of_users(shown: Shown, users: Sequence[str]) -> list[NDArray[np.bool_]]:
-    """Of each curve, the tasks that it counts."""
+    """For each curve, the tasks that it counts."""
     own = shown.run.jobs["user"].to_numpy()[shown.spans.job]
     flags = [own == user for user in users[:USERS_MAX]]
     return [*flags, ~np.any(flags, axis=0)] if len(users) > USERS_MAX else flags
@@ -239,7 +239,7 @@ def utilisation(group: Group) -> list[Plot]:
     """The share of the slots that ran tasks."""
     curves = []
     for shown in group.points:
-        edges, slots = _edges(shown), shown.settings.nodes * shown.settings.slots
+        edges, slots = _time_steps(shown), shown.settings.nodes * shown.settings.slots
         curves.append(Curve(shown.name, shown.colour, edges, measures.running(shown.spans, edges) / slots * 100))
     svg = report_plots.over_time(curves, "busy slots (%)", measures.window_s(group.points[0].run.jobs), 102)
     return [Plot("Utilisation", svg, _legend(group))]
@@ -253,7 +253,7 @@ def events(group: Group) -> list[Plot]:
         for shown in group.points:
             own = shown.run.events.filter(pc.equal(shown.run.events["kind"], kind))
             if own.num_rows:
-                edges = _edges(shown)[::4]
+                edges = _time_steps(shown)[::4]
                 counts, _ = np.histogram(own["at_s"].to_numpy(), edges, weights=own["count"].to_numpy())
                 curves.append(Curve(shown.name, shown.colour, edges, counts / np.diff(edges)))
         if curves:
@@ -262,7 +262,7 @@ def events(group: Group) -> list[Plot]:
     return found
 
 
-def _edges(shown: Shown) -> NDArray[np.float64]:
-    """The times between which tasks are counted: from the point's begin to the end of its last task."""
+def _time_steps(shown: Shown) -> NDArray[np.float64]:
+    """The times between which tasks are counted, from the point's beginning to the end of its last task."""
     ends = shown.spans.finished_s[np.isfinite(shown.spans.finished_s)]
     return np.linspace(0, float(np.max(ends, initial=0.0)) or 1.0, BINS + 1)

@@ -53,7 +53,7 @@ def render(run: Run) -> str:
 
 
 def sections(group: Group) -> list[tuple[str, str, list[Plot]]]:
-    """Headings, words and plots of a group, those that have plots."""
+    """Headings, words and plots of a group's sections; those without plots are left out."""
     found = [
         ("Response time by query", "How long jobs took from when they were due, beside the offline ideal: no queueing, "
          "no overhead, for the service times that occurred.", figures.response_by_label(group)),

@@ -26,7 +26,7 @@ Values = NDArray[np.float64]
 
 INK, GRID = "#010101", "#010102"
 SERIES = tuple(f"#0102{number:02x}" for number in range(8))
-"""Colours of curves, by their number; there are no more."""
+"""The colours of curves, by number."""
 
 IDEAL = -1
 """The number of the curve of the ideal, which has the colour of text."""
@@ -36,11 +36,11 @@ RANGE_INCHES = 0.18
 """Height of one range in the plot of ranges."""
 
 LOG_FROM = 20
-"""An axis is logarithmic if its largest value is so many times its smallest."""
+"""An axis is logarithmic if its largest value is at least so many times its smallest."""
 
 CDF_POINTS = 201
 WAIT_MS_MIN = 0.1
-"""Shorter waits are drawn as this, on a logarithmic axis."""
+"""On a logarithmic axis, shorter waits are drawn as this."""
 
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "sparrow-py", "text.parse_math": False, "font.size": 9.5,
@@ -53,7 +53,7 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: `colour` is a number of `SERIES` or `IDEAL`; `crossed` are the points to be drawn as ×."""
+    """A line. `colour`: a number of `SERIES`, or `IDEAL`. `crossed`: the points to be drawn as ×."""
 
     name: str
     colour: int
@@ -74,7 +74,7 @@ class Range:
 
 
 def ranges(rows: Sequence[tuple[str, Sequence[Range]]], x_label: str) -> str:
-    """For each name its ranges, one below the other: a bar from p5 to p95, and a mark at the median."""
+    """A drawing of the ranges of each name, one below the other: a bar from p5 to p95, and a mark at the median."""
     count = sum(len(row) + 1 for _, row in rows)
     with _plot(height=0.65 + RANGE_INCHES * count) as (ax, drawn):
         at, ticks = 0.0, []
@@ -101,12 +101,12 @@ def _range(ax: Axes, at: float, one: Range) -> None:
 
 
 def cdf(waits_ms: Sequence[tuple[int, Values]]) -> str:
-    """The share of tasks that waited at most so long; of each curve its colour and the waits in ms."""
+    """A drawing of the share of tasks over their longest wait; each curve is given by its colour and waits in ms."""
     shares = np.linspace(0, 1, CDF_POINTS)
     with _plot() as (ax, drawn):
         for colour, values in waits_ms:
             ax.plot(np.maximum(np.quantile(values, shares), WAIT_MS_MIN), shares * 100, color=_colour(colour))
-        _log(ax, "x")
+        _make_logarithmic(ax, "x")
         ax.set_ylim(0, 101)
         least_ms = min(float(np.min(values)) for _, values in waits_ms)
         ax.set_xlabel(
@@ -144,7 +144,7 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str, *, log_x: bool = 
             for at in curve.crossed:
                 ax.plot(curve.xs[at], curve.ys[at], color=_colour(curve.colour), marker="x", markersize=10)
         if log_x:
-            _log(ax, "x")
+            _make_logarithmic(ax, "x")
         _scale(ax, "y", [float(value) for curve in curves for value in curve.ys])
         ax.set_xlabel(x_label)
         ax.set_ylabel(y_label)
@@ -159,32 +159,32 @@ def _plot(height: float = HEIGHT_INCHES) -> Iterator[tuple[Axes, list[str]]]:
     """Axes to draw on; afterwards the list has the SVG."""
     drawn: list[str] = []
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]  # any str
-        # The browser has its own fonts.
+        # The page is drawn with the browser's fonts.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         yield figure.subplots(), drawn
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    drawn.append(_for_page(out.getvalue()))
+    drawn.append(_in_page_colours(out.getvalue()))
 
 
-def _for_page(svg: str) -> str:
-    """The element alone, in the page's colours, without a size of its own."""
+def _in_page_colours(svg: str) -> str:
+    """The drawing's SVG element, in the page's colours, without a size of its own."""
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     variables = {INK: "--ink", GRID: "--line", **{colour: f"--s{number}" for number, colour in enumerate(SERIES)}}
     colours = re.compile("|".join(variables))
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return _in_tags(f"{head}>{rest}", lambda tag: colours.sub(lambda found: f"var({variables[found[0]]})", tag))
+    return _change_tags(f"{head}>{rest}", lambda tag: colours.sub(lambda found: f"var({variables[found[0]]})", tag))
 
 
 def with_own_ids(svg: str, prefix: str) -> str:
     """The same drawing with ids that no other plot of the page has."""
-    return _in_tags(svg, lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\1{prefix}", tag))
+    return _change_tags(svg, lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\1{prefix}", tag))
 
 
-def _in_tags(svg: str, change: Callable[[str], str]) -> str:
-    """The text between tags, which is people's, stays as it is; it has no < of its own."""
+def _change_tags(svg: str, change: Callable[[str], str]) -> str:
+    """The SVG with its tags changed; the text between them, which has no "<", stays as it is."""
     return re.sub(r"<[^>]+>", lambda tag: change(tag[0]), svg)
 
 
@@ -195,12 +195,12 @@ def _colour(number: int) -> str:
 def _scale(ax: Axes, which: str, values: Sequence[float]) -> None:
     """A logarithmic axis if the values ask for it, else one from 0."""
     if min(values) > 0 and max(values) / min(values) >= LOG_FROM:
-        _log(ax, which)
+        _make_logarithmic(ax, which)
     elif min(values) >= 0:
         getattr(ax, f"set_{which}lim")(0, None)
 
 
-def _log(ax: Axes, which: str) -> None:
+def _make_logarithmic(ax: Axes, which: str) -> None:
     getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
     low, high = getattr(ax, f"get_{which}lim")()

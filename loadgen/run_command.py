@@ -1,4 +1,4 @@
-"""`python -m loadgen run`: replay a workload or a preset against live daemons, and record what became of each task."""
+"""`python -m loadgen run`: replay a workload or a preset against live daemons, and record every task's outcome."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _run(report: str | None, as_json: bool, **values: Any) -> None:
                 if as_json:
                     click.echo(output.as_json(result.point, asked.preset))
     finally:
-        if directory is not None and results:  # What was measured before something went wrong is worth keeping.
+        if directory is not None and results:  # Points that were measured before an error are worth keeping.
             _write(directory, asked, todo[: len(results)], results)
     if not as_json:
         output.show([result.point for result in results])
@@ -155,7 +155,7 @@ def _write(directory: Path, asked: Asked, done: list[PointPlan], results: list[P
 
 
 def _report(directory: Path) -> Path:
-    """The page of what was recorded, or the directory where pages cannot be made."""
+    """The page made from the records, or the directory where no page can be made."""
     try:
         from loadgen.report import write_report
     except ImportError as error:
@@ -165,7 +165,7 @@ def _report(directory: Path) -> Path:
 
 
 def _simulated(asked: Asked, done: list[PointPlan]) -> Simulated | None:
-    """What the simulator says of these points, where it can be asked."""
+    """The simulator's results for these points; None if it cannot simulate them."""
     if asked.preset is None or not PRESETS[asked.preset].simulated or asked.scheduler or not done:
         return None
     click.echo("asking the simulator for the same settings", err=True)
@@ -177,7 +177,7 @@ def _simulated(asked: Asked, done: list[PointPlan]) -> Simulated | None:
 
 
 def command_line() -> str:
-    """What was typed."""
+    """The command that the user typed."""
     return "python -m loadgen " + shlex.join(sys.argv[1:])
 
 
@@ -187,6 +187,6 @@ run_command = _RunCommand(
     params=_options(),
     help="Replay the workload in FILE, or a preset, against live daemons.\n\n"
     "FILE is a trace, a job a line, or a mix of users in TOML (docs/loadgen.md). "
-    "Jobs are submitted when they are due, whatever has become of those before.",
+    "Jobs are submitted when they are due, whether or not earlier jobs have ended.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )

@@ -1,6 +1,6 @@
-"""The simulator's answer for the settings of a run, to be laid over the measured curve (Sparrow §7.1).
+"""The simulator's results for the settings of a run, to be drawn over the measured curve (Sparrow §7.1).
 
-The simulator is a program of its own (`python -m simulator run`), which knows this package and not the reverse.
+The simulator imports this package, and so is started from here as a program of its own (`python -m simulator run`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT_S = 600.0
 def simulated(plans: Sequence[PointPlan]) -> Simulated:
     """Simulate each of these points, whose workloads are synthetic: the same jobs, by the same seed. `ClusterError` if
     the simulator cannot."""
-    points = [_point(plan) for plan in plans]
+    points = [_simulated_point(plan) for plan in plans]
     return Simulated(points, "python -m " + " ".join(["simulator", *_arguments(plans[0])]) if plans else "")
 
 
@@ -47,7 +47,7 @@ def _arguments(plan: PointPlan) -> list[str]:
     return ["run", "--json", *flags]
 
 
-def _point(plan: PointPlan) -> SimulatedPoint:
+def _simulated_point(plan: PointPlan) -> SimulatedPoint:
     try:
         done = subprocess.run(
             command("simulator", *_arguments(plan)), capture_output=True, timeout=TIMEOUT_S, check=False

@@ -13,12 +13,12 @@ from sparrow_py.errors import InvalidOption
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """Jobs of `tasks` tasks whose arrivals bring `load` times what the cluster's slots can do.
+    """Jobs of `tasks` tasks whose arrivals bring `load` times the capacity of the cluster's slots.
 
-    jobs: how many. users: each job is of one of them, at random, all alike. constrained: fraction of jobs whose tasks
-    each prefer `replicas` random nodes and run nowhere else (task-level constraints, §3.3).
-    zones: jobs ask for one of so many zones of nodes at random, 0: for none (job-level constraints).
-    large: fraction of jobs, at random, that have `large_tasks` tasks instead.
+    jobs: the number of jobs. users: each job is of one of these users, at random. constrained: the fraction of jobs
+    whose tasks each prefer `replicas` random nodes and run nowhere else (task-level constraints, §3.3).
+    zones: each job asks for one of this many zones of nodes at random; 0: for no zone (job-level constraints).
+    large: the fraction of jobs, at random, that have `large_tasks` tasks instead.
     """
 
     tasks: int = 100
@@ -57,7 +57,7 @@ class Synthetic:
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
         """The jobs in order of arrival, for a cluster of `nodes` × `slots`.
 
-        What arrives depends on nothing else, so two policies with the same seed meet the same jobs.
+        The jobs depend on nothing else, so that two policies with the same seed get the same jobs.
         """
         kinds = ("arrivals", "service", "places", "sizes")
         arrivals, service, places, sizes = (random.Random(f"{seed} {kind}") for kind in kinds)

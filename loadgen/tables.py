@@ -17,7 +17,7 @@ from loadgen.replay import STATUSES, JobRecord
 
 WARM_UP = 0.1
 COOL_DOWN = 0.05
-"""Shares of the jobs, the first and the last that arrive, that are not measured."""
+"""Shares of the jobs that are not measured: the first and the last that arrive."""
 UNKNOWN = STATUSES.index("lost")
 
 
@@ -53,7 +53,7 @@ def jobs_table(
 
 
 def _ideal_s(job: WorkloadJob, record: JobRecord, after: list[list[int]]) -> float:
-    """Of a job whose every task finished."""
+    """The ideal of a job whose tasks have all finished."""
     if record.status != "finished":
         return math.nan
     return ideal_s(after, [record.service_s[own.start : own.stop] for _, own in job.ranges()])

@@ -1,4 +1,4 @@
-"""Clusters that workloads are replayed against: one that is started for a point, or one that is there."""
+"""Clusters that workloads are replayed against: one that is started for a point, or one that runs already."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEDULERS_MAX = 1000
 SLOTS_MAX = 1 << 16
 LINK_TIMEOUT_S = 60.0
 AUDIT_BYTES_MAX = 64 << 30
-"""An audit log that is cut off is no record of a point: so much is no limit."""
+"""Larger than any point's audit log: a log that is cut off is no record of a point."""
 COUNTERS = {
     "noops": "noops",
     "asks": "asks",
@@ -33,13 +33,14 @@ COUNTERS = {
     "cancelled_reservations": "reservations_cancelled",
     "retries": "retries",
 }
-"""What a point's counts have, and the schedulers' metrics that say it."""
+"""The names of a point's counts, and the schedulers' metrics that they come from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A cluster to start. nodes: node monitors, in as many processes as there are cores, or fewer so that they divide.
-    slots: of each. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of users."""
+    """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
+    fewer, so that all have the same number. slots: of each node. unplaced_tasks_max: the schedulers' limit for a user;
+    None: their default. weights: of users."""
 
     nodes: int = 100
     slots: int = 4
@@ -76,11 +77,11 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """End it, if it is ours."""
+        """Stop the cluster, if it was started here."""
 
     @abc.abstractmethod
     def cpu_s(self) -> dict[str, float]:
-        """CPU time used so far, by its kinds of daemons; empty where it cannot be known."""
+        """CPU time used so far, by kind of daemon; empty if it cannot be known."""
 
     @abc.abstractmethod
     def audit_logs(self) -> dict[str, Path]:
@@ -129,7 +130,7 @@ class ExistingTarget(Target):
     """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        self.addresses = [_checked(address) for address in addresses]
+        self.addresses = [_checked_address(address) for address in addresses]
         listed = http_get_json(self.addresses[0], "/v1/nodes")["nodes"]
         slots = {int(node["slots"]) for node in listed}
         if len(slots) != 1:
@@ -141,18 +142,18 @@ class ExistingTarget(Target):
         self.nodes = in_order(node["id"] for node in listed)
 
     def stop(self) -> None:
-        """It goes on without us."""
+        """Do nothing: the cluster goes on."""
 
     def cpu_s(self) -> dict[str, float]:
-        """Nothing: its processes may be anywhere."""
+        """Empty: the cluster's processes may be on any machine."""
         return {}
 
     def audit_logs(self) -> dict[str, Path]:
-        """Nothing: if it has any, they are its operator's."""
+        """Empty: audit logs of this cluster are its operator's."""
         return {}
 
 
-def _checked(address: str) -> str:
+def _checked_address(address: str) -> str:
     try:
         return check_address(address)
     except InvalidRequest as error:
@@ -160,7 +161,7 @@ def _checked(address: str) -> str:
 
 
 def node_processes(nodes: int) -> int:
-    """In how many processes so many node monitors are hosted: as many as there are cores, each with as many nodes."""
+    """The number of processes for these node monitors: at most that of the cores, and all with equally many nodes."""
     return next(count for count in range(min(os.cpu_count() or 1, nodes), 0, -1) if nodes % count == 0)
 
 
@@ -176,7 +177,7 @@ def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:
 
 
 def wait_for_nodes(addresses: Sequence[str], count: int) -> tuple[str, ...]:
-    """The ids of the node monitors, once so many are linked to each scheduler."""
+    """The ids of the node monitors, once `count` of them are linked to each scheduler."""
     deadline_s = time.monotonic() + LINK_TIMEOUT_S
     for address in addresses:
         while len(nodes := http_get_json(address, "/v1/nodes")["nodes"]) < count:
@@ -196,7 +197,7 @@ def _split(name: str) -> list[str]:
 
 
 def _cpu_s(pids: Sequence[int]) -> float:
-    """CPU seconds of processes and of those below them."""
+    """CPU seconds of processes and of their descendants."""
     processes = [psutil.Process(pid) for pid in pids]
     below = [child for process in processes for child in process.children(recursive=True)]
     times = [process.cpu_times() for process in {process.pid: process for process in [*processes, *below]}.values()]
@@ -204,7 +205,7 @@ def _cpu_s(pids: Sequence[int]) -> float:
 
 
 def counters(addresses: Sequence[str]) -> dict[str, int]:
-    """What the schedulers have counted so far, together, under the names of `COUNTERS`."""
+    """The counts of all schedulers so far, added up, under the names of `COUNTERS`."""
     found = dict.fromkeys(COUNTERS, 0)
     for address in addresses:
         text = http_get_text(address, "/metrics")

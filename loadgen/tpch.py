@@ -1,9 +1,9 @@
 """TPC-H-like workloads (Sparrow §7.2): users launch random permutations of queries whose stages and durations were
 recorded from real runs.
 
-A profile is a JSON file: {"source": what it was recorded from, "queries": {"q3": {"stages": [{"name", "after",
+A profile is a JSON file: {"source": the recorded cluster, "queries": {"q3": {"stages": [{"name", "after",
 "constrained", "durations_s": [[of each task in run 1], [in run 2], …]}, …]}, …}}. `constrained` says that a stage's
-tasks read a partition of the data: each prefers the 3 random nodes that have it.
+tasks read a partition of the data: each prefers the 3 random nodes that have its partition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sparrow_py.errors import InvalidOption
 PROFILE = Path(__file__).parent / "profiles" / "tpch.json"
 """The profile that comes with this package."""
 PAPER_QUERIES = ("q3", "q4", "q6", "q12")
-"""Those that the paper runs (§7.2)."""
+"""The queries that the paper runs (§7.2)."""
 REPLICAS = 3
 USERS_MAX = 10_000
 Seconds = Annotated[float, Meta(ge=0, le=DURATION_S_MAX)]
@@ -33,7 +33,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class ProfileStage(msgspec.Struct, frozen=True):
-    """A stage of a query. durations_s: of each run, of each task; all runs have the same stages."""
+    """A stage of a query. durations_s: for each run, a duration for each task; all runs have the same stages."""
 
     name: Name
     durations_s: Annotated[tuple[Annotated[tuple[Seconds, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
@@ -42,39 +42,39 @@ class ProfileStage(msgspec.Struct, frozen=True):
 
 
 class ProfileQuery(msgspec.Struct, frozen=True):
-    """A query: its stages, each after those that it needs."""
+    """A query: its stages, each after the stages that it waits for."""
 
     stages: Annotated[tuple[ProfileStage, ...], Meta(min_length=1)]
 
     @property
     def runs(self) -> int:
-        """How often it was recorded."""
+        """How often the query was recorded."""
         return len(self.stages[0].durations_s)
 
     def mean_work_s(self) -> float:
-        """Seconds of service that a run takes, on average."""
+        """Seconds of service that a run of the query takes, on average."""
         return sum(sum(run) for stage in self.stages for run in stage.durations_s) / self.runs
 
     def widest(self) -> int:
-        """Tasks of its largest stage."""
+        """The number of tasks of the largest stage."""
         return max(len(run) for stage in self.stages for run in stage.durations_s)
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """Recorded queries. source: what they were recorded from: the data, the cluster, the engine."""
+    """Recorded queries. source: the data, the cluster and the engine that they were recorded with."""
 
     source: dict[str, Any]
     queries: Annotated[dict[Name, ProfileQuery], Meta(min_length=1)]
 
     def only(self, names: Sequence[str]) -> Profile:
-        """Of its queries those of these names; `InvalidOption` for one that it does not have."""
+        """The profile of these queries alone; `InvalidOption` for a name that the profile does not have."""
         for name in names:
             if name not in self.queries:
                 raise InvalidOption("queries", name, ", ".join(self.queries))
         return Profile(self.source, {name: self.queries[name] for name in names})
 
     def mean_task_s(self) -> float:
-        """Seconds that a task takes, on average over all recorded ones."""
+        """Seconds that a task takes, on average over all recorded tasks."""
         all_s = [
             duration_s
             for query in self.queries.values()
@@ -121,8 +121,8 @@ def _check_query(where: str, query: ProfileQuery) -> None:
 class TpchLike:
     """Each of `users` users launches random permutations of the profile's queries, one after the other.
 
-    load: work that arrives over what the slots can do, above 0 and below 1; it sets the aggregate rate, a Poisson
-    process that the users share evenly. A query takes the durations of a random one of its recorded runs, times
+    load: the work that arrives over the capacity of the slots, above 0 and below 1; it sets the aggregate rate of a
+    Poisson process that the users share evenly. A query has the durations of a random one of its recorded runs, times
     `stretch`. A task of a constrained stage prefers `REPLICAS` random nodes, those of its partition, which are the
     same for all queries of a user: each user has data of its own (§7.2).
     """
@@ -149,7 +149,7 @@ class TpchLike:
         return self.stretch * sum(query.mean_work_s() for query in queries) / len(queries)
 
     def jobs_per_s(self, nodes: int, slots: int) -> float:
-        """The aggregate rate on such a cluster."""
+        """The aggregate rate of queries on a cluster of this size."""
         return self.load * nodes * slots / self.mean_work_s()
 
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
@@ -200,5 +200,5 @@ class TpchLike:
         )  # fmt: skip
 
     def with_jobs(self, jobs: int) -> TpchLike:
-        """The same with so many jobs."""
+        """The same workload with this number of jobs."""
         return replace(self, jobs=jobs)

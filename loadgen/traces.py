@@ -1,11 +1,11 @@
 """Workloads from files: one job a line, in order of arrival.
 
-Two formats, told apart line by line. JSON, our own: an object with `arrival_s`, `durations_s` (a list of seconds, one
-for each task), and if wanted `user`, `label` (what the job is one of), `where` (a list of constraints) and `preferred`
-(a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and `preferred`: a
-list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
-Numbers, as the traces of Hawk, Eagle and Pigeon have them, parted by spaces: arrival, number of tasks, mean duration,
-and the durations, all times in seconds. Empty lines and what follows a # are skipped.
+There are two formats, and a file may mix them. JSON, our own: an object with `arrival_s`, `durations_s` (a list of
+seconds, one for each task), and if wanted `user`, `label` (the kind of job), `where` (a list of constraints) and
+`preferred` (a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and
+`preferred`: a list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
+Numbers, as the traces of Hawk, Eagle and Pigeon have them, with spaces between them: arrival, number of tasks, mean
+duration, and the durations, all times in seconds. Empty lines, and text after a #, are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 class Trace:
     """A workload read from a file.
 
-    path: where it was. lines: the jobs. stretch: arrivals are this many times as far apart.
+    path: of the file. lines: the jobs. stretch: arrivals are this many times as far apart.
     """
 
     path: str
@@ -43,16 +43,16 @@ class Trace:
 
     @property
     def jobs(self) -> int:
-        """How many there are."""
+        """The number of jobs."""
         return len(self.lines)
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Who submits them."""
+        """The users who submit the jobs."""
         return tuple(sorted({job.user for job in self.lines}))
 
     def load(self, nodes: int, slots: int) -> float:
-        """Work that arrives, over what the slots can do while it arrives; infinite if all arrives at once."""
+        """The work that arrives, over the capacity of the slots in that time; infinite if all jobs arrive at once."""
         span_s = (self.lines[-1].arrival_s - self.lines[0].arrival_s) * self.stretch
         work_s = sum(sum(job.durations_s) for job in self.lines)
         return work_s / (span_s * nodes * slots) if span_s else math.inf
@@ -65,7 +65,7 @@ class Trace:
         return Trace(self.path, self.lines, self.stretch * now / load)
 
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
-        """The jobs in order of arrival; the seed changes nothing."""
+        """The jobs in order of arrival, the same for all seeds."""
         first_s = self.lines[0].arrival_s
         for job in self.lines:
             for node in (node for preferred in job.preferred for node in preferred):
@@ -76,7 +76,7 @@ class Trace:
 
 
 def read_trace(path: str) -> Trace:
-    """The trace in a file; `InvalidOption` names the line that is none."""
+    """The trace in a file; `InvalidOption` names a line that is not a job."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -93,9 +93,9 @@ def parse_lines(path: str, lines: Iterable[str]) -> list[WorkloadJob]:
             continue
         where = f"{path}:{line}"
         job = (
-            _of_json(where, len(jobs), content)
+            _parse_json(where, len(jobs), content)
             if content.lstrip().startswith("{")
-            else _of_numbers(where, len(jobs), content)
+            else _parse_numbers(where, len(jobs), content)
         )
         if jobs and job.arrival_s < jobs[-1].arrival_s:
             raise InvalidOption(where, job.arrival_s, f"an arrival not before the previous one's, {jobs[-1].arrival_s}")
@@ -105,7 +105,7 @@ def parse_lines(path: str, lines: Iterable[str]) -> list[WorkloadJob]:
     return jobs
 
 
-def _of_numbers(where: str, number: int, text: str) -> WorkloadJob:
+def _parse_numbers(where: str, number: int, text: str) -> WorkloadJob:
     try:
         values = [float(word) for word in text.split()]
     except ValueError as error:
@@ -140,11 +140,11 @@ def _tasks_as_json(job: WorkloadJob, tasks: range) -> dict[str, Any]:
     return row
 
 
-def _of_json(where: str, number: int, text: str) -> WorkloadJob:
+def _parse_json(where: str, number: int, text: str) -> WorkloadJob:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidOption(f"{where}:{error.colno}", _around(text, error.pos), f"JSON ({error.msg})") from None
+        raise InvalidOption(f"{where}:{error.colno}", _excerpt(text, error.pos), f"JSON ({error.msg})") from None
     _check_keys(where, row, KEYS)
     constraints = _list(where, row, "where")
     user, label = row.get("user", DEFAULT_USER), row.get("label", "")
@@ -168,7 +168,7 @@ def _stages(where: str, row: dict[str, Any]) -> tuple[tuple[WorkloadStage, ...],
     """The stages of a job, and its tasks' durations and preferred nodes."""
     for name in ("durations_s", "preferred"):
         if name in row:
-            raise InvalidOption(f"{where} {name}", row[name], "nothing beside stages, which have their own")
+            raise InvalidOption(f"{where} {name}", row[name], "no such field beside stages, which have their own")
     given = _list(where, row, "stages")
     if not 1 <= len(given) <= STAGES_MAX:
         raise InvalidOption(f"{where} stages", f"{len(given)} stages", f"1 to {STAGES_MAX} stages")
@@ -221,8 +221,8 @@ def _check_keys(where: str, row: Any, keys: tuple[str, ...]) -> None:
         raise InvalidOption(where, unknown[0], f"the keys {', '.join(keys)}")
 
 
-def _around(text: str, position: int) -> str:
-    """What stands where something is wrong, for its message."""
+def _excerpt(text: str, position: int) -> str:
+    """The text around an error, for its message."""
     return text[position : position + 20] or "the end of the line"
 
 

@@ -12,7 +12,7 @@ from sparrow_py.access.credentials import Access
 from sparrow_py.job import check_name
 
 GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
-"""What is answered where the job is not known, or has ended."""
+"""Statuses that schedulers answer if the job is not known, or has ended."""
 
 
 @click.command(short_help="Cancel jobs.")
@@ -20,7 +20,7 @@ GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 @click.option("--running", is_flag=True, help="Stop the tasks that run, too.")
 @click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
 def cancel(schedulers: list[str], access: Access, job_ids: tuple[str, ...], running: bool) -> int:
-    """Cancel what has not started of these jobs; tasks that run already finish, unless --running stops them.
+    """Cancel the tasks of these jobs that have not started; tasks that run finish, unless --running stops them.
 
     The ids are those that `sparrow jobs` shows. Exits with 1 if one is not known.
 
@@ -36,7 +36,7 @@ def cancel(schedulers: list[str], access: Access, job_ids: tuple[str, ...], runn
 
 
 def _cancel(schedulers: list[str], access: Access, job_id: str, running: bool) -> bool:
-    """Cancel this job wherever it is, and say so; whether it was anywhere."""
+    """Cancel this job at all schedulers, and tell the user; returns whether any scheduler had it."""
     path = f"/v1/jobs/{quote(job_id, safe='')}{'?running=true' if running else ''}"
     known = any(answer.status not in GONE for answer in ask_all(schedulers, access, "DELETE", path, GONE))
     if known:

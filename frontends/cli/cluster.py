@@ -31,7 +31,8 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
     broken: queue.SimpleQueue[ClusterError] = queue.SimpleQueue()
     exit_on_sigterm()
     try:
-        here = ["--python-path", os.curdir]  # Tasks find what their user works on, as with a node monitor started here.
+        # Tasks find the modules of this directory, as they do with a node monitor that is started here.
+        here = ["--python-path", os.curdir]
         with LocalCluster(
             schedulers, node_monitors, slots, enable_command=enable_command, node_options=here
         ) as running:
@@ -39,12 +40,12 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
             running.tell_if_broken(broken.put)
             raise broken.get()
     except (KeyboardInterrupt, SystemExit):
-        # How one ends it: no error.
+        # The user ends the cluster in this way: that is no error.
         click.echo("stopped", err=True)
 
 
 def introduction(addresses: list[str], node_monitors: int, enable_command: bool) -> str:
-    """What to do with the cluster that now runs."""
+    """The text that tells a user how to use the cluster."""
     lines = [
         f"{counted(len(addresses), 'scheduler')}, {counted(node_monitors, 'node monitor')}; Ctrl-C stops them",
         "",

@@ -23,13 +23,13 @@ from sparrow_py.wire.resolution import resolve
 
 DEFAULT_SCHEDULER = "127.0.0.1:20503"
 TIMEOUT_S = 5.0
-"""How long a scheduler may take to answer what is asked in passing."""
+"""How long a daemon may take to answer a short question."""
 SUBMIT_TIMEOUT_S = 60.0
-"""How long a scheduler may take to read a job, and how long is tried if it has too much to do."""
+"""How long a scheduler may take to read a job, and how long a client tries again if schedulers have no room for it."""
 READ_BYTES = 64 << 10
 ASKED_AT_ONCE = 16
 NOT_THERE = frozenset({http.HTTPStatus.NOT_FOUND})
-"""An answer that says so is one; others that refuse are errors."""
+"""Statuses above 399 that are answers; all other such statuses are errors."""
 
 TLS_HELP = ("PEM file with our certificate, for mutual TLS.", "Its key.", "The authorities of daemons' certificates.")
 
@@ -77,7 +77,7 @@ def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 
 
 class NotReached(NoScheduler):
-    """Nobody listens there: nothing was asked."""
+    """No process listens at the address, so that the request was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Answer:
 
 
 def addresses_of(schedulers: Sequence[str]) -> list[str]:
-    """Where the schedulers are, or the default one if none is named; `NoScheduler` if a source has none."""
+    """The schedulers' addresses, the default one if no source is given; `NoScheduler` if the sources name none."""
     addresses = asyncio.run(resolve(schedulers or [DEFAULT_SCHEDULER]))
     if not addresses:
         raise NoScheduler(f"no scheduler is named in {', '.join(schedulers)}")
@@ -139,16 +139,19 @@ def ask(
     body: bytes | None = None,
     *,
     allowed: Container[int] = NOT_THERE,
-    whom: str = "scheduler",
+    daemon: str = "scheduler",
 ) -> Answer:
-    """The answer of the scheduler at `address`, or of `whom` else; `NoScheduler` if there is none, `SparrowError` if
-    it refuses with a status that is not `allowed`."""
-    with opened(address, access, method, path, body, whom) as response:
+    """The answer of the daemon at `address`, which errors call `daemon`.
+
+    Raises `NoScheduler` if there is no answer, `SparrowError` if the daemon refuses with a status that is not
+    `allowed`.
+    """
+    with opened(address, access, method, path, body, daemon) as response:
         status, retry_after = response.status, response.headers.get("Retry-After", "")
-        with _no_answer(address, whom, access):
+        with _raising_no_scheduler(address, daemon, access):
             data = response.read()
     retry_after_s = int(retry_after) if retry_after.isdecimal() else None
-    return Answer(address, status, _body(address, status, data, allowed, whom), retry_after_s)
+    return Answer(address, status, _checked_body(address, status, data, allowed, daemon), retry_after_s)
 
 
 @contextlib.contextmanager
@@ -158,26 +161,26 @@ def opened(
     method: str,
     path: str,
     body: bytes | None = None,
-    whom: str = "scheduler",
+    daemon: str = "scheduler",
     *,
     patient: bool = False,
 ) -> Iterator[http.client.HTTPResponse]:
-    """An answer that is yet to be read, which may take for ever with `patient`.
+    """An answer whose body is yet to be read, without a time limit if `patient`.
 
-    `NotReached` if nobody is there, `NoScheduler` if whoever is there does not answer.
+    `NotReached` if no process listens at the address, `NoScheduler` if the one that does gives no answer.
     """
     connection = access.http_connection(address, TIMEOUT_S)
     headers = access.headers()
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
-        with _no_answer(address, whom, access, NotReached):
+        with _raising_no_scheduler(address, daemon, access, NotReached):
             connection.connect()
         sock = connection.sock
         if body is not None:
             sock.settimeout(SUBMIT_TIMEOUT_S)
-        with _no_answer(address, whom, access):
-            # Whoever does not want all of a body has answered already when the pipe breaks.
+        with _raising_no_scheduler(address, daemon, access):
+            # A daemon that stops reading a body has answered before it closed the connection.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -190,32 +193,32 @@ def opened(
 
 @contextlib.contextmanager
 def following(address: str, access: Access, path: str) -> Iterator[Iterator[bytes] | None]:
-    """The lines of an answer as they come, however long that takes; None if there is nothing (404).
+    """The lines of an answer as they come, however long that takes; None if the path is not known (404).
 
-    `NoScheduler` if nobody answers, `SparrowError` if the answer is a refusal; the lines raise `LinkError` if they
-    break off.
+    `NoScheduler` if there is no answer, `SparrowError` if it is a refusal; the lines raise `LinkError` if they break
+    off.
     """
     with opened(address, access, "GET", path, patient=True) as response:
         if response.status == http.HTTPStatus.OK:
             yield _read_lines(address, response)
             return
-        with _no_answer(address, "scheduler", access):
+        with _raising_no_scheduler(address, "scheduler", access):
             data = response.read()
-        _body(address, response.status, data, NOT_THERE, "scheduler")
+        _checked_body(address, response.status, data, NOT_THERE, "scheduler")
         yield None
 
 
 def _read_lines(address: str, response: http.client.HTTPResponse) -> Iterator[bytes]:
     rest = b""
-    while data := _read_some(address, response):
+    while data := _read_chunk(address, response):
         *lines, rest = (rest + data).split(b"\n")
         yield from (line + b"\n" for line in lines)
     if rest:
         yield rest
 
 
-def _read_some(address: str, response: http.client.HTTPResponse) -> bytes:
-    """What has come; nothing at the end of the answer. Unlike `readline`, `read1` says if that is not the real end."""
+def _read_chunk(address: str, response: http.client.HTTPResponse) -> bytes:
+    """The bytes that have come; empty at the answer's end. Unlike `readline`, `read1` shows an answer that is cut."""
     try:
         data = response.read1(READ_BYTES)
         if not data and response.length:
@@ -226,24 +229,26 @@ def _read_some(address: str, response: http.client.HTTPResponse) -> bytes:
 
 
 @contextlib.contextmanager
-def _no_answer(address: str, whom: str, access: Access, kind: type[NoScheduler] = NoScheduler) -> Iterator[None]:
+def _raising_no_scheduler(
+    address: str, daemon: str, access: Access, kind: type[NoScheduler] = NoScheduler
+) -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = tls_reason(error, access) or said
-        raise kind(f"no {whom} answers at {address}: {reason}") from None
+        raise kind(f"no {daemon} answers at {address}: {reason}") from None
 
 
-def _body(address: str, status: int, data: bytes, allowed: Container[int], whom: str) -> dict[str, Any]:
+def _checked_body(address: str, status: int, data: bytes, allowed: Container[int], daemon: str) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise LinkError(f"what answers at {address} is not a {whom} (HTTP status {status})")
+        raise LinkError(f"what answers at {address} is not a {daemon} (HTTP status {status})")
     if status >= http.HTTPStatus.BAD_REQUEST and status not in allowed:
-        raise SparrowError(f"{whom} {address} refused: {message(body) or f'HTTP status {status}'}")
+        raise SparrowError(f"{daemon} {address} refused: {message(body) or f'HTTP status {status}'}")
     return body
 
 
@@ -254,12 +259,12 @@ def message(body: dict[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def listed(answers: Iterable[Answer], key: str, whom: str = "scheduler") -> list[tuple[str, dict[str, Any]]]:
+def listed(answers: Iterable[Answer], key: str, daemon: str = "scheduler") -> list[tuple[str, dict[str, Any]]]:
     """The entries under `key` in all answers, each with the address of the scheduler that it is from."""
     entries = []
     for answer in answers:
         listing = answer.body.get(key)
         if not isinstance(listing, list):
-            raise LinkError(f"what answers at {answer.address} is not a {whom}: its answer has no {key}")
+            raise LinkError(f"what answers at {answer.address} is not a {daemon}: its answer has no {key}")
         entries += [(answer.address, entry) for entry in listing]
     return entries

@@ -14,7 +14,7 @@ from sparrow_py.access.credentials import Access
 
 COUNTS = ("tasks", "unplaced", "running", "finished")
 EXCEPTIONS = ("failed", "cancelled", "lost")
-"""Counts that have a column only if some job has any."""
+"""Statuses of tasks that have a column only if some job has such tasks."""
 
 
 @click.command(short_help="List the jobs that are queued or running.")

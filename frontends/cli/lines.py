@@ -16,7 +16,7 @@ FINISHED = "finished"
 
 
 def results_path(job_id: str) -> str:
-    """Where a scheduler has the job's results."""
+    """The path under which a scheduler serves the job's results."""
     return f"/v1/jobs/{quote(job_id, safe='')}/results"
 
 
@@ -27,7 +27,7 @@ def print_lines(lines: Iterator[bytes]) -> int:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
         count += 1
-        task, status, error = _read(line)
+        task, status, error = _parse_line(line)
         if status != FINISHED:
             others += 1
             first = first or f"task {task} {status}: {printable(' '.join(error.split()))}"
@@ -36,9 +36,9 @@ def print_lines(lines: Iterator[bytes]) -> int:
     return int(others > 0)
 
 
-def _read(line: bytes) -> tuple[int, str, str]:
+def _parse_line(line: bytes) -> tuple[int, str, str]:
     try:
         result = json.loads(line)
         return result["task"], result["status"], result["error"]
     except (ValueError, LookupError, TypeError):
-        raise LinkError(f"a line is no result of a scheduler: {shown(line)}") from None
+        raise LinkError(f"a line of the answer is not the result of a task: {shown(line)}") from None

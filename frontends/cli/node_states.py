@@ -1,4 +1,4 @@
-"""What `sparrow cordon`, `uncordon` and `drain` have in common: find nodes, and tell them what to be."""
+"""The common part of `sparrow cordon`, `uncordon` and `drain`: finds nodes, and has them enter a state."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ def state_command(name: str, state: str, short_help: str, text: str) -> click.Co
 
 
 def change_states(schedulers: list[str], access: Access, node_ids: tuple[str, ...], state: str) -> int:
-    """Have these nodes enter the state, and say so; 1 if one of them did not."""
+    """Have these nodes enter the state, and tell the user; returns the exit code, 1 if one of them did not."""
     for node_id in node_ids:
         check_name("node", node_id, empty=False)
     found = {entry["id"]: entry for _, entry in listed(ask_all(schedulers, access, "GET", "/v1/nodes"), "nodes")}
     failed = False
     for node_id in node_ids:
         try:
-            click.echo(f"{node_id} is {printable(_change(found.get(node_id), access, node_id, state))}")
-        except SparrowError as error:  # One node must not keep the others as they are.
+            click.echo(f"{node_id} is {printable(_change_state(found.get(node_id), access, node_id, state))}")
+        except SparrowError as error:  # The other nodes are to change all the same.
             click.echo(f"sparrow: {node_id}: {printable(str(error))}", err=True)
             failed = True
     return int(failed)
 
 
-def _change(entry: dict[str, object] | None, access: Access, node_id: str, state: str) -> str:
-    """The state that the node is in then."""
+def _change_state(entry: dict[str, object] | None, access: Access, node_id: str, state: str) -> str:
+    """Have the node of this entry enter the state; returns the state that the node is in then."""
     if entry is None:
         raise NoScheduler("no such node is connected")
     try:
         address = check_address(str(entry.get("address", "")))
     except InvalidRequest:
-        raise LinkError("its scheduler does not know where its HTTP listens") from None
+        raise LinkError("the scheduler does not know the HTTP address of this node") from None
     body = json.dumps({"state": state, "node": node_id}).encode()
-    answer = ask(address, access, "POST", PATH, body, whom="node monitor")
+    answer = ask(address, access, "POST", PATH, body, daemon="node monitor")
     states = [node["state"] for _, node in listed([answer], "nodes", "node monitor") if node["id"] == node_id]
     if not states:
-        raise LinkError(f"it is not at {address} any more")
+        raise LinkError(f"the node is not at {address} any more")
     return str(states[0])

@@ -43,7 +43,7 @@ def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
 
 
 def merged(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each node once, by id. Schedulers count only what is their own there, so their counts are added."""
+    """Each node once, by id. A scheduler counts only its own tasks and reservations, so the counts are added."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
         known = found.setdefault(entry["id"], entry)
@@ -56,7 +56,7 @@ def merged(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def withdrawn(nodes: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Lines on the apps whose executors do not start: where, and why."""
     for node in nodes:
-        for app, reason in node.get("withdrawn", {}).items():  # A scheduler of a version before has none.
+        for app, reason in node.get("withdrawn", {}).items():  # A scheduler of an older version sends no such field.
             first, *more = map(printable, reason.splitlines() or [""])
             yield f"{printable(node['id'])}: executors of {printable(app)} do not start: {first}"
             yield from (f"  {line}" for line in more)

@@ -1,4 +1,4 @@
-"""What `sparrow run` writes: what the commands wrote, in order, notes on those that failed, and how far it is."""
+"""The output of `sparrow run`: what the commands wrote, in order, notes on those that failed, and the progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTES_MAX = 10
 LABEL_MAX = 60
 """Characters of a line of input that a note repeats."""
 FAILED_EXIT_MAX = 101
-"""As GNU parallel: 1 to 100 failed tasks are the exit code, 101 is more."""
+"""As with GNU parallel, the exit code is the number of failed tasks up to 100, and 101 if there are more."""
 PROGRESS_INTERVAL_S = 0.1
 BAR_COLUMNS = 30
 CLEAR_LINE = "\r\x1b[K"
@@ -54,7 +54,7 @@ class Progress:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Make room for something else; the line is drawn again at the next opportunity."""
+        """Remove the line, so that other output can be written; the next `draw` draws it again."""
         if self._shown and self._drawn_s:
             sys.stderr.write(CLEAR_LINE)
             sys.stderr.flush()
@@ -91,7 +91,7 @@ class Output:
         self._progress.draw(self._ended, self.failed)
 
     def close(self) -> None:
-        """Write what still waits (tasks before it never ended), and remove the progress line."""
+        """Write the tasks that still wait for earlier ones, which did not end, and remove the progress line."""
         for task in sorted(self._waiting):
             self._write(self._waiting.pop(task))
         self._progress.clear()
@@ -106,7 +106,7 @@ class Output:
 
     @property
     def exit_code(self) -> int:
-        """The number of tasks that failed, at most `FAILED_EXIT_MAX`; tasks that did not run are one."""
+        """The number of tasks that failed, at most `FAILED_EXIT_MAX`; 1 if none failed but some did not run."""
         return min(self.failed or bool(self.not_run), FAILED_EXIT_MAX)
 
     def _write(self, ended: Ended) -> None:
@@ -114,12 +114,13 @@ class Output:
             self._write_bytes(sys.stdout.buffer, ended.result.stdout)
             self._write_bytes(sys.stderr.buffer, ended.result.stderr)
             if ended.result.truncated:
-                self._note(ended.task, f"wrote more than is kept, the first {STREAM_BYTES_MAX >> 10} KiB are above")
+                kept_kib = STREAM_BYTES_MAX >> 10
+                self._note(ended.task, f"the output was cut: of stdout and stderr the first {kept_kib} KiB are kept")
         if not ended.error or ended.cancelled:
             return
         self._first_failure = self._first_failure or printable(f"{self._label(ended.task)}: {ended.error}")
         if ended.result is None or ended.result.exit_code < 0:
-            # A command that exited with an error has said itself what is wrong; these could not.
+            # A command that exited with an error has reported it on stderr; one that was killed or not run could not.
             self._note(ended.task, ended.error)
 
     def _write_bytes(self, stream: BinaryIO, data: bytes) -> None:

@@ -18,7 +18,7 @@ from sparrow_py.logs.printable import printable
 def results(schedulers: list[str], access: Access, job_id: str) -> int:
     """Print the results of a job as they come, a line of JSON for each task, until it has ended.
 
-    It must have been submitted with `sparrow submit` or over HTTP; schedulers keep the results for a
+    The job must have been submitted with `sparrow submit` or over HTTP; schedulers keep the results for a
     while after its end. Exits with 1 if a task did not finish.
 
     \b

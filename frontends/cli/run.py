@@ -29,7 +29,7 @@ ARRAY_MAX = 10_000_000
 
 
 class NotRun(click.ClickException):
-    """Something else than the tasks went wrong. The exit code is no number of failed tasks, as with GNU parallel."""
+    """An error that is not a task's. As with GNU parallel, the exit code is then not a number of failed tasks."""
 
     exit_code = 255
 
@@ -116,7 +116,7 @@ def read_lines() -> list[str]:
 
 
 def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]) -> JobSpec:
-    """The job: a task per line, or where there are none one for each number below `array`."""
+    """The job: a task for each line or, if `lines` is None, for each number below `array`."""
     env = variables_of(options["variables"])
     cwd = os.path.abspath(options["workdir"] or ".")  # noqa: PTH100 - Path.resolve would follow links
     if lines is not None:
@@ -143,7 +143,7 @@ def name_of(argv: Sequence[str]) -> str:
 
 
 def variables_of(settings: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE as it says, NAME with its value here."""
+    """The variables that the settings name: `NAME=VALUE`, or `NAME` with its value in this process."""
     variables = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -154,7 +154,7 @@ def variables_of(settings: Sequence[str]) -> dict[str, str]:
 
 
 def shows_progress(asked: bool | None) -> bool:
-    """Whether to show progress: as asked, else where it cannot get between lines of output."""
+    """Whether to show progress: as `asked`; if None, where the progress cannot get between lines of output."""
     return asked if asked is not None else sys.stderr.isatty() and not sys.stdout.isatty()
 
 
@@ -168,14 +168,14 @@ def open_client(schedulers: list[str], access: Access, slots: int | None, stack:
 
 
 def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -> None:
-    """Run the job and write what comes; if this is interrupted, cancel what has not started."""
+    """Run the job and write its output; on an interrupt, cancel the tasks that have not started."""
     job = client.submit_job(spec)
     try:
         for future in job:
             ended = outcome(future)
             output.add(ended)
             if ended.error and not ended.cancelled and not keep_going:
-                keep_going = True  # once is enough
+                keep_going = True  # The job is cancelled once only.
                 job.cancel()
     except BaseException:
         job.cancel()

@@ -66,7 +66,7 @@ def sql() -> None:
 @click.option("--json", "style", flag_value="json", help="Print a JSON list of objects.")
 @click.option("--stages", is_flag=True, help="Print the time of each stage, on stderr.")
 @click.option("--explain", is_flag=True, help="Print the stages and what their tasks run, and run nothing.")
-@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Stop the query after so long.")
+@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Stop the query after this time.")
 @click.argument("text", required=False, metavar="[SQL]")
 def query(
     text: str | None, schedulers: list[str], access: Access, directory: str, tpch: int | None, **options: Any
@@ -78,7 +78,7 @@ def query(
     if (text is None) == (tpch is None):
         raise click.UsageError("give either SQL or --tpch N")
     wanted = tpch_query(tpch) if tpch is not None else text or ""
-    plan = _compiled(directory, wanted)  # Before anything is started for it.
+    plan = _compiled(directory, wanted)  # An invalid query fails before a cluster is started.
     if options["explain"]:
         _explain(plan)
         return
@@ -115,9 +115,9 @@ def generate(scale: float, directory: str, name: str, partitions: int) -> None:
 @data_option
 @click.option("--replicas", type=int, default=REPLICAS, show_default=True, help="Nodes that hold each partition.")
 def place(schedulers: list[str], access: Access, directory: str, replicas: int) -> None:
-    """Have each partition held by so many nodes, or by all if there are fewer.
+    """Have each partition held by --replicas nodes, or by all if there are fewer.
 
-    What is held already stays: after nodes have been lost, or have come, the same command repairs.
+    Nodes keep the partitions that they hold. After nodes were lost or added, the same command loads what is missing.
     """
     if not schedulers:
         raise click.UsageError("name the schedulers with --scheduler")
@@ -175,7 +175,7 @@ def _cell(value: object) -> str:
 
 
 def _json_value(value: object) -> object:
-    """What JSON has no type for: decimals as numbers, dates and others as text."""
+    """A value of a type that JSON lacks: decimals become numbers, dates and others text."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -36,9 +36,9 @@ WRONG = frozenset(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     }
 )
-"""What is answered to a job that cannot be."""
+"""Statuses that schedulers answer to a job that they will never take."""
 LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-"""What is answered to a job that can be tried again."""
+"""Statuses that schedulers answer to a job that they may take later."""
 
 
 @click.command(short_help="Submit a job described in JSON.")
@@ -74,14 +74,14 @@ def submit(schedulers: list[str], access: Access, detach: bool, file: BinaryIO) 
 
 
 def read_job(data: bytes) -> dict[str, Any]:
-    """The job, with an id if it had none."""
+    """The job that the text describes, with a new id if the text names none."""
     try:
         job = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("job", data[:80].decode("utf-8", "replace"), f"JSON ({error})") from None
     if not isinstance(job, dict):
         raise InvalidRequest("job", job, "an object with the fields of docs/http.md")
-    # An id of ours makes it safe to ask a scheduler again.
+    # With an id from here, the job can be sent again without running twice.
     job["job_id"] = job.get("job_id") or new_job_id()
     return job
 
@@ -89,9 +89,10 @@ def read_job(data: bytes) -> dict[str, Any]:
 def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) -> str:
     """Submit the job to a scheduler that takes it; returns its address.
 
-    `InvalidRequest` if the job cannot be, `Refused` if there is no room for it in time.
+    `InvalidRequest` if a scheduler finds the job invalid, `Refused` if no scheduler has room for it in time.
     """
-    path = f"{PATH}?default_user={quote(getpass.getuser(), safe='')}"  # A token's or certificate's own goes before it.
+    # The user of a token or certificate goes before the default one.
+    path = f"{PATH}?default_user={quote(getpass.getuser(), safe='')}"
     body = json.dumps(job, ensure_ascii=False).encode("utf-8", "surrogatepass")
     addresses = addresses_of(schedulers)
     random.shuffle(addresses)
@@ -105,7 +106,7 @@ def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) 
                 silent.append(error)
                 continue
             except NoScheduler as error:
-                # It may have taken the job: another must not have it, too.
+                # This scheduler may have taken the job, so that another one must not get it.
                 raise NoScheduler(f"{error}; it may have taken job {job['job_id']}") from None
             if answer.status in WRONG:
                 raise InvalidRequest.told("job", f"scheduler {address}: {message(answer.body)}")
@@ -114,11 +115,11 @@ def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) 
             refusals.append(answer)
         if not refusals:
             raise nobody_answers(schedulers, silent)
-        _wait(refusals, give_up_at_s)
+        _wait_for_room(refusals, give_up_at_s)
 
 
-def _wait(refusals: list[Answer], give_up_at_s: float) -> None:
-    """Until one of those that had no room may have some; `Refused` if that is too late."""
+def _wait_for_room(refusals: list[Answer], give_up_at_s: float) -> None:
+    """Wait until a scheduler that refused may have room; `Refused` if that is after `give_up_at_s`."""
     soonest = min(refusals, key=lambda answer: answer.retry_after_s or 1)
     wait_s = soonest.retry_after_s or 1
     if time.monotonic() + wait_s > give_up_at_s:

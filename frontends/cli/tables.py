@@ -17,7 +17,7 @@ COLUMNS_MAX = 10_000
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None) -> None:
     """Print the rows, each on a line, on stdout by default; numbers on the right.
 
-    Nothing in them is taken for markup, or for something that the terminal is to do.
+    Cells are printed as they are: the terminal sees neither markup nor control characters of theirs.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = list(rows)

@@ -4,7 +4,7 @@ One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PL
 runs wait in order, and can be revoked. One that runs can be killed. A command is started without
 a shell, in a session of its own, with a clean environment, within the limits that the operator has
 set. When it exits its task is over, and all that it left running is killed. When the node monitor goes
-away, all commands are.
+away, all commands are killed.
 
 A command that exits with 0 is a finished task; with another code, or killed by a signal, a failed
 one whose result says what it wrote. One that cannot be started is a failed task without a result.
@@ -78,9 +78,9 @@ class CommandExecutor:
         self._queue: deque[Run] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._commands: dict[int, Command | None] = {}
-        """By run, of all that have a place; None: it is about to be started."""
+        """The command of each run that has a place; None until it is started."""
         self._killed: set[int] = set()
-        """Runs that are to be killed, of these and of those queued."""
+        """Runs that are to be killed, whether they have a place or are queued."""
 
     def receive(self, messages: Iterable[Any]) -> None:
         """Take what the node monitor sent. Commands have no use for common bytes."""
@@ -100,7 +100,7 @@ class CommandExecutor:
         self._writer.write(encode_frame([Returned(returned)]))
 
     def _kill(self, killed: set[int]) -> None:
-        """Runs that have not started will not; those that have ended meanwhile are reported as they ended."""
+        """Kill these runs. One that has not started will not start; one that has ended is reported as it ended."""
         self._killed |= killed & (self._commands.keys() | {run.run for run in self._queue})
         for run in killed:
             command = self._commands.get(run)
@@ -112,23 +112,23 @@ class CommandExecutor:
             self._free -= 1
             run = self._queue.popleft()
             self._commands[run.run] = None
-            task = asyncio.create_task(self._run(run))
+            task = asyncio.create_task(self._run_command(run))
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._run_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _run_ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            # Its run cannot be reported; the node monitor reports what an executor had when it died.
+            # The run cannot be reported from here; the node monitor reports the runs of an executor that ended.
             print(f"sparrow command executor: {error}", file=sys.stderr)
             self._stop()
 
     def close(self) -> None:
         """End all commands."""
         self._keepers.close()
-        end_children()  # What is left of those whose keepers were killed.
+        end_children()  # Processes of commands whose keepers were killed.
 
-    async def _run(self, run: Run) -> None:
+    async def _run_command(self, run: Run) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
         status, result, error = await self._outcome(run)
         service_s = time.monotonic() - started_s
@@ -155,13 +155,14 @@ class CommandExecutor:
             self._commands[run.run] = command
             result = await command.wait()
         except OSError as error:
-            killed = run.run in self._killed  # Or its keeper was, too.
+            killed = run.run in self._killed  # Else the keeper was killed, or the command could not be started.
             return TaskStatus.FAILED, b"", KILLED if killed else start_error(error, task)
         killed = run.run in self._killed and result.exit_code == -signal.SIGKILL
         error_text = KILLED if killed else exit_error(result.exit_code, self._limits)
-        return self._ended_with(encode_result(result, as_json=is_json(payload)), error_text)
+        return self._with_stored_result(encode_result(result, as_json=is_json(payload)), error_text)
 
-    def _ended_with(self, result: bytes, error: str) -> Outcome:
+    def _with_stored_result(self, result: bytes, error: str) -> Outcome:
+        """The outcome of a command with this result, which goes to a file if it is large."""
         status = TaskStatus.FAILED if error else TaskStatus.FINISHED
         try:
             return status, store(result, self._files_directory), error
@@ -171,7 +172,7 @@ class CommandExecutor:
 
 
 async def serve(path: str, places: int) -> None:
-    """Run what comes through the socket at `path` until it closes or this process is told to end."""
+    """Run the commands that come through the socket at `path`, until it closes or this process is told to end."""
     current = asyncio.current_task()
     assert current is not None
     loop = asyncio.get_running_loop()
@@ -203,7 +204,7 @@ async def serve(path: str, places: int) -> None:
 
 
 def _ignore() -> None:
-    """A signal that is somebody else's to act on."""
+    """Do nothing: the node monitor acts on this signal."""
 
 
 def places_from_environment() -> int:
@@ -217,7 +218,7 @@ def places_from_environment() -> int:
 def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
     try:
-        # It answers for all users' commands: their tasks have no business in it, nor in its socket.
+        # This process reports for all users' commands: no task may read its memory or use its socket.
         hide_from_others()
         places = places_from_environment()
         path = os.environ.get(SOCKET_VARIABLE)

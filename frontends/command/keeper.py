@@ -1,13 +1,14 @@
 """A process that keeps commands, one after the other: starts each, waits for its end, and leaves nothing of it behind.
 
-It is a copy of the executor, made by fork, and a subreaper: whatever a command starts stays below it, also what makes
-a session of its own and lets its parent end (a daemon). When the command has ended, or the executor says that it is to
-be killed, the keeper kills all that is left below it, and only then reports. So it does, and ends, when the executor
-has ended, whatever that died of: then its socket has, and the kernel sends SIGTERM.
+It is a copy of the executor, made by fork, and a subreaper: all processes that a command starts stay below it, even one
+that makes a session of its own and lets its parent end (a daemon). When the command has ended, or the executor says
+that it is to be killed, the keeper kills all that is left below it, and only then reports. When the executor has ended,
+for whatever reason, its socket closes and the kernel sends SIGTERM: then the keeper kills all that is left below it,
+and ends.
 
-What it cannot end: what a command has had done elsewhere, by a service of the machine.
+A keeper cannot end processes that a service of the machine has started for a command.
 
-Runs have numbers, and a kill says which it means: one that comes late does not hit the next command.
+Runs have numbers. A kill names its run, so that a late one does not hit the next command.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from sparrow_py.processes.process_control import adopt_orphans, die_with_parent
 ORDER = struct.Struct("=?Q")
 """Whether to run (with descriptors) or to kill, and the run's number."""
 REPORT = struct.Struct("=Qii")
-"""A run's number; an errno, if its command could not be started, with the path at fault; else 0 and its exit code."""
+"""A run's number, an errno and an exit code. The errno is 0 if the command was started; else the path at fault follows
+the report."""
 REPORT_BYTES_MAX = 8192
 DESCRIPTORS = 4
-"""Of a run: a file of its task, to be read from where it stands; the command's stdin, stdout and stderr."""
+"""Descriptors that an order to run comes with: a file with the task; the command's stdin, stdout and stderr."""
 WAKE_UPS_BYTES = 512
 
 _task_decoder = msgspec.msgpack.Decoder(CommandTask)
@@ -62,40 +64,41 @@ class Report(NamedTuple):
 def start_keeper(environment: dict[str, str], limits: TaskLimits) -> tuple[int, socket.socket]:
     """The process id of a new keeper, and the socket to it, which does not block.
 
-    Its commands get this environment and these limits. `OSError` if there can be no other process or descriptor.
+    Its commands get this environment and these limits. `OSError` if the machine allows no further process or
+    descriptor.
     """
     executor = os.getpid()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, contextlib.ExitStack() as in_vain:
-        in_vain.enter_context(ours)
+    with theirs, contextlib.ExitStack() as on_failure:
+        on_failure.enter_context(ours)
         ours.setblocking(False)
-        # Until it has a handler of its own the keeper has the executor's, which would do nothing there.
+        # Until the keeper has a handler of its own it has the executor's, which would do nothing in its process.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
             pid = os.fork()
             if pid == 0:
-                _live(theirs, environment, limits, executor, mask)
+                _be_keeper(theirs, environment, limits, executor, mask)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        in_vain.pop_all()
+        on_failure.pop_all()
     return pid, ours
 
 
 def send_run(keeper: socket.socket, run: int, descriptors: Sequence[int]) -> None:
-    """Have it run a command with these `DESCRIPTORS`."""
+    """Have the keeper run a command with these `DESCRIPTORS`."""
     socket.send_fds(keeper, [ORDER.pack(True, run)], descriptors)
 
 
 def send_kill(keeper: socket.socket, run: int) -> None:
-    """Have it kill that command, and all that it started, unless it has ended."""
+    """Have the keeper kill that command, and all that it started, unless it has ended."""
     keeper.send(ORDER.pack(False, run))
 
 
 def receive_report(keeper: socket.socket) -> Report | None:
-    """What it reports; None: it has ended."""
+    """The keeper's next report; None if the keeper has ended."""
     try:
         data = keeper.recv(REPORT_BYTES_MAX)
-    except ConnectionResetError:  # It did not read what it was sent last.
+    except ConnectionResetError:  # The keeper ended before it read the last order.
         return None
     if not data:
         return None
@@ -103,19 +106,19 @@ def receive_report(keeper: socket.socket) -> Report | None:
     return Report(run, start_errno, exit_code, os.fsdecode(data[REPORT.size :]))
 
 
-def _live(
+def _be_keeper(
     executor_socket: socket.socket,
     environment: dict[str, str],
     limits: TaskLimits,
     executor: int,
     mask: set[signal.Signals | int],
 ) -> NoReturn:
-    """The keeper's life."""
+    """Be a keeper, in its new process, until the executor ends."""
     status = 1
     try:
-        gc.freeze()  # Its pages stay the executor's, too.
+        gc.freeze()  # The pages stay shared with the executor.
         signal.set_wakeup_fd(-1)
-        _leave_descriptors(executor_socket.fileno())
+        _close_inherited_descriptors(executor_socket.fileno())
         keeper = _Keeper(executor_socket, environment, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()  # A signal to the executor's process group is not for it.
@@ -127,10 +130,11 @@ def _live(
         os._exit(status)
 
 
-def _leave_descriptors(kept: int) -> None:
-    """Close all of the executor's but this one; 0, 1 and 2 are /dev/null.
+def _close_inherited_descriptors(kept: int) -> None:
+    """Close all descriptors of the executor but this one; 0, 1 and 2 become /dev/null.
 
-    Above all those of its sockets to other keepers: to them the executor has ended when nobody has these.
+    The executor's sockets to other keepers must be closed: a keeper sees that the executor has ended when no process
+    has the other end of its socket open.
     """
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
@@ -146,7 +150,10 @@ class _Run(NamedTuple):
 
 
 class _Keeper:
-    """In its process. SIGCHLD and SIGTERM wake it up by a pipe, so that none is missed between a look and a wait."""
+    """A keeper, in its own process.
+
+    SIGCHLD and SIGTERM wake it up by a pipe, so that no signal is missed between a check and the wait after it.
+    """
 
     def __init__(self, executor: socket.socket, environment: dict[str, str], limits: TaskLimits) -> None:
         self._executor = executor
@@ -154,7 +161,7 @@ class _Keeper:
         self._impose = limits.impose if any(limits) else None
         self._killed = 0
         self._over = False
-        """The executor has ended, or has this one end."""
+        """Whether the executor has ended, or this keeper was sent SIGTERM."""
         self._wake_ups, wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_up, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -164,11 +171,11 @@ class _Keeper:
         self._poll.register(self._wake_ups, select.POLLIN)
 
     def serve(self) -> None:
-        """Run what comes, until it is over."""
+        """Run commands until the executor ends."""
         while not self._over:
             run = self._wait()
             if run is not None:
-                report = self._report(run)
+                report = self._run_command(run)
                 with contextlib.suppress(ConnectionError):
                     self._executor.send(report)
 
@@ -176,7 +183,7 @@ class _Keeper:
         self._over = True
 
     def _wait(self) -> _Run | None:
-        """Wait until there may be something to do; the run to start, if that is it."""
+        """Wait for an order or a signal; returns the run to start if there is one."""
         ready = {descriptor for descriptor, _ in self._poll.poll()}
         if self._wake_ups in ready:
             os.read(self._wake_ups, WAKE_UPS_BYTES)
@@ -196,8 +203,8 @@ class _Keeper:
         self._killed = number
         return None
 
-    def _report(self, run: _Run) -> bytes:
-        """Run this command; the report of how it ended. Nothing of it is left then."""
+    def _run_command(self, run: _Run) -> bytes:
+        """Run this command to its end, and end all that it started; returns the report."""
         try:
             process = self._start(run)
         except OSError as error:
@@ -211,7 +218,7 @@ class _Keeper:
     def _start(self, run: _Run) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as files:
             opened = [files.enter_context(FileIO(descriptor)) for descriptor in run.descriptors]
-            if len(opened) < DESCRIPTORS:  # The kernel drops those for which there is no room.
+            if len(opened) < DESCRIPTORS:  # The kernel drops descriptors for which this process has no room.
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             task_file, stdin, stdout, stderr = opened
             task = _task_decoder.decode(task_file.readall())
@@ -227,7 +234,7 @@ class _Keeper:
             )
 
     def _status_of(self, pid: int, run: int) -> int | None:
-        """The wait status of this child, once it has ended; None if it has to be killed before. Reaps all others."""
+        """The wait status of this child once it has ended; None if it is to be killed before. Reaps other children."""
         while True:
             with contextlib.suppress(ChildProcessError):
                 while (ended := os.waitpid(-1, os.WNOHANG))[0]:

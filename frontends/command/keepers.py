@@ -1,6 +1,7 @@
 """The executor's keepers: each is used again and again, and there are as many as commands have run at once.
 
-They are forked when they are needed, and stay. A run holds its keeper until that has reported it.
+A keeper is forked when no idle one is left, and stays. A run occupies its keeper until the keeper has reported the
+run's end.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from sparrow_py.processes.orphans import Orphans
 class KeptRun:
     """A command at its keeper."""
 
-    def __init__(self, keeper: _Keeper, number: int) -> None:
+    def __init__(self, keeper: _KeeperProcess, number: int) -> None:
         self.number = number
         self.report: asyncio.Future[Report | None] = asyncio.get_running_loop().create_future()
-        """Its keeper's; nothing of the command is left then. None: the keeper was killed."""
+        """The keeper's report, which comes when nothing of the command is left. None: the keeper was killed."""
         self._keeper = keeper
 
     def kill(self) -> None:
-        """End it, and all that it started; its keeper reports that."""
+        """Kill the command, and all that it started; the keeper reports that."""
         if not self.report.done():
             self._keeper.kill(self.number)
 
@@ -38,8 +39,8 @@ class Keepers:
         self._environment = environment
         self._limits = limits
         self._orphans = orphans
-        self._all: set[_Keeper] = set()
-        self._idle: list[_Keeper] = []
+        self._all: set[_KeeperProcess] = set()
+        self._idle: list[_KeeperProcess] = []
 
     def start(self, descriptors: Sequence[int]) -> KeptRun:
         """Start the command with these descriptors, as `keeper.send_run` wants them.
@@ -48,10 +49,10 @@ class Keepers:
         """
         while True:
             new = not self._idle
-            keeper = self._another() if new else self._idle.pop()
+            keeper = self._start_keeper() if new else self._idle.pop()
             try:
                 return keeper.start(descriptors)
-            except ConnectionError:  # It was killed.
+            except ConnectionError:  # The keeper was killed.
                 self._reap(keeper)
                 if new:
                     raise
@@ -60,15 +61,15 @@ class Keepers:
                 raise
 
     def close(self) -> None:
-        """End all, and what they keep, and wait for that."""
+        """End all keepers and their commands, and wait until the keepers have ended."""
         for keeper in self._all:
             keeper.close()
         for keeper in list(self._all):
             self._reap(keeper)
         self._idle.clear()
 
-    def _another(self) -> _Keeper:
-        keeper = _Keeper(*start_keeper(self._environment, self._limits), self)
+    def _start_keeper(self) -> _KeeperProcess:
+        keeper = _KeeperProcess(*start_keeper(self._environment, self._limits), self)
         self._all.add(keeper)
         self._orphans.started(keeper.pid)
         try:
@@ -78,25 +79,25 @@ class Keepers:
             raise
         return keeper
 
-    def reported(self, keeper: _Keeper) -> None:
-        """Its command has ended; it can have another."""
+    def reported(self, keeper: _KeeperProcess) -> None:
+        """The keeper's command has ended; the keeper can have another."""
         self._idle.append(keeper)
 
-    def ended(self, keeper: _Keeper) -> None:
-        """It was killed, idle or not. What it kept is an orphan now."""
+    def ended(self, keeper: _KeeperProcess) -> None:
+        """The keeper was killed, idle or not. Its command, if there was one, is an orphan now."""
         if keeper in self._idle:
             self._idle.remove(keeper)
         self._reap(keeper)
 
-    def _reap(self, keeper: _Keeper) -> None:
+    def _reap(self, keeper: _KeeperProcess) -> None:
         keeper.close()
         os.waitpid(keeper.pid, 0)
         self._all.discard(keeper)
         self._orphans.ended(keeper.pid)
 
 
-class _Keeper:
-    """One of them, as the executor sees it."""
+class _KeeperProcess:
+    """A keeper as the executor sees it: a child process, and a socket to it."""
 
     def __init__(self, pid: int, connection: socket.socket, keepers: Keepers) -> None:
         self.pid = pid
@@ -116,11 +117,11 @@ class _Keeper:
         return self._run
 
     def kill(self, run: int) -> None:
-        with contextlib.suppress(OSError):  # It has ended; that is about to be seen.
+        with contextlib.suppress(OSError):  # The keeper has ended, which `_receive` is about to see.
             send_kill(self._connection, run)
 
     def close(self) -> None:
-        """Say no more to it, and hear no more of it: it ends."""
+        """Close the socket, so that the keeper ends."""
         if self._connection.fileno() >= 0:
             self._loop.remove_reader(self._connection)
             self._connection.close()

@@ -1,6 +1,6 @@
 """One running command: started without a shell, its output captured up to a limit, ended with all that it started.
 
-It runs below a keeper, a process that sees to its end and reports it.
+The command runs below a keeper, a process that waits for its end and reports it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from frontends.command.tasks import CommandResult, CommandTask, encode_task
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
 
 STREAM_BYTES_MAX = 256 << 10
-"""What is kept of stdout, and of stderr."""
+"""Bytes that are kept of stdout, and of stderr."""
 READ_BYTES = 64 << 10
 DRAIN_S = 1.0
 """How long to wait for the end of the output once the command and all that it started have ended.
 
 Only a process that was given the pipes, and that the command did not start, can hold them open that long."""
-KEEPER_KILLED = "the process that kept it was killed, and it with that"
+KEEPER_KILLED = "the process that had started it was killed, and the command with that process"
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ")
 
 
@@ -65,17 +65,17 @@ class Capture:
             self._pipe.close()
             self.ended.set()
 
-    def text(self) -> bytes:
-        """What was kept."""
+    def kept(self) -> bytes:
+        """The bytes that were kept."""
         return bytes(self._kept)
 
 
 class Command:
-    """A command that runs from here on; `OSError` if there can be no process for it."""
+    """A command, which is started when this object is made; `OSError` if there can be no process for it."""
 
     def __init__(self, task: CommandTask, keepers: Keepers) -> None:
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            # A file, for a keeper that does not read must not keep the executor from going on.
+            # A file rather than a pipe: a keeper that does not read must not block the executor.
             order = theirs.enter_context(_file_in_memory(encode_task(msgspec.structs.replace(task, stdin=b""))))
             stdin = theirs.enter_context(_file_in_memory(task.stdin) if task.stdin else FileIO(os.devnull))
             self._stdout, into_stdout = _captured(ours, theirs)
@@ -84,11 +84,11 @@ class Command:
             ours.pop_all()
 
     def kill(self) -> None:
-        """End it, and all that it started; `wait` returns."""
+        """Kill the command, and all that it started, so that `wait` returns."""
         self._run.kill()
 
     async def wait(self) -> CommandResult:
-        """Its result, once it has ended and nothing of it is left; `OSError` if it could not be started."""
+        """The result, once the command and all that it started have ended; `OSError` if it could not be started."""
         report = await self._run.report
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
@@ -99,11 +99,11 @@ class Command:
         if report is None:
             raise OSError(errno.ECHILD, KEEPER_KILLED)
         truncated = self._stdout.truncated or self._stderr.truncated
-        return CommandResult(report.exit_code_or_error(), self._stdout.text(), self._stderr.text(), truncated)
+        return CommandResult(report.exit_code_or_error(), self._stdout.kept(), self._stderr.kept(), truncated)
 
 
 def _captured(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[Capture, FileIO]:
-    """A capture, and the file that it takes what is written to; these stacks close them."""
+    """A capture, which the stack `ours` closes, and the file to write to, which `theirs` closes."""
     reading, writing = os.pipe()
     writer = theirs.enter_context(FileIO(writing, "w"))
     reader = ours.enter_context(FileIO(reading))
@@ -111,7 +111,7 @@ def _captured(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple
 
 
 def _file_in_memory(data: bytes) -> FileIO:
-    """A file with this content, to be read: unlike a pipe it needs nobody to write it meanwhile."""
+    """A file to be read that has this content: unlike a pipe, it needs no writer in the meantime."""
     file = FileIO(os.memfd_create("command"), "r+")
     try:
         rest = memoryview(data)

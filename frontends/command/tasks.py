@@ -1,4 +1,4 @@
-"""Commands as tasks: what a frontend sends to the command executor, and what comes back.
+"""Commands as tasks: the payloads that a frontend sends to the command executor, and the results that come back.
 
 Payloads and results are msgpack maps with the field names below, so that a program in any
 language can write and read them. `stdin`, `env` and `cwd` may be left out of a payload.
@@ -38,7 +38,7 @@ class CommandTask(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     cwd: str = ""
 
     def validate(self, where: str = "") -> None:
-        """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
+        """Raise `InvalidRequest` for the first invalid field; `where` goes before the field's name."""
         _check_argv(where + "argv", self.argv)
         _check_env(where + "env", self.env)
         check_string(where + "cwd", self.cwd)
@@ -60,7 +60,7 @@ class CommandResult(msgspec.Struct):
 
 
 class _JsonTask(msgspec.Struct, forbid_unknown_fields=True):
-    """A task as JSON has it."""
+    """A task in a payload of JSON."""
 
     argv: list[str]
     stdin: str = ""
@@ -69,7 +69,7 @@ class _JsonTask(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _JsonResult(msgspec.Struct):
-    """A result as JSON has it."""
+    """The result of a task whose payload is JSON."""
 
     exit_code: int
     stdout: str
@@ -89,12 +89,12 @@ def encode_task(task: CommandTask) -> bytes:
 
 
 def is_json(payload: bytes) -> bool:
-    """Whether a payload is of JSON rather than msgpack, of which no map begins with a brace."""
+    """Whether a payload is JSON rather than msgpack, in which no map begins with a brace."""
     return payload.startswith(b"{")
 
 
 def decode_task(payload: bytes) -> CommandTask:
-    """The task of this payload; `InvalidRequest` if it is not one, or is one that cannot be."""
+    """The task of this payload; `InvalidRequest` if the payload is not a task, or the task has an invalid field."""
     encoding = "JSON" if is_json(payload) else "msgpack"
     try:
         task = _decode_json_task(payload) if encoding == "JSON" else _task_decoder.decode(payload)

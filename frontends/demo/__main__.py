@@ -47,12 +47,12 @@ class DemoError(Exception):
     """The job did not run as it should have, or its answer cannot be right."""
 
 
-# ---- what was measured -----------------------------------------------------------------------
+# ---- measurements ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of one stage's tasks, or of all the job's; `ideal_s` beside the real `response_s`."""
+    """The times of a stage's tasks, or of all tasks of the job; `ideal_s` beside the real `response_s`."""
 
     name: str
     waits_s: list[float]
@@ -117,7 +117,7 @@ def total_times(stages: Sequence[Times], response_s: float) -> Times:
 
 
 def run_job(client: Client, groups: Sequence[Sequence[str]], slots: int, advance: Advance) -> Run:
-    """Count, merge, order; what a stage finds passes through this client to the next."""
+    """Run the three stages; this client passes the results of each to the next."""
     stages: list[Times] = []
     reports: list[JobReport] = []
 
@@ -145,7 +145,7 @@ def run_job(client: Client, groups: Sequence[Sequence[str]], slots: int, advance
     return Run(answer, stages, total_times(stages, response_s), reports)
 
 
-# ---- what is shown ---------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------------
 
 
 def percentiles_ms(values_s: Sequence[float]) -> tuple[float, float]:
@@ -187,7 +187,7 @@ def times_table(run: Run) -> Table:
 
 
 def times_json(times: Times) -> dict[str, Any]:
-    """The same row for programs."""
+    """A row of times as a JSON object."""
     row: dict[str, Any] = {"name": times.name, "tasks": len(times.services_s)}
     for kind, values in (("wait", times.waits_s), ("service", times.services_s), ("response", times.responses_s)):
         row[f"task_{kind}_p50_ms"], row[f"task_{kind}_p95_ms"] = percentiles_ms(values)
@@ -221,7 +221,7 @@ def progress_bars(console: Console, shown: bool) -> Iterator[Advance]:
 
 
 def _with_chaos(advance: Advance, killer: Chaos | None) -> Advance:
-    """As `advance`; the first stage's progress is the killer's clock."""
+    """A function that does what `advance` does, and tells the killer how far the first stage is."""
     if killer is None:
         return advance
 
@@ -248,10 +248,10 @@ def _with_chaos(advance: Advance, killer: Chaos | None) -> Advance:
 @click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Whose Python files to read.  [default: the standard library]",
+    help="Directory of the Python files to read.  [default: the standard library]",
 )
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="How often to run the job.")
-@click.option("--chaos", is_flag=True, help="Kill a node monitor and a scheduler on the way. Not with --repeat.")
+@click.option("--chaos", is_flag=True, help="Kill a node monitor and a scheduler during the job. Not with --repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def main(
     schedulers: int,

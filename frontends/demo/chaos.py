@@ -1,4 +1,4 @@
-"""Kills on the way: one node monitor and one scheduler, with SIGKILL, in the middle of the demo's job."""
+"""Kills one node monitor and one scheduler with SIGKILL in the middle of the demo's job."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from sparrow_py.wire.http_get import http_get_json
 
 NODE_MONITOR_DIES_AFTER = 32
 SCHEDULER_DIES_AFTER = 72
-"""Tasks of the first stage that have ended by then."""
+"""Tasks of the first stage after whose end the daemon is killed."""
 
 
 class Chaos:
-    """Kills when its time has come, and counts what became of it."""
+    """Kills daemons as the job goes on, and sums up what the kills cost."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self.killed: list[str] = []
 
     def task_ended(self, ended: int) -> None:
-        """So many tasks of the first stage have ended."""
+        """`ended` tasks of the first stage have ended: kill what is due by now."""
         if not self.killed and ended >= NODE_MONITOR_DIES_AFTER:
             self._kill("node monitor", self._cluster.node_processes[-1], ended)
         if len(self.killed) == 1 and ended >= SCHEDULER_DIES_AFTER:
             self._kill("scheduler", self._busy_scheduler(), ended)
 
     def _busy_scheduler(self) -> DaemonProcess:
-        """The one that has the job: to kill the other would be no feat."""
+        """The scheduler that has the job: to kill another one would show nothing."""
         processes = self._cluster.scheduler_processes
         busy = (process for process in processes if http_get_json(process.address, "/v1/jobs")["jobs"])
         return next(busy, processes[0])
@@ -38,12 +38,12 @@ class Chaos:
         self.killed.append(f"the {kind} with process id {process.pid} after {ended} tasks")
 
     def verdict(self, reports: Sequence[JobReport]) -> str:
-        """What happened, and what it cost."""
+        """A text on the daemons that were killed, and on the tasks' outcomes."""
         tasks = [task for report in reports for task in report.tasks]
         lost = sum(task.status is TaskStatus.LOST for task in tasks)
         again = sum(task.attempts > 1 for task in tasks)
         killed = " and ".join(self.killed) or "nobody"
         return (
             f"Killed {killed}:\n{lost} lost. {len(tasks)} tasks have ended, each once;"
-            f" {again} that nobody accounted for any more were placed again."
+            f" {again} took more than one attempt."
         )

@@ -3,8 +3,8 @@
 It runs the calls it is given in order. Functions are unpickled once per job. Between calls it
 looks at its socket at most once a millisecond, and it returns results as soon as it has nothing
 left to run or, between two calls, a millisecond has passed: very short calls share their
-messages. (One that turns out long holds up the results of those just before it; only a job with
-`prefetch`, which is for short calls, has any given to a worker ahead of time.)
+messages. (A call that turns out long holds up the results of those just before it; only a job with
+`prefetch`, which is for short calls, has calls given to a worker ahead of time.)
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ OUTPUT_CHARS_MAX = 65536
 """Characters of each of a call's captured streams that are returned."""
 ERROR_CHARS_MAX = 500
 NAMELESS = "task"
-"""In marks, a function whose name cannot be shown."""
+"""The name in marks of lines for a function whose own name cannot be shown."""
 RESULT_BYTES_MAX = 16 << 30
-"""Of one result. What a node monitor keeps of all of them is its operator's choice."""
+"""Limit on one result. The operator of a node monitor limits how much it keeps of all results."""
 INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
-LOOPS = str(Path(traceback.__file__).with_name("asyncio")) + os.sep
-"""Where the frames between the executor and a coroutine are from."""
+ASYNCIO_DIRECTORY = str(Path(traceback.__file__).with_name("asyncio")) + os.sep
+"""Frames of these files lie between the executor and a coroutine."""
 Outcome = tuple[TaskStatus, x.Data, str]
 
 
@@ -64,10 +64,10 @@ class Function:
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
         self.name = self._common.name
-        """What marks the lines that its calls print; empty until it is loaded, unless its job has a name."""
+        """The mark of lines that its calls print; empty until the function is loaded, unless the job has a name."""
 
     def load(self) -> Callable[..., Any]:
-        """Unpickle it, which raises whatever it raises; `ValueError` if there is none."""
+        """Unpickle the function, which may raise anything; `ValueError` if the common bytes are not a function."""
         if self._error:
             raise ValueError(self._error)
         function: Callable[..., Any] = pickle.loads(self._common.function)
@@ -78,7 +78,7 @@ class Function:
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
         function = self.load() if self._function is None else self._function
         if type(payload) is bytes and not inputs:
-            arguments = pickle.loads(payload)  # As `decode_call` does, which this spares the call.
+            arguments = pickle.loads(payload)  # The same as `decode_call`, without the cost of calling it.
         else:
             arguments = using(payload, lambda content: decode_call(content, inputs))
         if self._common.chunked:
@@ -94,9 +94,9 @@ class Function:
 def _run_to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
     """What the coroutine of an `async def` function returns.
 
-    In an event loop of its own, which ends with it: what a task leaves running there is not for the next one's time.
+    Its event loop ends with it, so that nothing that the task leaves running there takes the next task's time.
     """
-    import asyncio  # Most workers never need it, and each would import it for itself.
+    import asyncio  # Most workers never need this import, and each would pay for it.
 
     return asyncio.run(coroutine)
 
@@ -111,14 +111,14 @@ class PythonExecutor:
         streams: TaskStreams | None = None,
         channel: OutputChannel | None = None,
     ) -> None:
-        """`channel`: where what tasks write goes, from the first job on."""
+        """`channel`: takes the tasks' output, from the first job on."""
         self._connection = connection
         self._cpu_s = limits.cpu_s
         self._streams = TaskStreams() if streams is None else streams
         self._channel = channel
         self._output: WorkerOutput | None = None
         self._functions: dict[int, Function] = {0: Function(b"")}
-        """By number of their common bytes; 0: the job has none."""
+        """Functions by the number of their common bytes; number 0 is for jobs without common bytes."""
         self._runs: deque[x.Run] = deque()
         self._ended: list[x.ExecutorMessage] = []
 
@@ -136,7 +136,7 @@ class PythonExecutor:
                         self._handle(message)
                     looked_s = clock()
                 if runs:
-                    self._ended.append(self._run(runs.popleft()))
+                    self._ended.append(self._run_call(runs.popleft()))
         except (EOFError, ConnectionError):
             return
 
@@ -157,12 +157,15 @@ class PythonExecutor:
             self._ended.append(x.Returned([run.run for run in revoked]))
 
     def _attach(self, channel: OutputChannel) -> None:
-        """Not before there is something to run: it takes descriptors of the program, and many workers just wait."""
+        """Attach the worker's output to the channel.
+
+        Workers do so at their first job: it costs the program file descriptors, and many workers never get a job.
+        """
         self._output = channel.attach()
         self._channel = None
         channel.close()
 
-    def _run(self, run: x.Run) -> x.Done:
+    def _run_call(self, run: x.Run) -> x.Done:
         if self._cpu_s:
             allow_cpu(self._cpu_s)
         function = self._functions[run.common]
@@ -191,7 +194,7 @@ class PythonExecutor:
         return x.Done(run.run, *outcome, started_at_s, service_s, *captured.texts(OUTPUT_CHARS_MAX))
 
     def _stored(self, status: TaskStatus, result: bytes, error: str) -> Outcome:
-        """The same with the result in a file; a failure if that cannot be written."""
+        """The outcome with its result in a file; a failure if the file cannot be written."""
         try:
             return status, self._connection.data(result), error
         except OSError as reason:
@@ -206,7 +209,7 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
     try:
         if output is not None:
             if not function.name:
-                output.begin(NAMELESS, run.task)  # To unpickle it may run the user's code.
+                output.begin(NAMELESS, run.task)  # Unpickling may run the user's code, which may print.
                 function.load()
             output.begin(function.name, run.task)
         value = function(run.payload, run.inputs)
@@ -236,11 +239,11 @@ def _sendable(text: str, chars_max: int) -> str:
 def _is_ours(frame: FrameType) -> bool:
     """Whether the frame is one of those between the executor and the task's own code."""
     path = frame.f_code.co_filename
-    return path == __file__ or path.startswith(LOOPS)
+    return path == __file__ or path.startswith(ASYNCIO_DIRECTORY)
 
 
 def _traceback_of(error: BaseException) -> str:
-    """The text of the exception's traceback, or why there is none: to format it runs what its class defines."""
+    """The text of the exception's traceback, or why it cannot be formatted: that runs code of the exception's class."""
     try:
         frames = error.__traceback__
         while frames is not None and _is_ours(frames.tb_frame):
@@ -252,15 +255,15 @@ def _traceback_of(error: BaseException) -> str:
 
 
 def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
-    """The exception and its traceback, pickled, or that they cannot be had: its class may make anything of a look."""
+    """The exception and its traceback, pickled; a substitute if the exception's class fails when it is looked at."""
     try:
-        return _described(error)
+        return _pickled_failure(error)
     except BaseException as reason:  # As in the call itself: it ends the task, not the worker.
         text = f"{object.__repr__(error)} cannot be described: {object.__repr__(reason)}"[:ERROR_CHARS_MAX]
         return TaskStatus.FAILED, encode_exception(RuntimeError(text), text), _sendable(text, ERROR_CHARS_MAX)
 
 
-def _described(error: BaseException) -> tuple[TaskStatus, bytes, str]:
+def _pickled_failure(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; the traceback starts in the task's own code."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         BaseException.add_note(
@@ -270,14 +273,14 @@ def _described(error: BaseException) -> tuple[TaskStatus, bytes, str]:
         )
     text = _traceback_of(error)
     summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)
-    BaseException.__setattr__(error, "__traceback__", None)  # Whatever the class makes of attributes.
+    BaseException.__setattr__(error, "__traceback__", None)  # The class may define `__setattr__` as it likes.
     return TaskStatus.FAILED, encode_exception(error, text), summary
 
 
 def main() -> None:
     """Connect to the node monitor that started this process, and serve it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.argv = [""]  # Ours are nothing for tasks, some of which parse them.
+    sys.argv = [""]  # Some tasks parse the arguments, and must not find this worker's.
     try:
         connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
     except OSError as error:  # The node monitor died meanwhile.

@@ -1,4 +1,4 @@
-"""`sys.stdout` and `sys.stderr` of tasks: the same objects for all tasks of a worker, whoever takes what they print."""
+"""`sys.stdout` and `sys.stderr` of tasks: the same objects for all tasks of a worker, wherever the output goes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 CAPTURED_BYTES_MAX = 1 << 18
-"""Of each stream of a call that is captured: its beginning. What follows is dropped, whatever it is."""
+"""Bytes that are kept of each stream of a captured call: the first ones. All others are dropped."""
 
 
 class TaskStream(io.TextIOBase):
-    """In place of `sys.stdout` or `sys.stderr`.
+    """Takes the place of `sys.stdout` or `sys.stderr`.
 
-    What keeps it, as a handler of `logging` does, writes where the task writes that runs then: to the stream beneath,
-    or to what captures it.
+    A handler of `logging` that keeps this object writes to the same place as the task that runs at that time: to the
+    stream beneath, or to a stream that captures the task's output.
     """
 
     def __init__(self, beneath: TextIO) -> None:
         self.beneath = beneath
         self.target = beneath
         self.written = False
-        """Since somebody set it to False: then the stream beneath may hold something back."""
+        """Whether anything was written since this was last set to False; the stream beneath may still buffer that."""
 
     def write(self, text: str) -> int:
         self.written = True
@@ -34,7 +34,7 @@ class TaskStream(io.TextIOBase):
 
     @property
     def buffer(self) -> Any:
-        """As that of the stream beneath. Who has it may write unseen."""
+        """The target's buffer. The caller may write to it later, unseen by this object."""
         self.written = True
         return self.target.buffer
 
@@ -56,11 +56,11 @@ class TaskStream(io.TextIOBase):
         return True
 
     def reconfigure(self, **settings: Any) -> None:
-        """As of the stream beneath."""
+        """Reconfigure the target."""
         self.target.reconfigure(**settings)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """It is the worker's, and stays open."""
+        """Do nothing: the stream belongs to the worker, and stays open."""
 
 
 class _Beginning(io.RawIOBase):
@@ -78,7 +78,7 @@ class _Beginning(io.RawIOBase):
 
 
 class Captured:
-    """What a call has printed."""
+    """The output of a call."""
 
     def __init__(self) -> None:
         self._kept = _Beginning(), _Beginning()
@@ -90,15 +90,15 @@ class Captured:
     def texts(self, chars_max: int) -> tuple[str, str]:
         """The beginnings of standard output and error."""
         for stream in self.streams:
-            with contextlib.suppress(ValueError):  # The call has closed what is beneath.
+            with contextlib.suppress(ValueError):  # The call has closed the stream.
                 stream.flush()
         stdout, stderr = (kept.kept.decode("utf-8", "replace")[:chars_max] for kept in self._kept)
         return stdout, stderr
 
 
 class TaskStreams:
-    """Both streams. In a worker they take the place of `sys.stdout` and `sys.stderr` for good; a worker that is a
-    thread of somebody's program has them there only while it captures a call."""
+    """Standard output and standard error. In a worker process they replace `sys.stdout` and `sys.stderr` for good; in
+    a worker that is a thread of a user's program, only while a call is captured."""
 
     def __init__(self) -> None:
         self.stdout = TaskStream(sys.stdout)
@@ -106,7 +106,7 @@ class TaskStreams:
 
     @classmethod
     def of_worker(cls) -> TaskStreams:
-        """Put in place for good, on streams that hold no line back."""
+        """The streams of a worker process, put in place for good; what lies beneath is flushed after each line."""
         for stream in (sys.stdout, sys.stderr):
             assert isinstance(stream, io.TextIOWrapper)
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -115,18 +115,18 @@ class TaskStreams:
         return streams
 
     def flush(self) -> bool:
-        """Hold nothing back. Whether anything was written since the last time."""
+        """Flush both streams; returns whether anything was written since the last flush."""
         if not (self.stdout.written or self.stderr.written):
             return False
         for stream in (self.stdout, self.stderr):
             stream.written = False
-            with contextlib.suppress(Exception):  # The task may have closed what is beneath.
+            with contextlib.suppress(Exception):  # The task may have closed the stream beneath.
                 stream.flush()
         return True
 
     @contextlib.contextmanager
     def captured(self) -> Iterator[Captured]:
-        """What is printed in the block goes there."""
+        """Capture what is printed in the `with` block."""
         captured = Captured()
         self.stdout.target, self.stderr.target = captured.streams
         try:

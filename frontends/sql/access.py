@@ -1,8 +1,8 @@
-"""Whose data sets are whose: which directories an executor may load, and who may read what it has loaded.
+"""The owners of data sets: which directories an executor may load, and which users may read what it has loaded.
 
-Data sets belong to the users that the operator says, by the directories where they lie: `DIR` is everybody's, and
-`USER=DIR` that user's. Where the operator says nothing, and asks nobody who they are, any directory may be loaded, and
-a data set belongs to the user who had it loaded as long as it is held.
+The operator names directories and their owners: `DIR` is for all users, `USER=DIR` for that user. If the operator
+names no directory and requires no authentication, any directory may be loaded, and a data set belongs to the user who
+had it loaded as long as it is held.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Readers = frozenset[str] | None
 
 
 class DataAccess:
-    """Who may have which directories. `texts`: what the operator says; None: nothing, and any may be loaded."""
+    """Which users may read which directories. `texts`: the operator's values; None: any directory may be loaded."""
 
     def __init__(self, texts: Iterable[str] | None) -> None:
         self._roots: dict[Path, Readers] | None = None if texts is None else {}
@@ -33,7 +33,7 @@ class DataAccess:
             self._roots[root] = None if not user or before is None else before | {user}
 
     def readers(self, directory: Path, user: str) -> Readers:
-        """Who may read a data set in this directory, of which no part may be a link; `NotYours` if not this user."""
+        """The readers of a data set in this directory, whose path must have no links; `NotYours` if not this user."""
         if self._roots is None:
             return frozenset((user,))
         nearest = next((root for root in (directory, *directory.parents) if root in self._roots), None)
@@ -43,14 +43,16 @@ class DataAccess:
 
 
 def check_reader(readers: Readers, directory: Path, user: str) -> None:
-    """`NotYours` unless the user is one of them."""
+    """Raise `NotYours` unless the user is one of the readers."""
     if readers is not None and user not in readers:
         raise NotYours(str(directory), user)
 
 
 def parse_root(text: str) -> tuple[str, Path]:
-    """User (empty: everybody) and directory, where links lead, of a value of the option; `InvalidOption` if it is
-    none."""
+    """The user (empty: everybody) and the directory, its links resolved, that a value of the option names.
+
+    `InvalidOption` if the text is not such a value.
+    """
     found = ROOT.fullmatch(text)
     if found is None:
         raise InvalidOption(OPTION, text, ALLOWED)

@@ -1,4 +1,4 @@
-"""Aggregates in two steps: what each partition can say of its rows, and what follows from that for all of them.
+"""Aggregates in two steps: partial results of each partition, and the result for all rows that follows from them.
 
 | aggregate | of a partition | of all |
 |---|---|---|
@@ -25,8 +25,8 @@ PARTIAL = "partial"
 class Split:
     """A block in two steps. partial: the first, over its own FROM and WHERE. final: the second, over `PARTIAL`.
 
-    final has a column for each output, and then one for each term of `order` that is none. groups: the columns of the
-    first step that rows of the second are grouped by.
+    final has a column for each output, and then one for each term of `order` that is not an output. groups: the columns
+    of the first step by which rows of the second are grouped.
     """
 
     partial: exp.Select
@@ -44,7 +44,7 @@ def aggregates(select: exp.Select) -> bool:
 
 
 def _own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
-    """Its aggregates, not those of blocks inside it."""
+    """The aggregates of this expression, without those of blocks inside it."""
     return [
         node
         for node in expression.walk(prune=lambda node: isinstance(node, exp.Select))
@@ -53,7 +53,7 @@ def _own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
 
 
 def split(select: exp.Select) -> Split:
-    """The two steps of a block that aggregates; `NotSupported` for what cannot be done in two."""
+    """The two steps of a block that aggregates; `NotSupported` if two steps cannot compute the block."""
     group = select.args.get("group")
     grouped = list(group.expressions) if group is not None else []
     if select.args.get("distinct"):
@@ -68,12 +68,14 @@ def split(select: exp.Select) -> Split:
             for one, name in zip(select.expressions, outputs, strict=True)
         ]
     )
-    order = _order(select, steps, final, set(outputs))
+    order = _order_terms(select, steps, final, set(outputs))
     having = select.args.get("having")
     if having is not None:
         final.set("having", exp.Having(this=steps.final(having.this)))
     final.set("from_", exp.From(this=exp.to_table(PARTIAL)))
-    final.set("group", exp.Group(expressions=[_part(name) for name in steps.groups]) if steps.groups else None)
+    final.set(
+        "group", exp.Group(expressions=[_partial_column(name) for name in steps.groups]) if steps.groups else None
+    )
     partial = exp.Select(expressions=steps.parts)
     for clause in ("from_", "joins", "where"):
         partial.set(clause, select.args.get(clause))
@@ -81,8 +83,8 @@ def split(select: exp.Select) -> Split:
     return Split(partial, final, steps.groups, outputs, order)
 
 
-def _order(select: exp.Select, steps: _Steps, final: exp.Select, outputs: set[str]) -> list[exp.Ordered]:
-    """The terms of ORDER BY over the columns of the second step, which gets those that are none of its outputs."""
+def _order_terms(select: exp.Select, steps: _Steps, final: exp.Select, outputs: set[str]) -> list[exp.Ordered]:
+    """The terms of ORDER BY over the columns of the second step, which gets a column for each term that has none."""
     order = select.args.get("order")
     terms = []
     for number, given in enumerate(order.expressions if order is not None else ()):
@@ -96,7 +98,7 @@ def _order(select: exp.Select, steps: _Steps, final: exp.Select, outputs: set[st
 
 
 def _unaliased(term: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The term with the expressions that its aliases stand for."""
+    """The term with its aliases replaced by the expressions that they stand for."""
     meant = {one.alias_or_name: one.unalias() for one in select.expressions}
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -107,7 +109,7 @@ def _unaliased(term: exp.Expr, select: exp.Select) -> exp.Expr:
     return term.copy().transform(replace)
 
 
-def _part(name: str) -> exp.Column:
+def _partial_column(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
@@ -123,7 +125,7 @@ class _Steps:
         self._names: dict[str, str] = {}
 
     def final(self, expression: exp.Expr) -> exp.Expr:
-        """What this expression of the block is in the second step."""
+        """The expression of the second step that stands for this one of the block."""
         made = self._final(expression.copy())
         for column in made.walk(prune=lambda node: isinstance(node, exp.Select)):
             if isinstance(column, exp.Column) and column.table:
@@ -135,7 +137,7 @@ class _Steps:
     def _final(self, node: exp.Expr) -> exp.Expr:
         for one, name in zip(self._grouped, self.groups, strict=True):
             if node == one:
-                return _part(name)
+                return _partial_column(name)
         if isinstance(node, exp.AggFunc):
             return self._aggregate(node)
         if isinstance(node, exp.Select):
@@ -161,21 +163,21 @@ class _Steps:
         if isinstance(node, exp.Count) and distinct:
             return self._count_distinct(node.this.expressions[0])
         if isinstance(node, exp.Count):
-            # A sum of whole numbers is wider than a count, and of no rows there is none.
-            return _sql(f"CAST(coalesce(sum({self._partial(node.copy())}), 0) AS BIGINT)")
+            # The sum of counts has a wider type than a count, and over no rows it is NULL.
+            return _parsed(f"CAST(coalesce(sum({self._partial(node.copy())}), 0) AS BIGINT)")
         if isinstance(node, exp.Avg):
             total = self._partial(exp.Sum(this=node.this.copy()))
             count = self._partial(exp.Count(this=node.this.copy()))
-            return _sql(f"CAST(sum({total}) AS DOUBLE) / nullif(sum({count}), 0)")
+            return _parsed(f"CAST(sum({total}) AS DOUBLE) / nullif(sum({count}), 0)")
         for kind, name in _SAME_IN_BOTH.items():
             if isinstance(node, kind):
-                return _sql(f"{name}({self._partial(node.copy())})")
+                return _parsed(f"{name}({self._partial(node.copy())})")
         raise NotSupported(f"the aggregate {node.key}")
 
     def _count_distinct(self, value: exp.Expr) -> exp.Expr:
         text = value.sql("duckdb")
-        part = self._partial(_sql(f"list(DISTINCT {text}) FILTER (WHERE {text} IS NOT NULL)"))
-        return _sql(
+        part = self._partial(_parsed(f"list(DISTINCT {text}) FILTER (WHERE {text} IS NOT NULL)"))
+        return _parsed(
             f"CAST(coalesce(len(list_distinct(flatten(list({part}) FILTER (WHERE {part} IS NOT NULL)))), 0) AS BIGINT)"
         )
 
@@ -183,5 +185,5 @@ class _Steps:
 _SAME_IN_BOTH: dict[type[exp.AggFunc], str] = {exp.Sum: "sum", exp.Min: "min", exp.Max: "max"}
 
 
-def _sql(text: str) -> exp.Expr:
+def _parsed(text: str) -> exp.Expr:
     return exp.paren(parse_one(text, dialect="duckdb"), copy=False)

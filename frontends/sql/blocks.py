@@ -1,4 +1,4 @@
-"""A block is one SELECT without those inside it: its sources, its conditions, and which columns must be equal."""
+"""A block is one SELECT without the SELECTs inside it: its sources, conditions, and columns that must be equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ColumnName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a block reads: a table or a subquery in FROM. join: None for the first."""
+    """A table or a subquery in a block's FROM. join: None for the first source."""
 
     alias: str
     node: exp.Table | exp.Subquery
@@ -31,12 +31,12 @@ class Source:
 
 
 def selects(tree: exp.Expr) -> Iterator[exp.Select]:
-    """All blocks, those inside another before it."""
+    """All blocks, inner ones before those around them."""
     yield from reversed([node for node in tree.walk(bfs=True) if isinstance(node, exp.Select)])
 
 
 def sources(select: exp.Select) -> list[Source]:
-    """What the block reads."""
+    """The sources in the block's FROM."""
     from_ = select.args.get("from_")
     if from_ is None:
         return []
@@ -65,7 +65,7 @@ def rename_source(select: exp.Select, source: Source, name: str) -> None:
 
 
 def conjuncts_of(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that all must hold."""
+    """The conditions that AND combines to this one."""
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
@@ -74,19 +74,19 @@ def conjuncts_of(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def conjuncts(select: exp.Select) -> list[exp.Expr]:
-    """Those of WHERE."""
+    """The conditions that AND combines in the block's WHERE."""
     where = select.args.get("where")
     return conjuncts_of(where.this) if where is not None else []
 
 
 def set_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
-    """Have WHERE consist of these."""
+    """Replace the block's WHERE by these conditions."""
     listed = [condition.copy() for condition in conditions]
     select.set("where", exp.Where(this=exp.and_(*listed, copy=False)) if listed else None)
 
 
 def add_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
-    """Add these to WHERE."""
+    """Add these conditions to the block's WHERE."""
     set_conjuncts(select, [*conjuncts(select), *conditions])
 
 
@@ -94,7 +94,7 @@ def add_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
 
 
 def name_of(column: exp.Column) -> ColumnName:
-    """Whose column it is, and its name."""
+    """The name of the column's source, and the column's own."""
     return column.table, column.name
 
 
@@ -104,18 +104,18 @@ def column(source: str, name: str) -> exp.Column:
 
 
 def columns_of(node: exp.Expr, source: str | None = None) -> list[exp.Column]:
-    """References to columns in the tree, to those of one source if it is named."""
+    """The references to columns in the tree, of one source only if a source is named."""
     return [found for found in node.find_all(exp.Column) if found.table and source in (None, found.table)]
 
 
 def free_columns(select: exp.Select) -> set[ColumnName]:
-    """Columns that the block, or one inside it, has of blocks around it: by these it is correlated."""
+    """Columns of surrounding blocks that the block, or one inside it, uses: they correlate it with those blocks."""
     own = {source.alias for inner in selects(select) for source in sources(inner)}
     return {name_of(found) for found in columns_of(select) if found.table not in own}
 
 
 def rename_columns(node: exp.Expr, names: dict[ColumnName, ColumnName]) -> None:
-    """Put other columns in the place of these."""
+    """Replace columns in the tree: old name to new one."""
     for found in columns_of(node):
         other = names.get(name_of(found))
         if other is not None:
@@ -142,7 +142,7 @@ class Equalities:
         return self._root(one) == self._root(other)
 
     def same_as_any(self, one: ColumnName, others: Iterable[ColumnName]) -> bool:
-        """Whether it is equal to one of these."""
+        """Whether the column is equal to one of the others."""
         return any(self.same(one, other) for other in others)
 
 

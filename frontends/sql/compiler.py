@@ -1,12 +1,12 @@
-"""Compiles a query into stages of fragments: SQL that a task can answer from what it has at hand.
+"""Compiles a query into stages of fragments: SQL that a task can run over the tables and inputs that it has.
 
 A block (one SELECT) is *spread* if it reads partitioned tables and *whole* if all it reads is at every node: small
-tables, and results of earlier stages. A spread block can be answered partition by partition if its partitioned
-sources meet on the partition key. Its result is then again spread, or, if it aggregates over more than the key,
-has to be put together in stages of its own; these results are whole. So, from the inside out:
+tables, and results of earlier stages. A spread block can be run partition by partition if its partitioned
+sources are joined on the partition key. Its result is then again spread, or, if it aggregates over more than the key,
+has to be put together in stages of its own; their results are whole. So, from the inside out:
 
-- a subquery that can stay in its block's fragment stays there, and DuckDB makes of it what it likes;
-- one that cannot becomes stages; if it is correlated, they compute it for all values at once;
+- a subquery that can stay in its block's fragment stays there, and DuckDB runs it;
+- any other subquery becomes stages; if it is correlated, they compute it for all values at once;
 - the outermost block becomes the last stages: scan with partial aggregates, group-by, order-by.
 """
 
@@ -43,22 +43,22 @@ from frontends.sql.plan import BUCKET, Outputs, Plan, Stage, input_table
 from frontends.sql.tpch import PARTITION_KEYS, TABLES
 
 GROUPS_PER_TASK = 50_000
-"""A group-by stage has a task for so many groups, by estimate."""
+"""The estimated number of groups for which a group-by stage has a task."""
 GROUP_TASKS_MAX = 8
 Keys = frozenset[ColumnName]
-"""Columns of a block's sources that are the partition key. None of them: the block is whole."""
+"""Columns of a block's sources that are the partition key. The set is empty if the block is whole."""
 WHOLE: Keys = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of the data. distinct: column to how many different values it has, as far as that is known."""
+    """What is known of the data. distinct: column to the number of its different values, if that is known."""
 
     distinct: Mapping[str, int] = field(default_factory=dict)
 
 
 def compile_query(sql: str, statistics: Statistics | None = None) -> Plan:
-    """The plan of a query; `InvalidQuery` if it is none, `NotSupported` naming the construct that is not supported."""
+    """The plan of a query; `InvalidQuery` if the text is not one, `NotSupported` for a construct, which it names."""
     tree, outputs = parse(sql)
     denormalise(tree)
     tables = frozenset(table.name for table in tree.find_all(exp.Table))
@@ -75,13 +75,13 @@ class _Compiler:
         self.stages: dict[str, Stage] = {}
         self._statistics = statistics
         self._results: dict[str, str] = {}
-        """A block's SQL to the stage that has its result: what is asked for twice is computed once."""
+        """A block's SQL to the stage that has its result, so that a block that occurs twice is computed once."""
         self._subqueries = 0
 
     # ---- where a block can be answered -------------------------------------------------------
 
     def place(self, select: exp.Select, around: Keys = WHOLE) -> Keys:
-        """Make the block one that a fragment can answer, moving what cannot into stages; its partition keys.
+        """Move parts of the block into stages until a fragment can run the block; returns its partition keys.
 
         around: the keys of the blocks around it, if it is a subquery that may be correlated by them.
         """
@@ -90,7 +90,7 @@ class _Compiler:
             keys = self._source_keys(source)
             if keys:
                 spread[source.alias] = keys
-        keys = self._meet(select, spread)
+        keys = self._joined_on_keys(select, spread)
         for subquery in _subqueries_of(select):
             self._place_subquery(subquery, keys, around)
         return keys
@@ -108,12 +108,12 @@ class _Compiler:
             return WHOLE
         return frozenset((source.alias, name) for name in kept) or frozenset([(source.alias, "")])
 
-    def _meet(self, select: exp.Select, spread: dict[str, Keys]) -> Keys:
-        """The keys of the block whose partitioned sources are these; those that do not meet are made whole."""
+    def _joined_on_keys(self, select: exp.Select, spread: dict[str, Keys]) -> Keys:
+        """The keys of the block with these partitioned sources; sources that are not joined on them are made whole."""
         inner = [source for source in sources(select) if not source.optional and source.alias in spread]
         equalities = Equalities(conjuncts(select))
         keys: Keys = WHOLE
-        for source in sorted(inner, key=lambda source: -self._weight(source)):
+        for source in sorted(inner, key=lambda source: -self._width(source)):
             if not keys:
                 keys = spread[source.alias]
             elif any(equalities.same_as_any(key, keys) for key in spread[source.alias]):
@@ -132,12 +132,12 @@ class _Compiler:
         return keys | same
 
     @staticmethod
-    def _weight(source: Source) -> int:
-        """Which of the partitioned sources had better stay: the widest."""
+    def _width(source: Source) -> int:
+        """The number of a source's columns: it is best to leave the widest source partitioned."""
         return len(TABLES.get(source.table, ()))
 
     def _make_whole(self, select: exp.Select, source: Source) -> None:
-        """Have a partitioned source computed by a stage, as far as the block needs it."""
+        """Have a stage read the columns and rows of a partitioned source that the block needs."""
         if isinstance(source.node, exp.Subquery):
             inner = source.node.this
             source.node.replace(self._result_table(self._materialise(inner, self.place(inner)), source.alias))
@@ -153,14 +153,14 @@ class _Compiler:
     # ---- subqueries in conditions ------------------------------------------------------------
 
     def _place_subquery(self, subquery: exp.Expr, keys: Keys, around: Keys) -> None:
-        """subquery: EXISTS, IN or a scalar subquery. Leave it where it is if that is right, else have it computed."""
+        """Leave a subquery (EXISTS, IN or scalar) in its block if the fragment can run it, else move it into stages."""
         inner = _block_of(subquery)
         inner_keys = self.place(inner, keys | around)
         if not inner_keys:
             if not _in_where(subquery) and not free_columns(inner) and keys:
                 self._replace_block(inner, self._materialise(inner, WHOLE))
             return
-        if self._meets(subquery, inner, inner_keys, keys | around):
+        if self._reads_own_partition(subquery, inner, inner_keys, keys | around):
             return
         if not free_columns(inner):
             self._replace_block(inner, self._materialise(inner, inner_keys))
@@ -172,8 +172,8 @@ class _Compiler:
             self._decorrelate_scalar(inner, inner_keys)
 
     @staticmethod
-    def _meets(subquery: exp.Expr, inner: exp.Select, inner_keys: Keys, keys: Keys) -> bool:
-        """Whether all rows that a row's subquery reads are in the row's partition."""
+    def _reads_own_partition(subquery: exp.Expr, inner: exp.Select, inner_keys: Keys, keys: Keys) -> bool:
+        """Whether all rows that the subquery reads for a row are in that row's partition."""
         pairs = [pair for pair in map(equal_columns, conjuncts(inner)) if pair is not None]
         if any((one in inner_keys and other in keys) or (other in inner_keys and one in keys) for one, other in pairs):
             return True
@@ -183,7 +183,7 @@ class _Compiler:
         return name_of(subquery.this) in keys and kept is not None and inner.expressions[0].alias_or_name in kept
 
     def _replace_block(self, inner: exp.Select, stage: str) -> None:
-        """Have the block read the stage's result, and nothing else."""
+        """Replace the block by one that reads the stage's result."""
         name = f"r{len(self._results)}_{self._next_number()}"
         outputs = [one.alias_or_name for one in inner.expressions]
         inner.replace(
@@ -194,7 +194,7 @@ class _Compiler:
         )
 
     def _decorrelate_exists(self, inner: exp.Select, keys: Keys) -> None:
-        """Compute the different values of what the correlation compares, and look in these."""
+        """Have a stage compute the different values that the correlation compares, and search those instead."""
         if aggregation.aggregates(inner) or inner.args.get("limit"):
             raise NotSupported("EXISTS (a correlated subquery with GROUP BY, aggregates or LIMIT)")
         outer, tied = self._correlation(inner)
@@ -214,7 +214,7 @@ class _Compiler:
         inner.replace(replaced)
 
     def _decorrelate_scalar(self, inner: exp.Select, keys: Keys) -> None:
-        """Compute it for each value of what the correlation compares, and look its own up."""
+        """Have a stage compute the subquery for all values that the correlation compares, and look a row's value up."""
         if inner.args.get("group") or inner.args.get("distinct") or not aggregation.aggregates(inner):
             raise NotSupported("a correlated scalar subquery that is not one aggregate without GROUP BY")
         if inner.find(exp.Count):
@@ -226,7 +226,7 @@ class _Compiler:
             pair = equal_columns(tie)
             if pair is None:
                 raise NotSupported(
-                    f"a correlated subquery whose condition is no equality of columns ({tie.sql(DIALECT)})"
+                    f"a correlated subquery whose condition is not an equality of columns ({tie.sql(DIALECT)})"
                 )
             own, other = pair if pair[1] in outer else pair[::-1]
             groups.append(exp.alias_(column(*own), f"k{number}", quoted=True))
@@ -243,7 +243,7 @@ class _Compiler:
 
     @staticmethod
     def _correlation(inner: exp.Select) -> tuple[set[ColumnName], list[exp.Expr]]:
-        """The columns of blocks around, and the conditions that have them."""
+        """The columns of surrounding blocks that the subquery uses, and its conditions that use them."""
         outer = free_columns(inner)
         tied = [one for one in conjuncts(inner) if any(name_of(found) in outer for found in columns_of(one))]
         inside = sum(name_of(found) in outer for one in tied for found in columns_of(one))
@@ -255,7 +255,7 @@ class _Compiler:
 
     @staticmethod
     def _move_body(inner: exp.Select, wanted: exp.Select, tied: list[exp.Expr]) -> None:
-        """Give `wanted` the sources and conditions of `inner`, but those that tie it to blocks around."""
+        """Give `wanted` the sources of `inner`, and its conditions but those (`tied`) that correlate it."""
         for clause in ("from_", "joins"):
             wanted.set(clause, inner.args.get(clause))
         set_conjuncts(wanted, [one for one in conjuncts(inner) if all(one is not tie for tie in tied)])
@@ -273,8 +273,8 @@ class _Compiler:
         return table
 
     def _materialise(self, select: exp.Select, keys: Keys) -> str:
-        """Stages that compute the block; the name of the one that has the result."""
-        text = _anonymous(select)
+        """Add stages that compute the block, unless there are such stages; returns the name of the last."""
+        text = _normalised_sql(select)
         stage = self._results.get(text)
         if stage is None:
             number = 1 + len(self._results)
@@ -284,10 +284,10 @@ class _Compiler:
     def emit(self, select: exp.Select, keys: Keys, prefix: str, wanted: Outputs) -> str:
         """Add the stages of a placed block, named with the prefix, and return the name of the last.
 
-        wanted: what the output columns are to be called, and of what type; none: they stay as they are.
+        wanted: the names and types that the output columns are to have; empty: they stay as they are.
         """
         if not keys:
-            return self._add(prefix + "compute", _as_wanted(select, wanted))
+            return self._add_stage(prefix + "compute", _with_outputs(select, wanted))
         if aggregation.aggregates(select):
             return self._emit_aggregation(select, prefix, wanted)
         order, limit = select.args.get("order"), select.args.get("limit")
@@ -295,21 +295,21 @@ class _Compiler:
         if order is not None and limit is None:
             scan_select.set("order", None)
         if select.args.get("offset"):
-            # Each partition must offer what the offset may skip.
+            # A partition cannot know which of its rows the offset skips.
             scan_select.set("offset", None)
             scan_select.set("limit", None)
             scan_select.set("order", None)
         outputs = [one.alias_or_name for one in select.expressions]
         terms = self._add_order_columns(select, scan_select)
-        scan = self._add(prefix + "scan", scan_select, partitioned=True)
+        scan = self._add_stage(prefix + "scan", scan_select, partitioned=True)
         if prefix and order is None and limit is None:
-            return scan  # Whoever reads it reads all parts of it.
+            return scan  # Later stages read the results of all its tasks.
         name = prefix + ("order-by" if order is not None else "collect")
         return self._emit_last(name, scan, select, outputs, terms, wanted)
 
     @staticmethod
     def _add_order_columns(select: exp.Select, scan: exp.Select) -> list[exp.Ordered]:
-        """The terms of ORDER BY over the scan's columns; the scan gets those that are none of its outputs."""
+        """The terms of ORDER BY over the scan's columns; the scan gets a column for each term that has none."""
         outputs = {one.alias_or_name for one in select.expressions}
         order = select.args.get("order")
         terms = []
@@ -326,16 +326,16 @@ class _Compiler:
 
     def _emit_aggregation(self, select: exp.Select, prefix: str, wanted: Outputs) -> str:
         split = aggregation.split(select)
-        buckets = self._buckets(select)
+        buckets = self._bucket_count(select)
         partial = split.partial
         if buckets > 1:
             partial = _with_buckets(partial, split.groups, buckets)
-        scan = self._add(prefix + "scan", partial, partitioned=True, buckets=buckets)
+        scan = self._add_stage(prefix + "scan", partial, partitioned=True, buckets=buckets)
         split.final.args["from_"].this.replace(self._result_table(scan, aggregation.PARTIAL))
         limited = select.args.get("limit") or select.args.get("offset")
         last = not split.order and not limited and buckets == 1
-        final = _as_wanted(split.final, wanted) if last else split.final
-        group = self._add(prefix + "group-by", final, tasks=buckets)
+        final = _with_outputs(split.final, wanted) if last else split.final
+        group = self._add_stage(prefix + "group-by", final, tasks=buckets)
         if last or (prefix and not limited):
             return group
         name = prefix + ("order-by" if split.order else "collect")
@@ -350,32 +350,32 @@ class _Compiler:
         order: list[exp.Ordered],
         wanted: Outputs,
     ) -> str:
-        """The stage that puts everything in order, or just together."""
+        """Add a stage that sorts the rows of all tasks of the stage before, or only collects them."""
         last = exp.Select(
             expressions=[exp.alias_(column("r", output), output, quoted=True) for output in outputs],
             from_=exp.From(this=self._result_table(before, "r")),
         )
-        typed = _as_wanted(last, wanted)
+        typed = _with_outputs(last, wanted)
         if order:
-            by_source = [_of_source(term, "r") for term in order]
+            by_source = [_qualified(term, "r") for term in order]
             typed.set("order", exp.Order(expressions=by_source))
         for clause in ("limit", "offset"):
             if select.args.get(clause):
                 typed.set(clause, select.args[clause].copy())
-        return self._add(name, typed)
+        return self._add_stage(name, typed)
 
-    def _buckets(self, select: exp.Select) -> int:
-        """How many tasks are to merge the groups, by an estimate of their number."""
+    def _bucket_count(self, select: exp.Select) -> int:
+        """The number of tasks that are to merge the groups, by an estimate of the number of groups."""
         group = select.args.get("group")
         grouped = list(group.expressions) if group is not None else [one.unalias() for one in select.expressions]
         known = self._statistics.distinct
         if not grouped or (group is None and not select.args.get("distinct")):
             return 1
-        # The column with the most values: what is grouped by beside a key is often determined by it.
+        # The estimate is the column with the most values: it often determines the others, as a key does.
         groups = max(known.get(one.name, 1) if isinstance(one, exp.Column) else 1 for one in grouped)
         return max(1, min(GROUP_TASKS_MAX, -(-groups // GROUPS_PER_TASK)))
 
-    def _add(
+    def _add_stage(
         self, name: str, select: exp.Select, *, partitioned: bool = False, tasks: int = 1, buckets: int = 1
     ) -> str:
         read = {table.name for table in select.find_all(exp.Table)}
@@ -388,8 +388,8 @@ class _Compiler:
 # ---- parts of blocks ---------------------------------------------------------------------------
 
 
-def _anonymous(select: exp.Select) -> str:
-    """The block's SQL with names of sources that are the same for blocks that ask the same."""
+def _normalised_sql(select: exp.Select) -> str:
+    """The block's SQL with its sources renamed, so that equal blocks have equal texts."""
     select = select.copy()
     number = itertools.count()
     for inner in selects(select):
@@ -410,12 +410,12 @@ def _subqueries_of(select: exp.Select) -> list[exp.Expr]:
             root = node.args.get("on") if isinstance(node, exp.Join) else node
             for inner in root.walk(prune=lambda one: isinstance(one, exp.Select)) if root is not None else ():
                 if isinstance(inner, exp.Select):
-                    found.append(_asked_by(inner))
+                    found.append(_subquery_around(inner))
     return found
 
 
-def _asked_by(inner: exp.Select) -> exp.Expr:
-    """The EXISTS, IN or scalar subquery that has this block."""
+def _subquery_around(inner: exp.Select) -> exp.Expr:
+    """The EXISTS, IN or scalar subquery whose block this is."""
     parent = inner.parent
     if isinstance(parent, exp.Exists):
         return parent
@@ -438,7 +438,7 @@ def _block_of(subquery: exp.Expr) -> exp.Select:
 
 
 def _in_where(subquery: exp.Expr) -> bool:
-    """Whether its block needs it to read rows, and not only for what it makes of them."""
+    """Whether the subquery is in a WHERE or ON, and so decides which rows its block reads."""
     parent = subquery.parent
     while parent is not None and not isinstance(parent, exp.Where | exp.Join | exp.Select):
         parent = parent.parent
@@ -446,7 +446,7 @@ def _in_where(subquery: exp.Expr) -> bool:
 
 
 def _kept_keys(inner: exp.Select, keys: Keys) -> set[str] | None:
-    """The output columns of a spread block that are the key; None if its rows are not those of its partitions."""
+    """The output columns of a spread block that are the key; None if its rows cannot be computed by partition."""
     kept = {
         one.alias_or_name
         for one in inner.expressions
@@ -465,7 +465,7 @@ def _kept_keys(inner: exp.Select, keys: Keys) -> set[str] | None:
 
 
 def _own_conditions(select: exp.Select, source: Source) -> list[exp.Expr]:
-    """Conditions on this source alone, which are taken from the block."""
+    """Take the conditions on this source alone from the block, and return them."""
 
     def own(one: exp.Expr) -> bool:
         return not one.find(exp.Select) and {found.table for found in columns_of(one)} == {source.alias}
@@ -483,7 +483,7 @@ def _own_conditions(select: exp.Select, source: Source) -> list[exp.Expr]:
     return []
 
 
-def _as_wanted(select: exp.Select, wanted: Outputs) -> exp.Select:
+def _with_outputs(select: exp.Select, wanted: Outputs) -> exp.Select:
     """The block with its output columns renamed and cast: a sum of sums is wider than a sum."""
     if not wanted:
         return select
@@ -503,7 +503,7 @@ def _as_wanted(select: exp.Select, wanted: Outputs) -> exp.Select:
 
 
 def _with_buckets(partial: exp.Select, groups: list[str], buckets: int) -> exp.Select:
-    """The block with a column that says which task of the next stage has the row's group."""
+    """The block with a further column: the number of the next stage's task that gets the row's group."""
     hashed = exp.Anonymous(this="hash", expressions=[column("p", name) for name in groups])
     bucket = exp.Mod(this=hashed, expression=exp.Literal.number(buckets))
     outputs = [
@@ -515,8 +515,8 @@ def _with_buckets(partial: exp.Select, groups: list[str], buckets: int) -> exp.S
     )
 
 
-def _of_source(term: exp.Ordered, source: str) -> exp.Ordered:
-    """The term with its columns named as those of the source."""
+def _qualified(term: exp.Ordered, source: str) -> exp.Ordered:
+    """The term with its columns qualified by the source's name."""
     term = term.copy()
     for found in list(term.find_all(exp.Column)):
         found.set("table", exp.to_identifier(source, quoted=True))

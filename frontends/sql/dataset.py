@@ -32,10 +32,11 @@ ATTRIBUTE_PREFIX = "sql."
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    """What a dataset is. rows: table to rows. partition_rows: partitioned table to rows of each partition.
+    """A dataset's description. rows: table to rows. partition_rows: partitioned table to rows of each partition.
 
-    id: of this making of it: two directories never have the same. distinct: column to how many different values it
-    has, about. held_bytes: about what a node needs to hold a partition, and whole_bytes the tables that all hold.
+    id: two datasets never have the same. distinct: column to the approximate number of its different values.
+    held_bytes: roughly the memory that a partition takes at a node. whole_bytes: roughly the memory of the tables
+    that every node holds.
     """
 
     format: int
@@ -51,9 +52,10 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Dataset:
-    """A dataset in a directory; `InvalidRequest` if there is none.
+    """A dataset in a directory; `InvalidRequest` if the directory has no dataset.
 
-    confined: what is read of it must lie there, and not where links lead: for who reads what others have written.
+    confined: links are not followed, so that only files in the directory are read: for a process that reads what other
+    users have written.
     """
 
     def __init__(self, directory: str | Path, *, confined: bool = False) -> None:
@@ -63,21 +65,21 @@ class Dataset:
 
     @property
     def key(self) -> str:
-        """What it is called among others in executors and attributes."""
+        """The name that tells this dataset from others in executors and attributes."""
         return f"{self.manifest.name}.{self.manifest.id}"
 
     @property
     def attribute(self) -> str:
-        """The attribute by which nodes say which of its partitions they hold."""
+        """The name of the attribute that says which of its partitions a node holds."""
         return ATTRIBUTE_PREFIX + self.key
 
     @property
     def statistics(self) -> Statistics:
-        """What the compiler may know of it."""
+        """What the compiler knows about the data."""
         return Statistics(self.manifest.distinct)
 
     def files(self, table: str, partition: int | None = None) -> list[Path]:
-        """The Parquet files of a table, or of a partition of it; `InvalidRequest` naming both if there is none."""
+        """The Parquet files of a table, or of a partition of it; `InvalidRequest` if there are no files."""
         if table not in PARTITION_KEYS:
             found = [self.directory / f"{table}.parquet"]
         else:
@@ -88,7 +90,7 @@ class Dataset:
         return found
 
     def open(self, path: Path) -> BinaryIO:
-        """A file of the dataset, to be read; `OSError` if it is none."""
+        """A file of the dataset, opened for reading; `OSError` if that is not possible."""
         return open_without_links(path) if self._confined else path.open("rb")
 
     def check_partition(self, partition: int) -> None:
@@ -98,21 +100,21 @@ class Dataset:
 
 
 def open_without_links(path: Path) -> BinaryIO:
-    """The regular file at this absolute path, of which no part is a link, whatever happens there meanwhile; `OSError`
-    if it is none."""
+    """The regular file at this absolute path, opened for reading; `OSError` if there is no such file, or if any
+    part of the path is a link, even one that is made meanwhile."""
     parent = os.open(path.anchor, DIRECTORY)
     try:
         for name in path.parts[1:-1]:
             child = os.open(name, DIRECTORY, dir_fd=parent)
             os.close(parent)
             parent = child
-        # Not to wait for a pipe's other end.
+        # O_NONBLOCK: if the path is a pipe, do not wait for its other end.
         descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     finally:
         os.close(parent)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -136,7 +138,7 @@ def _read_manifest(directory: Path, opened: Callable[[Path], BinaryIO]) -> Manif
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write it: from then on the directory is a dataset."""
+    """Write the manifest, which makes the directory a dataset."""
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     temporary = directory / f"{MANIFEST}.part"
     temporary.write_bytes(text)

@@ -1,8 +1,8 @@
 """Rewrites blocks so that they read the denormalised table in place of lineitem and the tables joined to it.
 
-A row of `denorm` is an item with its order, the order's customer, and so on: along foreign keys, each of which leads to
-exactly one row. So joining lineitem to such a table by its whole key adds columns and neither adds nor drops rows, and
-the join can be left out.
+A row of `denorm` is an item with its order, the order's customer, and so on along foreign keys, each of which leads to
+exactly one row. Joining lineitem to such a table by its whole key adds columns, and neither adds nor drops rows: the
+join can be left out.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def denormalise(tree: exp.Select) -> None:
             if source.table == LINEITEM:
                 source.node.set("this", exp.to_identifier(DENORM, quoted=True))
                 _absorb_all(select, source)
-        # Blocks inside come first: what they are correlated by still has its old name, and is renamed with the rest.
+        # Inner blocks come first: the columns that correlate them still have their old names, and are renamed here.
     for select in selects(tree):
         _orders_with_items(select)
 
 
 def _absorb_all(select: exp.Select, item: Source) -> None:
-    """Leave out what can be, one table after the other, until nothing more can be."""
+    """Leave out the joins to tables that `denorm` contains, one after the other, until no further one can go."""
     reached = {LINEITEM: item.alias}
     names: dict[str, dict[str, str]] = {item.alias: {}}
     while _absorb_one(select, item, reached, names):
@@ -77,7 +77,7 @@ def _can_leave_out(
 
 
 def _is_identity(condition: exp.Expr) -> bool:
-    """Whether it says that a column equals itself. (Keys are never NULL.)"""
+    """Whether the condition says that a column equals itself. (Keys are never NULL.)"""
     pair = equal_columns(condition)
     return pair is not None and pair[0] == pair[1]
 
@@ -91,13 +91,16 @@ def _orders_with_items(select: exp.Select) -> None:
         if source.table != ORDERS or source.optional:
             continue
         for condition in conjuncts(select):
-            item = _items_asked_for(condition, source)
-            if item is not None and _read_from_items(select, source, condition, item):
+            item = _items_of_exists(condition, source)
+            if item is not None and _read_orders_from_items(select, source, condition, item):
                 return
 
 
-def _items_asked_for(condition: exp.Expr, order: Source) -> Source | None:
-    """The denormalised table in `EXISTS (SELECT … FROM denorm WHERE l_orderkey = o_orderkey AND …)`, if it is that."""
+def _items_of_exists(condition: exp.Expr, order: Source) -> Source | None:
+    """The denormalised table of the condition `EXISTS (SELECT … FROM denorm WHERE l_orderkey = o_orderkey AND …)`.
+
+    None if the condition has another form.
+    """
     inner = condition.this if isinstance(condition, exp.Exists) else None
     if not isinstance(inner, exp.Select) or len(sources(inner)) != 1 or inner.args.get("group"):
         return None
@@ -108,7 +111,7 @@ def _items_asked_for(condition: exp.Expr, order: Source) -> Source | None:
     return item if any(set(equal_columns(one) or ()) == key for one in conjuncts(inner)) else None
 
 
-def _read_from_items(select: exp.Select, order: Source, condition: exp.Expr, item: Source) -> bool:
+def _read_orders_from_items(select: exp.Select, order: Source, condition: exp.Expr, item: Source) -> bool:
     inner = condition.this
     kept = REACHES[ORDERS].columns
     used = sorted({name_of(found)[1] for found in columns_of(select, order.alias)} | {"o_orderkey"})

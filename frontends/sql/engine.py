@@ -1,14 +1,13 @@
 """DuckDB as executors use it: one database in memory, in which a fragment is one SELECT and nothing else.
 
-A fragment is whatever a task's payload says, which need not be what our compiler makes. What it may do is bounded
-three times:
+A fragment is SQL from a task's payload, which need not come from our compiler. Three things limit what it may do:
 
 - Its tree, as DuckDB itself parses it, is one SELECT whose table functions are of `TABLE_FUNCTIONS`. Others read files,
   run SQL that stands in a text, or end other users' transactions (`force_checkpoint`).
-- It runs in a transaction that may not write: that DuckDB has SELECTs which write (WITH … AS (INSERT …)) is no matter.
+- It runs in a read-only transaction, so that SELECTs that write (WITH … AS (INSERT …)) fail.
 - The database may not reach files, networks or extensions, and its settings are locked.
 
-There is a database for each data set: what it has of others has no name in it.
+Each data set has a database of its own, so that a fragment cannot name the tables of another.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ FRAGMENT_CHARS_MAX = 1 << 20
 RESULT_ROWS_MAX = 50_000_000
 """Rows of a fragment's result."""
 CHECKED_MAX = 256
-"""Fragments that are remembered to be in order: those of a stage differ only in their partitions."""
+"""Valid fragments that are remembered: all tasks of a stage have the same one."""
 TABLE_FUNCTIONS = frozenset(("generate_series", "range", "unnest"))
-"""Those that make rows of their arguments, and of nothing else."""
+"""Table functions that make rows from their arguments alone."""
 QUERY_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"))
-"""What DuckDB calls queries that only read."""
+"""DuckDB's names for queries that only read."""
 NODE_SUFFIX = "_NODE"
 CONFIG: dict[str, Any] = {
     "threads": "1",
@@ -41,13 +40,13 @@ CONFIG: dict[str, Any] = {
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
-    "python_enable_replacements": "false",  # No name of a table is one of this program's variables.
-    "temp_directory": "",  # What does not fit memory fails, rather than being written to a file.
+    "python_enable_replacements": "false",  # Names of tables must not refer to variables of this program.
+    "temp_directory": "",  # A query that does not fit memory fails, rather than writing to files.
 }
 
 
 class QueryError(SparrowError):
-    """A fragment could not be answered; DuckDB's reason."""
+    """A fragment may not be run, or DuckDB cannot run it; the message says why."""
 
 
 class Engine:
@@ -61,13 +60,13 @@ class Engine:
         self._uncompressed = False
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """To run a fragment with; `interrupt` on it ends the fragment from another thread."""
+        """A new cursor for one fragment; `interrupt` on it ends the fragment from another thread."""
         return self._database.cursor()
 
-    def hold(self, schema: str, tables: Mapping[str, pa.Table]) -> None:
-        """Have a schema of these tables."""
+    def add_schema(self, schema: str, tables: Mapping[str, pa.Table]) -> None:
+        """Add a schema with these tables to the database."""
         with self._database.cursor() as cursor:
-            cursor.execute("BEGIN")  # All of it is held, or nothing.
+            cursor.execute("BEGIN")  # All tables are added, or none.
             cursor.execute(f'CREATE SCHEMA held."{schema}"')
             for name, table in tables.items():
                 cursor.register("read", table)
@@ -78,7 +77,7 @@ class Engine:
         self._compress()
 
     def _compress(self) -> None:
-        """Compress what has been loaded, unless another thread is at work: then later."""
+        """Compress the tables that are not compressed yet; while another thread uses the database, put it off."""
         with self._database.cursor() as cursor:
             try:
                 cursor.execute("CHECKPOINT held")
@@ -90,7 +89,7 @@ class Engine:
         self, cursor: duckdb.DuckDBPyConnection, sql: str, schemas: Sequence[str], inputs: Mapping[str, pa.Table]
     ) -> pa.Table:
         """The result of a fragment over the tables of these schemas, and inputs; `QueryError` if it may not be run, or
-        DuckDB refuses it. The cursor must be new, and of no use afterwards."""
+        DuckDB refuses it. The cursor must be new, and must not be used again."""
         try:
             check_select(sql)
             for name, table in inputs.items():
@@ -111,7 +110,7 @@ class Engine:
         return table
 
 
-# ---- what a fragment may be --------------------------------------------------------------------
+# ---- checks of fragments -----------------------------------------------------------------------
 
 
 @functools.cache

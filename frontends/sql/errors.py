@@ -1,9 +1,9 @@
-"""What can be wrong with a query or its data.
+"""Errors of queries and of their data.
 
 SparrowError
 ├── InvalidRequest
-│   ├── InvalidQuery          the text is no query over the dataset's tables
-│   │   └── NotSupported      it is one, and uses a construct that is not supported, which is named
+│   ├── InvalidQuery          the text is not a query over the dataset's tables
+│   │   └── NotSupported      the query uses a construct that is not supported; the message names it
 │   └── DoesNotFit            a scale factor whose data do not fit memory or disk
 ├── NotYours             a data set that the user may not load or read
 ├── PartitionLost             no live node holds a replica of a partition; names table and partition
@@ -19,7 +19,7 @@ QUERY_FIELD = "sql"
 
 
 class InvalidQuery(InvalidRequest):
-    """The text is no query over the dataset's tables."""
+    """The text is not a query over the dataset's tables."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(QUERY_FIELD, None, "", f"{QUERY_FIELD}: {reason}")
@@ -45,12 +45,12 @@ class DoesNotFit(InvalidRequest):
 
 
 class NotYours(SparrowError):
-    """A data set that the user may not load or read. Whether there is one is not said."""
+    """A data set that the user may not load or read. The message does not say whether the data set exists."""
 
     def __init__(self, directory: str, user: str) -> None:
         super().__init__(
-            f"user {user} may not have the data set in {directory}: here it is another's, or nobody's; the operator of "
-            "the node monitor says whose by sql_data"
+            f"user {user} may not have the data set in {directory}: it belongs to another user, or to none; the "
+            "operator of the node monitor names the owners with sql_data"
         )
         self.directory, self.user = directory, user
 

@@ -1,7 +1,7 @@
 """The sql executor: `python -m frontends.sql.executor`, started by a node monitor.
 
-It hides before all else, and only then imports what it works with: until it is hidden, other processes of its account
-can get into it, and those imports take long.
+The process first hides from others, and only then imports its modules, which takes long: until it is hidden, other
+processes of its account can read its memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sparrow_py.processes.process_control import hide_from_others
 def main() -> int:
     """Run until the node monitor goes away; the process's exit code."""
     try:
-        # It holds all users' data sets: their tasks have no business in it, nor in its socket.
+        # This process holds the data sets of all users: no task may read its memory or use its socket.
         hide_from_others()
     except OSError as error:
         print(f"sparrow sql executor: {error}", file=sys.stderr)

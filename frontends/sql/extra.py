@@ -12,7 +12,7 @@ PACKAGES = ("duckdb", "pyarrow", "sqlglot")
 
 @contextlib.contextmanager
 def needs_extra() -> Iterator[None]:
-    """Around imports of this package's modules: `ExtraMissing` if they lack one of the extra's packages."""
+    """For imports of this package's modules in a `with` block: `ExtraMissing` if a package of the extra is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,11 +1,11 @@
-"""What the sql executor does: holds partitions, and runs fragments over them.
+"""The work of the sql executor: it holds partitions, and runs fragments over them.
 
-One process per node, with a place for each slot. It holds partitions in memory, says in its node's attributes which,
-and runs fragments over them, each in a thread of its own: DuckDB and Arrow leave the interpreter to the others while
-they work. A fragment for a partition that it does not hold (it was just started again, say) loads it first.
+There is one process per node, with a place for each slot. It holds partitions in memory, names them in its node's
+attributes, and runs each fragment in a thread of its own: DuckDB and Arrow release the interpreter's lock while they
+work. A fragment for a partition that is not held, because the executor was started again, say, loads it first.
 
-It serves all users of the node, and trusts no payload: `access` says whose data sets are whose, `engine` what a
-fragment may do.
+The executor serves all users of the node, and trusts no payload: `access` says who may read which data sets, `engine`
+what a fragment may do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 
 from frontends.sql.access import DataAccess
 from frontends.sql.dataset import ATTRIBUTE_PREFIX
-from frontends.sql.held import HeldTables
+from frontends.sql.held_datasets import HeldDatasets
 from frontends.sql.results import decode_tables, encode_table
 from frontends.sql.tasks import APP, Drop, Fragment, Load, decode_task
 from sparrow_py.errors import InvalidOption, SparrowError
@@ -51,10 +51,10 @@ class SqlExecutor:
         self._waiting: dict[int, Future[None]] = {}
         """Runs that have not started."""
         self._cursors: dict[int, duckdb.DuckDBPyConnection] = {}
-        """Of the runs that DuckDB works on."""
+        """The cursor of each run that DuckDB works on."""
         self._killed: set[int] = set()
         self._running: set[int] = set()
-        self._held = HeldTables(access, self._advertise)
+        self._held = HeldDatasets(access, self._advertise)
 
     def serve(self) -> None:
         """Run tasks until the node monitor closes the connection."""
@@ -63,13 +63,13 @@ class SqlExecutor:
                 for message in self._connection.receive():
                     self._handle(message)
         except (EOFError, ConnectionError):
-            # What runs is of no use to anybody any more, and threads cannot be ended.
+            # Results are of no use to anybody any more, and threads cannot be ended.
             os._exit(0)
 
     def _handle(self, message: Any) -> None:
         if isinstance(message, x.Run):
             with self._lock:
-                self._waiting[message.run] = self._threads.submit(self._run, message)
+                self._waiting[message.run] = self._threads.submit(self._run_task, message)
         elif isinstance(message, x.Revoke):
             with self._lock:
                 revoked = [run for run in message.runs if run in self._waiting and self._waiting[run].cancel()]
@@ -80,13 +80,13 @@ class SqlExecutor:
             self._kill(message.runs)
 
     def _kill(self, runs: list[int]) -> None:
-        """Have these runs end: those that load, or are about to send their result, as they are."""
+        """Kill these runs. One that loads data, or is about to send its result, goes on to its end."""
         with self._lock:
             self._killed.update(run for run in runs if run in self._waiting or run in self._running)
         threading.Thread(target=self._interrupt, args=(runs,), name="kill", daemon=True).start()
 
     def _interrupt(self, runs: list[int]) -> None:
-        """Interrupt DuckDB until it has heard: what it is told just before it begins it forgets."""
+        """Interrupt DuckDB until these runs have ended: it forgets an interrupt that comes just before it begins."""
         while True:
             with self._lock:
                 left = [self._cursors[run] for run in runs if run in self._killed and run in self._cursors]
@@ -105,14 +105,14 @@ class SqlExecutor:
 
     # ---- a run, in a thread ------------------------------------------------------------------
 
-    def _run(self, run: x.Run) -> None:
+    def _run_task(self, run: x.Run) -> None:
         with self._lock:
             self._waiting.pop(run.run, None)
             self._running.add(run.run)
         started_at_s, started_s = time.time(), time.perf_counter()
         try:
             status, result, error = self._outcome(run)
-        except Exception as failure:  # A thread's exception would be seen by nobody, and the run never end.
+        except Exception as failure:  # Else nobody would see the exception, and the run would never end.
             status, result, error = TaskStatus.FAILED, b"", f"{type(failure).__name__}: {failure}"
         service_s = time.perf_counter() - started_s
         with self._lock:
@@ -140,8 +140,8 @@ class SqlExecutor:
             return TaskStatus.FAILED, b"", str(error)
 
     def _answer(self, run: x.Run, task: Fragment) -> x.Data:
-        """The fragment's result: a file, unless it is the query's and small, so that it stays on this node."""
-        source = self._held.source(run.user, task.directory, task.partition)
+        """The fragment's result. It is a file, which stays on this node, unless it is small and the query's result."""
+        source = self._held.tables_for(run.user, task.directory, task.partition)
         contents = iter([load(data) for data in run.inputs])
         inputs = {
             entry.table: decode_tables([next(contents) for _ in range(entry.results)], entry.bucket)
@@ -171,7 +171,7 @@ def places_from_environment() -> int:
 
 
 def access_from_arguments(arguments: Sequence[str]) -> DataAccess:
-    """`--data [USER=]DIR`, any number of them, or `--any-data`; without any no data set may be loaded."""
+    """`--data [USER=]DIR`, any number of them, or `--any-data`; without arguments no data set may be loaded."""
     parser = argparse.ArgumentParser(prog="frontends.sql.executor")
     parser.add_argument("--data", action="append", default=[], metavar="[USER=]DIR")
     parser.add_argument("--any-data", action="store_true")

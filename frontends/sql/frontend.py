@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from sparrow_py import LocalCluster
 
 WAIT_FOR_NODES_S = 5.0
-"""A task for whose partition no node is left waits so long for one."""
+"""How long a task waits for a node if no live node holds its partition."""
 MAX_ATTEMPTS = 5
 NODES_AGE_MAX_S = 1.0
-"""What the nodes said they hold is believed for so long. Who has died since is passed over by the scheduler."""
+"""How long a list of the nodes and their partitions is used. The scheduler passes over nodes that have died since."""
 ADVERTISED_TIMEOUT_S = 10.0
 LOOK_EVERY_S = 0.01
 
@@ -46,7 +46,7 @@ class StageTimes:
     """How a stage went, in seconds.
 
     response_s: from when it could start (the stages before had ended) to the end of its last task.
-    service_s: of each task, how long it ran. nodes: where. attempts: the most starts of one of its tasks.
+    service_s: how long each task ran. nodes: where each task ran. attempts: the most starts of one task.
     """
 
     name: str
@@ -108,7 +108,7 @@ class SqlFrontend:
     # ---- where the data are ------------------------------------------------------------------
 
     def nodes(self, age_max_s: float = 0.0) -> list[LiveNode]:
-        """The nodes that run sql executors, as a scheduler knows them; asked again if older than `age_max_s`."""
+        """The nodes that run sql executors, as a scheduler knows them; a list older than `age_max_s` is renewed."""
         if time.monotonic() - self._nodes_at_s > age_max_s:
             asked_at_s = time.monotonic()
             self._nodes = live_nodes(self._ask_nodes(), self.dataset)
@@ -127,11 +127,12 @@ class SqlFrontend:
         raise NoScheduler("; ".join(reasons) or f"no scheduler is named in {', '.join(self._sources)}")
 
     def holders(self) -> list[list[str]]:
-        """Of each partition the live nodes that hold it."""
+        """The live nodes that hold each partition."""
         return holders(self.nodes(), self.dataset.manifest.partitions)
 
     def place(self, replicas: int = REPLICAS) -> dict[str, list[int]]:
-        """Have each partition held by so many nodes, or by all if there are fewer; what was loaded where.
+        """Have each partition held by `replicas` nodes, or by all if there are fewer; returns the partitions that each
+        node has loaded.
 
         Called again after nodes have died or come, it loads what is missing (`repair` is another name for it).
         """
@@ -163,17 +164,19 @@ class SqlFrontend:
         until_s = time.monotonic() + ADVERTISED_TIMEOUT_S
         while not self._advertised(added):
             if time.monotonic() > until_s:
-                raise SparrowError(f"nodes that have loaded {self.dataset.key} do not say so; were they lost?")
-            time.sleep(LOOK_EVERY_S)  # Another scheduler than the job's may hear of it a moment later.
+                raise SparrowError(
+                    f"nodes that have loaded {self.dataset.key} do not report its partitions; were they lost?"
+                )
+            time.sleep(LOOK_EVERY_S)  # The scheduler asked may hear of the partitions later than that of the job.
 
     def _advertised(self, added: dict[str, list[int]]) -> bool:
-        """Whether all nodes that are left say that they hold what they were given."""
+        """Whether all nodes that are still connected report the partitions that they were given."""
         return all(node.partitions.issuperset(added.get(node.id, ())) for node in self.nodes())
 
     # ---- queries -----------------------------------------------------------------------------
 
     def compile(self, sql: str) -> Plan:
-        """The plan of a query; `InvalidQuery` or `NotSupported` if it has none."""
+        """The plan of a query; `InvalidQuery` or `NotSupported` if it cannot be compiled."""
         return compile_query(sql, self.dataset.statistics)
 
     def query(self, sql: str, timeout_s: float | None = None) -> pa.Table:
@@ -184,12 +187,12 @@ class SqlFrontend:
         """The result of a query, with its stages and their times.
 
         `PartitionLost` if a partition that it reads is held by no live node, `QueryFailed` if a task failed,
-        `TimeoutError` after `timeout_s`; then what is left of it is stopped.
+        `TimeoutError` after `timeout_s`; then the query's remaining tasks are stopped.
         """
         plan = self.compile(sql)
         where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
         self._check_held(plan, where)
-        job = self.client.submit_job(self._job(plan, where))
+        job = self.client.submit_job(self._job_spec(plan, where))
         done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
         failed = [future for future in done if future.cancelled() or future.exception() is not None]
         if failed or running:
@@ -210,11 +213,11 @@ class SqlFrontend:
         if not any(where):
             raise PartitionLost(self.dataset.key, sorted(plan.tables), lost)
 
-    def _job(self, plan: Plan, where: list[list[str]]) -> JobSpec:
+    def _job_spec(self, plan: Plan, where: list[list[str]]) -> JobSpec:
         sizes = {stage.name: len(where) if stage.partitioned else stage.tasks for stage in plan.stages}
         stages = [
             StageSpec(
-                [self._task(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
+                [self._task_spec(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
                 name=stage.name,
                 after=stage.after,
                 app=APP,
@@ -224,7 +227,9 @@ class SqlFrontend:
         ]
         return JobSpec(stages=stages, name="query", wait_for_nodes_s=WAIT_FOR_NODES_S, max_attempts=MAX_ATTEMPTS)
 
-    def _task(self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]) -> TaskSpec:
+    def _task_spec(
+        self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]
+    ) -> TaskSpec:
         bucket = number if stage.tasks > 1 else None
         fragment = Fragment(
             stage.sql,
@@ -238,7 +243,7 @@ class SqlFrontend:
         return TaskSpec(encode_task(fragment), preferred=preferred, inputs=stage.after)
 
     def _raise_failure(self, plan: Plan, job: Job) -> None:
-        """Say why the query failed: first of all by a partition that nobody holds any more."""
+        """Raise the reason why the query failed; a partition that no node holds any more goes before other reasons."""
         self._check_held(plan, self.holders())
         for stage in plan.stages:
             for number, future in enumerate(job.stage(stage.name)):

@@ -46,13 +46,13 @@ def generate(
     """Make a dataset in a directory that is empty or not there.
 
     scale: TPC-H's scale factor; 1 is 6 million items. `DoesNotFit` if disk or memory are too small for it.
-    say: told what is being done.
+    say: called with a text at each step.
     """
     target = Path(directory).absolute()
-    _check(target, scale, name, partitions)
+    _check_arguments(target, scale, name, partitions)
     check_fits(target, scale)
     target.mkdir(parents=True, exist_ok=True)
-    with _unless_complete(target), tempfile.TemporaryDirectory(prefix=".making-", dir=target) as scratch:
+    with _emptied_on_failure(target), tempfile.TemporaryDirectory(prefix=".making-", dir=target) as scratch:
         say(f"generating the base tables at scale factor {scale:g}")
         _generate_base_tables(Path(scratch), scale)
         manifest = _build(target, Path(scratch), scale, name, partitions, threads or os.cpu_count() or 1, say)
@@ -60,7 +60,7 @@ def generate(
     return Dataset(target)
 
 
-def _check(target: Path, scale: float, name: str, partitions: int) -> None:
+def _check_arguments(target: Path, scale: float, name: str, partitions: int) -> None:
     if not isinstance(scale, int | float) or not SCALE_MIN <= scale <= SCALE_MAX:
         raise InvalidRequest("scale", scale, f"a number from {SCALE_MIN:g} to {SCALE_MAX:g}")
     if not NAME.fullmatch(name):
@@ -71,8 +71,8 @@ def _check(target: Path, scale: float, name: str, partitions: int) -> None:
 
 
 @contextlib.contextmanager
-def _unless_complete(target: Path) -> Iterator[None]:
-    """Leave nothing half done."""
+def _emptied_on_failure(target: Path) -> Iterator[None]:
+    """Empty the directory if the `with` block fails."""
     try:
         yield
     except BaseException:
@@ -81,7 +81,7 @@ def _unless_complete(target: Path) -> Iterator[None]:
         raise
 
 
-# ---- does it fit? ------------------------------------------------------------------------------
+# ---- memory and disk ---------------------------------------------------------------------------
 
 
 def check_fits(target: Path, scale: float) -> None:
@@ -109,7 +109,7 @@ def gigabytes(count: int) -> str:
 
 
 def memory_available_bytes() -> int:
-    """What programs may still take of this machine's memory, or of their control group's."""
+    """The memory that is still available to programs on this machine, or in this process's control group."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -177,12 +177,12 @@ def _build(
 def _write_partitions(
     connection: duckdb.DuckDBPyConnection, target: Path, table: str, select: str, key: str, partitions: int
 ) -> list[int]:
-    """Write a table by partition; the rows of each. Equal keys are in equal partitions of all tables."""
+    """Write a table by partition; returns the rows of each. A key is in the same partition of all tables."""
     connection.execute(
         f"COPY (SELECT *, CAST(hash({key}) % {partitions} AS INTEGER) AS part FROM ({select})) "
         f"TO '{target / table}' (FORMAT parquet, PARTITION_BY (part))"
     )
-    # A partition without rows, as there are at a very small scale, has a file as well.
+    # A partition without rows, which there may be at a very small scale, has a file as well.
     for part in range(partitions):
         directory = target / table / f"part={part}"
         if not directory.exists():
@@ -199,7 +199,7 @@ def _write_partitions(
 def _row_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dict[str, int]:
     counts = {}
     for table in TABLES:
-        row = connection.execute(f"SELECT count(*) FROM {_read(target, table)}").fetchone()
+        row = connection.execute(f"SELECT count(*) FROM {_table_sql(target, table)}").fetchone()
         assert row is not None
         counts[table] = int(row[0])
     return counts
@@ -210,15 +210,15 @@ def _distinct_counts(connection: duckdb.DuckDBPyConnection, target: Path) -> dic
     for table in (DENORM, ORDERS, *REPLICATED):
         columns = list(TABLES[table])
         selected = ", ".join(f"approx_count_distinct({column})" for column in columns)
-        row = connection.execute(f"SELECT {selected} FROM {_read(target, table)}").fetchone()
+        row = connection.execute(f"SELECT {selected} FROM {_table_sql(target, table)}").fetchone()
         assert row is not None
         for column, count in zip(columns, row, strict=True):
             counts[column] = max(counts.get(column, 0), int(count))
     return counts
 
 
-def _read(target: Path, table: str) -> str:
-    """What reads a table of the dataset that is being made."""
+def _table_sql(target: Path, table: str) -> str:
+    """The SQL that reads a table of the dataset that is being made."""
     if table in (DENORM, LINEITEM):
         return f"'{target / DENORM}/*/*.parquet'"
     return f"'{target / table}/*/*.parquet'" if table == ORDERS else f"'{target / table}.parquet'"

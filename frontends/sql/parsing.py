@@ -1,6 +1,6 @@
 """From SQL text to a tree that the compiler can work on, or an error that says what is wrong or not supported.
 
-In the tree every column says whose it is, every source of the whole query has a name of its own, WITH is gone
+In the tree every column names its source, every source of the whole query has a name of its own, WITH is gone
 (each use has a copy), and all inner joins are cross joins whose conditions are in WHERE.
 """
 
@@ -27,18 +27,18 @@ SQL_CHARS_MAX = 100_000
 """Characters of a query."""
 AGGREGATES = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
 UNTYPED = '"NULL"'
-"""The type of a column of which nothing is known but that it is NULL; nothing can be cast to it."""
+"""DuckDB's name for the type of a column that is always NULL; nothing can be cast to it."""
 CLAUSES = frozenset(
     ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit", "offset")
 )
-"""Of a SELECT, those that are supported."""
+"""The clauses of a SELECT that are supported."""
 
 
 def parse(sql: str) -> tuple[exp.Select, Outputs]:
     """The tree of a query, and its output columns as DuckDB calls them.
 
-    `InvalidQuery` if it is no query over the dataset's tables, `NotSupported` naming what it has that is not
-    supported.
+    `InvalidQuery` if the text is not a query over the dataset's tables, `NotSupported` if the query has a construct
+    that is not supported, which the message names.
     """
     if len(sql) > SQL_CHARS_MAX:
         raise InvalidQuery(f"{len(sql)} characters; at most {SQL_CHARS_MAX} are allowed")
@@ -50,7 +50,7 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
         raise InvalidQuery(f"{len(statements)} statements; one SELECT is needed")
     tree = statements[0]
     _check_supported(tree)
-    outputs = _described(sql)
+    outputs = _output_types(sql)
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
@@ -133,7 +133,7 @@ def _unsupported_join(join: exp.Join) -> Iterator[str]:
         yield f"{method} JOIN"
 
 
-# ---- DuckDB's opinion ------------------------------------------------------------------------
+# ---- checks by DuckDB ------------------------------------------------------------------------
 
 
 @functools.cache
@@ -153,14 +153,14 @@ def _aggregate_names() -> frozenset[str]:
     return frozenset(str(name) for (name,) in names.fetchall())
 
 
-def _described(sql: str) -> Outputs:
+def _output_types(sql: str) -> Outputs:
     try:
         rows = _empty_tables().cursor().execute(f"DESCRIBE {sql.strip().rstrip(';')}").fetchall()
     except duckdb.Error as error:
         raise InvalidQuery(_one_line(error).partition(" LINE 1:")[0]) from None
     outputs = tuple((str(name), "" if type_ == UNTYPED else str(type_)) for name, type_, *_ in rows)
     if len({name.lower() for name, _ in outputs}) < len(outputs):
-        raise InvalidQuery("two output columns have one name; name them apart with AS")
+        raise InvalidQuery("two output columns have the same name; give one another name with AS")
     return outputs
 
 
@@ -168,7 +168,7 @@ def _described(sql: str) -> Outputs:
 
 
 def _inline_ctes(tree: exp.Select) -> None:
-    for select in selects(tree):  # Inner ones first.
+    for select in selects(tree):  # Inner blocks first.
         with_ = select.args.get("with_")
         if with_ is None:
             continue
@@ -187,18 +187,18 @@ def _inline_ctes(tree: exp.Select) -> None:
 
 
 def _name_sources_apart(tree: exp.Select) -> None:
-    """Rename sources so that no two of the query have one name: then whose a column is can be told from its name."""
+    """Rename sources so that no two of the query have the same name: then a reference to a column names one source."""
     given = Counter(source.alias for select in selects(tree) for source in sources(select))
     numbers = itertools.count(1)
-    for select in selects(tree):  # Inner ones first: what is left of a name in them is meant for those around.
+    for select in selects(tree):  # Inner blocks first: what still has the old name in them refers to a block around.
         for source in sources(select):
             if given[source.alias] > 1:
                 name = next(name for number in numbers if (name := f"{source.alias}_{number}") not in given)
                 rename_source(select, source, name)
 
 
-def _take_out_common(select: exp.Select) -> None:
-    """Of `(a AND b) OR (a AND c)`, say `a` as well: a join's condition may be in there."""
+def _add_common_conditions(select: exp.Select) -> None:
+    """Add `a` beside `(a AND b) OR (a AND c)`: it may be the condition of a join."""
     for condition in conjuncts(select):
         if isinstance(condition, exp.Or):
             first, *others = [conjuncts_of(branch) for branch in condition.flatten()]
@@ -214,7 +214,7 @@ def _move_conditions(select: exp.Select) -> None:
             on.pop()
             add_conjuncts(select, conjuncts_of(on))
         join.set("kind", "CROSS")
-    _take_out_common(select)
+    _add_common_conditions(select)
     for exists in select.find_all(exp.Exists):
         inner = exists.this
         if isinstance(inner, exp.Select) and not inner.args.get("group") and not inner.find(exp.AggFunc):

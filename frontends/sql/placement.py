@@ -1,4 +1,4 @@
-"""Which node holds which partition: what the nodes say, and what they are to be asked to hold."""
+"""Which node holds which partition by the nodes' reports, and which partitions are to be loaded where."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from frontends.sql.tasks import APP
 from sparrow_py.errors import SparrowError
 
 MEMORY_SHARE_MAX = 0.8
-"""Of a machine's memory, what its nodes may be asked to hold of a dataset."""
+"""The part of a machine's memory that its nodes may be asked to use for a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node that runs sql executors. host: its machine, whose memory it shares with others there."""
+    """A node that runs sql executors. host: its machine, whose memory it shares with other nodes there."""
 
     id: str
     host: str
@@ -25,7 +25,7 @@ class LiveNode:
     memory_bytes: float
     ready: bool
     partitions: frozenset[int]
-    """Those of the dataset that it holds."""
+    """Partitions of the dataset that the node holds."""
 
 
 def live_nodes(entries: Iterable[Mapping[str, object]], dataset: Dataset) -> list[LiveNode]:
@@ -49,7 +49,7 @@ def _node(entry: Mapping[str, object], dataset: Dataset) -> LiveNode:
 
 
 def holders(nodes: Iterable[LiveNode], partitions: int) -> list[list[str]]:
-    """Of each partition the nodes that hold it and take tasks."""
+    """For each partition, the nodes that hold it and take tasks."""
     found: list[list[str]] = [[] for _ in range(partitions)]
     for node in nodes:
         for partition in node.partitions if node.ready else ():
@@ -59,10 +59,10 @@ def holders(nodes: Iterable[LiveNode], partitions: int) -> list[list[str]]:
 
 
 def choose(nodes: Sequence[LiveNode], partitions: int, replicas: int) -> dict[str, list[int]]:
-    """What is to be loaded where, so that each partition is at `replicas` nodes, or at all if there are fewer.
+    """The partitions that each node is to load, so that each is at `replicas` nodes, or at all if there are fewer.
 
-    What is held stays. A new replica goes to a machine that has none of the partition, if there is one, and there to
-    the node that holds least for its slots. Equal input, equal choice.
+    Partitions that are held stay. A new replica goes to a machine without one, if there is such a machine, and there to
+    the node that holds least for its slots. The same input gives the same choice.
     """
     ready = [node for node in nodes if node.ready and node.slots > 0]
     held = {node.id: set(node.partitions) for node in ready}
@@ -102,7 +102,7 @@ def check_fits(dataset: Dataset, nodes: Sequence[LiveNode], added: Mapping[str, 
                 str(dataset.directory),
                 "",
                 f"scale: {manifest.scale:g} does not fit: the nodes at {host} would hold about "
-                f"{gigabytes(int(needed))} of it, and of {gigabytes(int(memory[host]))} memory at most "
-                f"{gigabytes(int(allowed))} may be used; "
+                f"{gigabytes(int(needed))} of it, and at most {gigabytes(int(allowed))} of their "
+                f"{gigabytes(int(memory[host]))} of memory may be used; "
                 f"add machines, or take fewer replicas",
             )

@@ -1,11 +1,11 @@
-"""What a query is compiled to: stages, each with the SQL that its tasks run."""
+"""Plans, to which queries are compiled: stages, each with the SQL that its tasks run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 Outputs = tuple[tuple[str, str], ...]
-"""(name, DuckDB's type) of each column of a result, in order; no type where nothing is known but that it is NULL."""
+"""(name, DuckDB's type) of each column of a result, in order; the type is empty if the column is always NULL."""
 BUCKET = "__bucket"
 """The column that says which task of the next stage a row goes to; no result has it."""
 
@@ -19,7 +19,7 @@ def input_table(stage: str) -> str:
 class Stage:
     """Tasks that run the same SQL, each on data of its own.
 
-    name: unique in its plan; what comes before a dot says which subquery it is for.
+    name: unique in its plan; the part before a dot names the subquery that the stage is for.
     sql: in DuckDB's dialect. It names tables of the dataset, and results of earlier stages by `input_table`.
     after: the stages whose results it reads.
     partitioned: a task for each partition, on a node that holds it (task-level constraint, §3.3); else see `tasks`.

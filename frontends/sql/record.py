@@ -1,6 +1,6 @@
 """`python -m frontends.sql.record`: runs TPC-H queries, and writes how long each task of each stage took.
 
-The profile is what TPC-H-like traces are made of:
+TPC-H-like traces are made from this profile:
 
     {"source": {"benchmark": "TPC-H", "scale": 1, "nodes": 2, "slots": 1, ...},
      "queries": {"q3": {"stages": [{"name": "scan", "after": [], "constrained": true,
@@ -68,7 +68,7 @@ def record(
 ) -> Profile:
     """Run the queries in turn, `runs` times, on a cluster of its own; one run more, the first, is not recorded.
 
-    note: what is to be known of the machine, for the profile's readers.
+    note: a remark on the machine, for the profile's readers.
     """
     profiles: dict[str, QueryProfile] = {}
     with LocalCluster(node_monitors=nodes, slots=slots) as cluster, SqlFrontend(cluster, directory) as frontend:
@@ -79,7 +79,7 @@ def record(
             for number in queries:
                 answer = frontend.run(tpch_query(number))
                 if run >= 0:
-                    _add(profiles, f"q{number}", answer)
+                    _add_durations(profiles, f"q{number}", answer)
             say(f"run {run + 1} of {runs}")
     source: dict[str, str | int | float] = {
         "benchmark": "TPC-H",
@@ -95,7 +95,7 @@ def record(
     return Profile(source, profiles)
 
 
-def _add(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
+def _add_durations(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
     profile = profiles.get(name)
     if profile is None:
         stages = [StageProfile(stage.name, stage.after, stage.constrained, []) for stage in answer.stages]
@@ -111,7 +111,7 @@ def _add(profiles: dict[str, QueryProfile], name: str, answer: Answer) -> None:
 @click.option("--nodes", type=click.IntRange(1, 100), default=2, show_default=True, help="Nodes, which hold all data.")
 @click.option("--slots", type=click.IntRange(1, 100), default=1, show_default=True, help="Slots of each node.")
 @click.option("--query", "queries", type=click.IntRange(1, QUERIES), multiple=True, help="Only this; may be repeated.")
-@click.option("--note", default="", help="What is to be known of the machine.")
+@click.option("--note", default="", help="A remark on the machine, kept in the profile.")
 def main(directory: str, out: str, runs: int, nodes: int, slots: int, queries: tuple[int, ...], note: str) -> None:
     """Record the durations of the tasks of TPC-H queries."""
     chosen = queries or tuple(range(1, QUERIES + 1))
@@ -128,10 +128,10 @@ def main(directory: str, out: str, runs: int, nodes: int, slots: int, queries: t
     except SparrowError as error:
         click.echo(f"record: {one_line(error)}", err=True)
         sys.exit(exit_code(error))
-    Path(out).write_bytes(_lines(profile))
+    Path(out).write_bytes(_json_lines(profile))
 
 
-def _lines(profile: Profile) -> bytes:
+def _json_lines(profile: Profile) -> bytes:
     """As JSON with a line for each stage."""
     source = msgspec.json.encode(profile.source)
     queries = []

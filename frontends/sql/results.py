@@ -13,8 +13,8 @@ from sparrow_py.errors import InvalidRequest
 
 
 def encode_table(table: pa.Table, buckets: int = 1) -> bytes:
-    """The file of this table; with several buckets a batch for each, by the column `BUCKET`, which it has no more."""
-    parts = [table] if buckets == 1 else _cut(table, buckets)
+    """The file of this table; with several buckets a batch for each, by the column `BUCKET`, which is left out."""
+    parts = [table] if buckets == 1 else _split_into_buckets(table, buckets)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, parts[0].schema) as writer:
         for part in parts:
@@ -23,7 +23,7 @@ def encode_table(table: pa.Table, buckets: int = 1) -> bytes:
     return content
 
 
-def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
+def _split_into_buckets(table: pa.Table, buckets: int) -> list[pa.Table]:
     bucket, rest = table.column(BUCKET), table.drop_columns([BUCKET])
     return [rest.filter(pc.equal(bucket, number)) for number in range(buckets)]
 
@@ -36,7 +36,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def decode_tables(contents: Sequence[Any], bucket: int | None = None) -> pa.Table:
-    """The rows of all these files, of one bucket if it is named. It keeps the contents, which may be maps of files."""
+    """The rows of all these files, or of one bucket. The table refers to the contents, which may be mapped files."""
     batches: list[pa.RecordBatch] = []
     schema = None
     for content in contents:
@@ -47,7 +47,7 @@ def decode_tables(contents: Sequence[Any], bucket: int | None = None) -> pa.Tabl
             batches += [reader.get_batch(number) for number in numbers]
         except (pa.ArrowException, IndexError) as error:
             raise InvalidRequest(
-                "inputs", "", "", f"inputs: an input is no result of an earlier stage ({error})"
+                "inputs", "", "", f"inputs: an input is not the result of an earlier stage ({error})"
             ) from None
     if schema is None:
         raise InvalidRequest("inputs", 0, "results of the stages before")

@@ -10,7 +10,8 @@ APP = "sql"
 
 
 class Load(msgspec.Struct, tag="load", forbid_unknown_fields=True):
-    """Hold these partitions of the dataset in this directory. The result is a JSON map: how many rows are held now."""
+    """Hold these partitions of the dataset in this directory. The result is a JSON map: the dataset's key to the
+    number of its partitions that are held then."""
 
     directory: str
     partitions: list[int]
@@ -33,8 +34,8 @@ class Input(msgspec.Struct, forbid_unknown_fields=True):
 class Fragment(msgspec.Struct, tag="run", forbid_unknown_fields=True):
     """Run this SQL over a partition, or the tables that are held whole, or neither, and over inputs.
 
-    directory: of the dataset, for what is not held yet; empty if no table is read. buckets: into how many the result
-    is cut. last: whether it is the query's result, which goes to the client.
+    directory: of the dataset, to load what is not held yet; empty if no table is read. buckets: the number of parts
+    into which the result is cut. last: whether the result is the query's, which goes to the client.
     """
 
     sql: str

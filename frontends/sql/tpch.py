@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PARTITIONS = 30
-"""Of a dataset, as in the paper (§7.2)."""
+"""Partitions of a dataset, as in the paper (§7.2)."""
 REPLICAS = 3
 """Nodes that hold each partition, as in the paper."""
 DENORM, LINEITEM, ORDERS = "denorm", "lineitem", "orders"
@@ -176,7 +176,7 @@ REACHES: Mapping[str, Reach] = {
         {"ps_partkey": "l_partkey", "ps_suppkey": "l_suppkey", **_same("ps_availqty", "ps_supplycost")},
     ),
 }
-"""What the denormalised table has of the other tables, by the way that leads there from lineitem."""
+"""The tables whose columns the denormalised table has, by the path of keys that leads there from lineitem."""
 
 
 def _denorm_columns() -> dict[str, str]:

@@ -10,6 +10,6 @@ QUERIES = 22
 
 
 def tpch_query(number: int) -> str:
-    """The SQL of a query, by its number in the specification; `InvalidRequest` if there is none."""
+    """The SQL of a query, by its number in the specification; `InvalidRequest` if there is no such query."""
     check_whole("tpch", number, 1, QUERIES)
     return (resources.files("frontends.sql") / "queries" / f"q{number:02}.sql").read_text("utf-8")

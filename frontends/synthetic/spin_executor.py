@@ -44,7 +44,7 @@ class SpinExecutor:
         while True:
             self._receive(wait=not self._queue)
             if self._queue:
-                self._connection.send([self._run(self._queue.popleft())])
+                self._connection.send([self._run_spin(self._queue.popleft())])
 
     def _receive(self, *, wait: bool) -> None:
         for message in self._connection.receive(wait=wait):
@@ -58,7 +58,7 @@ class SpinExecutor:
         self._queue = deque(run for run in self._queue if run.run not in revoked)
         self._connection.send([Returned(returned)])
 
-    def _run(self, run: Run) -> Done:
+    def _run_spin(self, run: Run) -> Done:
         started_at_s, started_s = time.time(), time.monotonic()
         status, error = TaskStatus.FINISHED, ""
         try:

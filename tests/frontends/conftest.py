@@ -1,4 +1,4 @@
-"""What tests of several executors use."""
+"""Fixtures for tests of several executors."""
 
 import os
 from pathlib import Path

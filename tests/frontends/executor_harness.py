@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sparrow_py.executors.executor_protocol import ExecutorHello, FrameSplitter, encode_frame
 
 TIMEOUT_S = 30.0
-"""After which a test fails that waits for an executor."""
+"""How long a test waits for an executor before it fails."""
 Message = TypeVar("Message")
 
 
@@ -46,7 +46,7 @@ class Monitor:
         self.hello = self.receive(ExecutorHello)
 
     def send(self, *messages: Any) -> None:
-        """Send these as one frame."""
+        """Send these messages as one frame."""
         self._connection.sendall(encode_frame(list(messages)))
 
     def receive(self, kind: type[Message]) -> Message:
@@ -60,7 +60,7 @@ class Monitor:
         return message
 
     def hang_up(self) -> None:
-        """Go away, as a node monitor that ends does."""
+        """Close the connection, as a node monitor that ends does."""
         self._connection.close()
 
     def __enter__(self) -> "Monitor":

@@ -1,4 +1,4 @@
-"""The `sparrow` command: what it takes, what it prints, how it exits, and that mistakes cost one line."""
+"""The `sparrow` command: its input, its output, its exit codes, and that a mistake is one line."""
 
 import json
 import os
@@ -59,7 +59,8 @@ TOKEN = "t" * 32
 
 @pytest.fixture(autouse=True)
 def sigterm_is_not_for_tests() -> Iterator[None]:
-    """Commands that run in this process handle SIGTERM; left so, one that is to end the tests fails some later one."""
+    """Restore the handler of SIGTERM, which commands that run in this process set: else SIGTERM would fail a test
+    instead of ending the tests."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -96,9 +97,9 @@ class FakeScheduler(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, str | None]] = []
         self.bodies: list[Any] = []
         self.lacking = 0
-        """Bytes that answers lack at their end."""
+        """The number of bytes that are missing at the end of answers."""
         self.chunked = False
-        """Answers are streamed, and break off after what there is."""
+        """Whether answers are streamed, and break off."""
 
     @property
     def address(self) -> str:
@@ -160,7 +161,7 @@ def scheduler(schedulers: Callable[[], FakeScheduler]) -> FakeScheduler:
 
 @pytest.fixture
 def nobody(schedulers: Callable[[], FakeScheduler]) -> str:
-    """An address where nobody listens."""
+    """An address where no process listens."""
     server = FakeScheduler()
     server.server_close()
     return server.address
@@ -179,7 +180,7 @@ class TestHelp:
         assert result.exit_code == 0
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
 
-    def test_nothing_asked(self) -> None:
+    def test_without_a_command_the_help_is_shown(self) -> None:
         result = sparrow()
         assert result.exit_code == 2
         assert "Commands:" in result.output
@@ -272,7 +273,9 @@ class TestJobs:
         assert header[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "FAILED", "CANCELLED", "LOST", "AGE"]
         assert row[:11] == [JOB_ID, "count", "ada", "command", "100", "60", "4", "30", "3", "2", "1"]
 
-    def test_table_has_no_columns_that_say_nothing(self, schedulers: Callable[[], FakeScheduler]) -> None:
+    def test_the_table_leaves_out_columns_that_are_zero_for_all_jobs(
+        self, schedulers: Callable[[], FakeScheduler]
+    ) -> None:
         first, second = schedulers(), schedulers()
         for scheduler in (first, second):
             scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"failed": 0, "cancelled": 0, "lost": 0}]})
@@ -303,12 +306,12 @@ class TestCancel:
         assert (result.exit_code, result.stdout) == (0, f"cancelled {JOB_ID}\n")
         assert scheduler.asked == [("DELETE", f"/v1/jobs/{JOB_ID}", None)]
 
-    def test_wherever_the_job_is(self, schedulers: Callable[[], FakeScheduler]) -> None:
+    def test_every_scheduler_is_asked_for_the_job(self, schedulers: Callable[[], FakeScheduler]) -> None:
         first, second = schedulers(), schedulers()
         first.answers.clear()
         assert sparrow("cancel", "-s", first.address, "-s", second.address, JOB_ID).exit_code == 0
 
-    def test_unknown_job_keeps_no_other_from_being_cancelled(self, scheduler: FakeScheduler) -> None:
+    def test_an_unknown_job_does_not_keep_others_from_being_cancelled(self, scheduler: FakeScheduler) -> None:
         result = sparrow("cancel", "-s", scheduler.address, "a/../b c", JOB_ID)
         assert_one_line(result, 1, "no job 'a/../b c'")
         assert result.stdout == f"cancelled {JOB_ID}\n"
@@ -342,33 +345,35 @@ class TestResults:
         result = sparrow("results", "-s", scheduler.address, JOB_ID)
         assert_one_line(result, 1, "1 of 3 tasks did not finish (first: task 2 lost: its node went away)")
 
-    def test_wherever_they_are(self, schedulers: Callable[[], FakeScheduler], nobody: str) -> None:
+    def test_every_scheduler_is_asked_for_the_results(
+        self, schedulers: Callable[[], FakeScheduler], nobody: str
+    ) -> None:
         first, second = schedulers(), schedulers()
         second.answers["GET", RESULTS] = (200, b"".join(LINES))
         result = sparrow("results", "-s", f"{nobody},{first.address},{second.address}", JOB_ID)
         assert (result.exit_code, result.stdout_bytes) == (0, b"".join(LINES))
 
-    def test_nowhere(self, scheduler: FakeScheduler) -> None:
+    def test_no_scheduler_has_results_of_the_job(self, scheduler: FakeScheduler) -> None:
         assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, f"no results of a job '{JOB_ID}'")
 
-    def test_nobody_answers(self, nobody: str) -> None:
+    def test_no_scheduler_answers(self, nobody: str) -> None:
         assert_one_line(sparrow("results", "-s", nobody, JOB_ID), 1, f"no scheduler answers at {nobody}")
 
-    def test_refused(self, scheduler: FakeScheduler) -> None:
+    def test_the_scheduler_refuses(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", RESULTS] = (503, {"error": {"message": "too many readers"}})
         assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "too many readers")
 
     @pytest.mark.parametrize(("chunked", "lacking"), [(True, 0), (False, 5)])
-    def test_that_break_off(self, scheduler: FakeScheduler, chunked: bool, lacking: int) -> None:
+    def test_results_that_break_off_are_an_error(self, scheduler: FakeScheduler, chunked: bool, lacking: int) -> None:
         scheduler.answers["GET", RESULTS] = (200, b"".join(LINES))
         scheduler.chunked, scheduler.lacking = chunked, lacking
         result = sparrow("results", "-s", scheduler.address, JOB_ID)
         assert_one_line(result, 1, "the results broke off")
         assert result.stdout_bytes == b"".join(LINES)
 
-    def test_that_are_none(self, scheduler: FakeScheduler) -> None:
+    def test_a_line_that_is_not_a_result_is_an_error(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", RESULTS] = (200, b"<html>\n")
-        assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "no result of a scheduler")
+        assert_one_line(sparrow("results", "-s", scheduler.address, JOB_ID), 1, "a line of the answer is not")
 
 
 class TestSubmit:
@@ -379,7 +384,7 @@ class TestSubmit:
         scheduler.answers["GET", RESULTS] = (200, b"".join(LINES))
         return scheduler
 
-    def test_follows(self, accepting: FakeScheduler, tmp_path: Path) -> None:
+    def test_submit_prints_the_results_as_they_come(self, accepting: FakeScheduler, tmp_path: Path) -> None:
         job = {"job_id": JOB_ID, "user": "ada", "app": "noop", "tasks": [{"payload": "ü"}]}
         (tmp_path / "job.json").write_text(json.dumps(job), "utf-8")
         result = sparrow("submit", "-s", accepting.address, str(tmp_path / "job.json"))
@@ -393,33 +398,35 @@ class TestSubmit:
         assert (len(job["job_id"]), job["app"], "user" in job) == (32, "noop", False)
 
     @pytest.mark.parametrize("text", ["", "[]", "1", "{", "\udcff"])
-    def test_no_job(self, accepting: FakeScheduler, text: str) -> None:
+    def test_a_file_that_is_not_a_job_is_refused(self, accepting: FakeScheduler, text: str) -> None:
         data = text.encode("utf-8", "surrogateescape")
         assert_one_line(sparrow("submit", "-s", accepting.address, "-", stdin=data), 2, "job: ")
         assert not accepting.bodies
 
     @pytest.mark.parametrize("status", [400, 409, 413])
-    def test_wrong(self, accepting: FakeScheduler, status: int) -> None:
+    def test_a_job_that_the_scheduler_finds_invalid_is_an_error(self, accepting: FakeScheduler, status: int) -> None:
         error = {"message": "tasks[0].bogus: there is no such field", "field": "tasks[0].bogus"}
         accepting.answers["POST", SUBMIT] = (status, {"error": error})
         result = sparrow("submit", "-s", accepting.address, "-", stdin="{}")
         assert_one_line(result, 2, accepting.address, "tasks[0].bogus: there is no such field")
 
-    def test_another_scheduler_where_nobody_is_at_one(self, accepting: FakeScheduler, nobody: str) -> None:
+    def test_another_scheduler_is_tried_if_one_cannot_be_reached(self, accepting: FakeScheduler, nobody: str) -> None:
         for _ in range(8):  # The first is chosen at random.
             assert sparrow("submit", "--detach", "-s", f"{nobody},{accepting.address}", "-", stdin="{}").exit_code == 0
         assert len(accepting.bodies) == 8
 
-    def test_nobody(self, nobody: str) -> None:
+    def test_no_scheduler_can_be_reached(self, nobody: str) -> None:
         assert_one_line(sparrow("submit", "-s", nobody, "-", stdin="{}"), 1, f"no scheduler answers at {nobody}")
 
-    def test_no_other_scheduler_where_one_may_have_it(self, accepting: FakeScheduler) -> None:
+    def test_no_other_scheduler_is_tried_if_one_may_have_taken_the_job(self, accepting: FakeScheduler) -> None:
         accepting.lacking = 1
         result = sparrow("submit", "-s", f"{accepting.address},{accepting.address}", "-", stdin="{}")
         assert_one_line(result, 1, f"it may have taken job {accepting.bodies[0]['job_id']}")
         assert len(accepting.bodies) == 1
 
-    def test_no_room_yet(self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_job_is_sent_again_when_a_scheduler_has_no_room_yet(
+        self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         waits: list[float] = []
         monkeypatch.setattr("time.sleep", waits.append)
         full = (429, {"error": {"message": "ada has as much as she may"}})
@@ -428,7 +435,9 @@ class TestSubmit:
         assert waits == [7, 7]
         assert len({job["job_id"] for job in accepting.bodies}) == 1
 
-    def test_no_room_in_time(self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_job_for_which_no_scheduler_has_room_in_time_is_refused(
+        self, accepting: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("frontends.cli.submit.SUBMIT_TIMEOUT_S", 5.0)
         accepting.answers["POST", SUBMIT] = (429, {"error": {"message": "ada has as much as she may"}})
         result = sparrow("submit", "-s", accepting.address, "-", stdin="{}")
@@ -452,22 +461,26 @@ class TestNodeStates:
         assert (result.exit_code, result.stdout, result.stderr) == (0, f"n1 is {state}\n", "")
         assert node.bodies == [{"state": state, "node": "n1"}]
 
-    def test_one_that_is_not_there_keeps_no_other_as_it_is(self, scheduler: FakeScheduler, node: FakeScheduler) -> None:
+    def test_a_node_that_is_not_connected_does_not_keep_others_from_changing(
+        self, scheduler: FakeScheduler, node: FakeScheduler
+    ) -> None:
         node.answers["POST", "/v1/nodes/state"] = (200, {"nodes": [NODE | {"state": "cordoned"}]})
         result = sparrow("cordon", "-s", scheduler.address, "n/2", "n1")
         assert_one_line(result, 1, "n/2: no such node is connected")
         assert result.stdout == "n1 is cordoned\n"
 
-    def test_one_whose_address_is_not_known(self, scheduler: FakeScheduler) -> None:
+    def test_a_node_whose_address_is_not_known_is_an_error(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"address": ""}]})
-        assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: its scheduler does not know")
+        assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: the scheduler does not know")
 
-    def test_one_that_does_not_answer(self, scheduler: FakeScheduler, nobody: str) -> None:
+    def test_a_node_that_does_not_answer_is_an_error(self, scheduler: FakeScheduler, nobody: str) -> None:
         scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE | {"address": nobody}]})
         result = sparrow("drain", "-s", scheduler.address, "n1")
         assert_one_line(result, 1, f"n1: no node monitor answers at {nobody}")
 
-    def test_one_that_another_process_has_now(self, scheduler: FakeScheduler, node: FakeScheduler) -> None:
+    def test_a_node_whose_address_another_node_monitor_has_now_is_an_error(
+        self, scheduler: FakeScheduler, node: FakeScheduler
+    ) -> None:
         assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: what answers at", "has no nodes")
 
 
@@ -488,20 +501,20 @@ class TestAsking:
         assert sparrow("nodes", *arguments).exit_code == 0
         assert scheduler.asked == [("GET", "/v1/nodes", f"Bearer {TOKEN}")]
 
-    def test_nobody_answers(self, nobody: str) -> None:
+    def test_no_scheduler_answers(self, nobody: str) -> None:
         assert_one_line(sparrow("nodes", "-s", nobody), 1, f"no scheduler answers at {nobody}: Connection refused")
 
-    def test_some_answer(self, scheduler: FakeScheduler, nobody: str) -> None:
+    def test_only_some_schedulers_answer(self, scheduler: FakeScheduler, nobody: str) -> None:
         result = sparrow("nodes", "-s", nobody, "-s", scheduler.address)
         assert_one_line(result, 0, nobody)
         assert "n1" in result.stdout
 
     @pytest.mark.parametrize("body", [b"<html>", b"[]", {"jobs": {}}, {}, b""])
-    def test_something_else_answers(self, scheduler: FakeScheduler, body: Any) -> None:
+    def test_an_answer_of_another_program_is_an_error(self, scheduler: FakeScheduler, body: Any) -> None:
         scheduler.answers["GET", "/v1/jobs"] = (200, body)
         assert_one_line(sparrow("jobs", "-s", scheduler.address), 1, "is not a scheduler")
 
-    def test_refused(self, scheduler: FakeScheduler) -> None:
+    def test_the_scheduler_refuses(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", "/v1/jobs"] = (401, {"error": {"message": "wrong\ntoken"}})
         assert_one_line(sparrow("jobs", "-s", scheduler.address), 1, "refused: wrong token")
 
@@ -510,7 +523,7 @@ class TestAsking:
 
 
 class FakeJob:
-    """The commands of a job, run here one by one, the last first; results come as an executor's would."""
+    """Runs the commands of a job in this process, the last first; results come as an executor's would."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
@@ -585,7 +598,7 @@ class FakeCluster:
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[FakeClient]:
-    """Puts fakes in the place of Client and LocalCluster; the clients made."""
+    """Replaces Client and LocalCluster by fakes; the list of clients that are made."""
     made: list[FakeClient] = []
     monkeypatch.setattr(FakeClient, "made", made, raising=False)
     monkeypatch.setattr(sparrow_py, "Client", FakeClient, raising=False)
@@ -620,7 +633,9 @@ class TestRunMakesTasks:
         sparrow("run", "--array", "1", "echo")
         assert tasks_of(clients[0])[0].argv == ["echo"]
 
-    def test_where_and_with_what(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_working_directory_and_environment(
+        self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("HERE", "there")
         sparrow("run", "--array", "1", "-e", "A=b=c", "-e", "HERE", "--workdir", "/", "true")
         assert tasks_of(clients[0])[0] == CommandTask(
@@ -635,13 +650,13 @@ class TestRunMakesTasks:
         assert (spec.app, spec.name) == ("command", "echo")
         assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
 
-    def test_nothing_to_do(self, clients: list[FakeClient]) -> None:
+    def test_no_lines_are_no_tasks(self, clients: list[FakeClient]) -> None:
         assert [sparrow("run", "false").exit_code, sparrow("run", "--array", "0", "false").exit_code] == [0, 0]
         assert clients == []
 
 
 class TestRunConnects:
-    def test_to_a_cluster_of_its_own(self, clients: list[FakeClient]) -> None:
+    def test_without_schedulers_it_starts_a_cluster(self, clients: list[FakeClient]) -> None:
         sparrow("run", "-j", "3", "--array", "1", "true")
         assert isinstance(clients[0].where, FakeCluster)
         assert clients[0].where.slots == 3
@@ -651,7 +666,9 @@ class TestRunConnects:
         sparrow("run", "-s", "a:1", "-s", "b:2,dns:c:3", "--array", "1", "true")
         assert (clients[0].where, clients[0].token) == (["a:1", "b:2", "dns:c:3"], TOKEN)
 
-    def test_cannot(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_cluster_that_cannot_be_reached_is_exit_code_255(
+        self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def refuse(*_: Any) -> None:
             raise NoScheduler("no scheduler answered")
 
@@ -660,11 +677,11 @@ class TestRunConnects:
 
 
 class TestRunReports:
-    def test_in_the_order_of_the_input(self, clients: list[FakeClient]) -> None:
+    def test_output_is_in_the_order_of_the_input(self, clients: list[FakeClient]) -> None:
         result = sparrow("run", "echo", stdin="a\nb\nc\n")
         assert (result.exit_code, result.stdout, result.stderr) == (0, "a\nb\nc\n", "")
 
-    def test_as_it_comes(self, clients: list[FakeClient]) -> None:
+    def test_unordered_output_comes_as_tasks_end(self, clients: list[FakeClient]) -> None:
         assert sparrow("run", "--unordered", "echo", stdin="a\nb\nc\n").stdout == "c\nb\na\n"
 
     def test_stderr(self, clients: list[FakeClient]) -> None:
@@ -690,7 +707,9 @@ class TestRunReports:
             (["sh", "-c", "kill -9 $$"], "task 0 (0): killed by signal 9 (SIGKILL)"),
         ],
     )
-    def test_says_what_the_command_cannot(self, clients: list[FakeClient], argv: list[str], note: str) -> None:
+    def test_a_command_that_was_killed_or_not_started_is_noted(
+        self, clients: list[FakeClient], argv: list[str], note: str
+    ) -> None:
         result = sparrow("run", "--array", "1", "--", *argv)
         assert result.exit_code == 1
         assert result.stderr.startswith(f"sparrow: {note}")
@@ -698,7 +717,7 @@ class TestRunReports:
     def test_truncated_output(self, clients: list[FakeClient]) -> None:
         result = sparrow("run", "--array", "1", "echo", "flood")
         assert result.exit_code == 0
-        assert "task 0 (0): wrote more than is kept, the first 256 KiB" in result.stderr
+        assert "task 0 (0): the output was cut: of stdout and stderr the first 256 KiB" in result.stderr
 
     def test_stop_on_failure(self, clients: list[FakeClient]) -> None:
         result = sparrow("run", "--stop-on-failure", "sh", "-c", "exit {}", stdin="0\n0\n1\n0\n")
@@ -720,7 +739,7 @@ class TestRunReports:
         summary = "sparrow: 2 of 2 tasks failed (first: task 0 (a): exit code 1)\n"
         assert result.stderr.endswith(output.CLEAR_LINE + summary)
 
-    def test_no_progress_unless_somebody_looks(self, clients: list[FakeClient]) -> None:
+    def test_no_progress_without_a_terminal(self, clients: list[FakeClient]) -> None:
         assert sparrow("run", "true", stdin="a\n").stderr == ""
 
 
@@ -744,7 +763,7 @@ def real(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]"
 
 
 def listing(what: str, *arguments: str) -> list[dict[str, Any]]:
-    """What `sparrow nodes` or `sparrow jobs` lists."""
+    """The entries that `sparrow nodes` or `sparrow jobs` lists."""
     ended = real(what, "--json", *arguments)
     assert (ended.returncode, ended.stderr) == (0, "")
     listed: list[dict[str, Any]] = json.loads(ended.stdout)[what]
@@ -753,7 +772,7 @@ def listing(what: str, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[str, str]]:
-    """What `sparrow cluster` says, and its scheduler's address, while it runs; at its end it must end well."""
+    """The introduction of a `sparrow cluster` and its scheduler's address, while it runs; it must exit as it should."""
     arguments = [*SPARROW, "cluster", "--node-monitors", "2", "--slots", "2", "--enable-command"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -778,7 +797,7 @@ class TestOnACluster:
         assert (ended.returncode, ended.stdout) == (1, "0\n7\n0\n")
         assert ended.stderr == "sparrow: 1 of 3 tasks failed (first: task 1 (7): exit code 7)\n"
 
-    def test_command_that_is_not_there(self, running: tuple[str, str]) -> None:
+    def test_a_command_that_does_not_exist(self, running: tuple[str, str]) -> None:
         ended = real("run", "-s", running[1], "--array", "1", "no-such-command")
         assert ended.returncode == 1
         assert ended.stderr.startswith("sparrow: task 0 (0): command not found: 'no-such-command'\n")
@@ -851,7 +870,7 @@ class TestOnAClusterOfItsOwn:
         assert ended.stdout.split() == [str(i) for i in range(50)]
 
     @pytest.mark.rest
-    def test_output_that_nobody_reads(self) -> None:
+    def test_a_closed_pipe_ends_the_run(self) -> None:
         arguments = [*SPARROW, "run", "-j", "1", "--array", "100", "echo", "{}"]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None

@@ -44,7 +44,8 @@ from tests.support.waiting import wait_until
 
 MODULE = "frontends.command.executor"
 DAEMON = """(setsid sh -c 'exec 3>"$0"; echo $$ >&3; exec sleep 1000' "$0" &)"""
-"""Makes a process with a session of its own and no parent. It says its number to a named pipe, and keeps that open."""
+"""Starts a process with a session of its own and no parent, which writes its number to a named pipe that it keeps
+open."""
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def children_of(monitor: Monitor) -> list[int]:
 
 
 def done(monitor: Monitor, *argv: str, **fields: Any) -> Done:
-    """How this command ends."""
+    """The end of this command."""
     monitor.send(run(1, *argv, **fields))
     return monitor.receive(Done)
 
@@ -115,7 +116,7 @@ class TestCommands:
         session = result(monitor, "sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat").stdout.split()
         assert session[0] == session[1]
 
-    def test_common_bytes_are_of_no_use(self, monitor: Monitor) -> None:
+    def test_common_bytes_are_ignored(self, monitor: Monitor) -> None:
         monitor.send(Common(1, b"x"), ForgetCommon(1))
         assert result(monitor, "true").exit_code == 0
 
@@ -152,14 +153,16 @@ class TestFailures:
             (["true"], "/etc/passwd", "cannot use working directory '/etc/passwd': Not a directory"),
         ],
     )
-    def test_cannot_be_started(self, monitor: Monitor, argv: list[str], cwd: str, error: str) -> None:
+    def test_a_command_that_cannot_be_started_fails_with_the_reason(
+        self, monitor: Monitor, argv: list[str], cwd: str, error: str
+    ) -> None:
         answer = done(monitor, *argv, cwd=cwd)
         assert (answer.status, answer.result, answer.error) == (TaskStatus.FAILED, b"", error)
 
     @pytest.mark.parametrize(
         "payload", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x81\xa4argv\x90", b"\x81\xa4argv\x91\xa1\0"]
     )
-    def test_payload_that_is_none(self, monitor: Monitor, payload: bytes) -> None:
+    def test_a_payload_that_is_not_a_task_fails(self, monitor: Monitor, payload: bytes) -> None:
         monitor.send(Run(1, 0, payload))
         answer = monitor.receive(Done)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
@@ -168,7 +171,7 @@ class TestFailures:
 
 
 class TestPlaces:
-    def test_as_many_at_once_as_there_are_places(self, tmp_path: Path, fifo: str) -> None:
+    def test_as_many_commands_run_at_once_as_there_are_places(self, tmp_path: Path, fifo: str) -> None:
         with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
             assert monitor.hello.places == 2
             # Each of the two waits for the other to open the fifo.
@@ -190,13 +193,13 @@ class TestPlaces:
         Path(fifo).write_text("go")
         assert monitor.receive(Done).run == 3
 
-    def test_revoked_before_it_started(self, monitor: Monitor) -> None:
+    def test_a_revoked_run_that_has_not_started_is_returned(self, monitor: Monitor) -> None:
         monitor.send(run(1, "true"), run(2, "true"), Revoke([1]))
         assert monitor.receive(Returned).runs == [1]
         assert monitor.receive(Done).run == 2
 
     @pytest.mark.parametrize("places", ["0", "-1", "many", "1.5", ""])
-    def test_places_that_cannot_be(self, places: str) -> None:
+    def test_an_invalid_number_of_places_is_an_error(self, places: str) -> None:
         environment = os.environ | {"SPARROW_EXECUTOR_PLACES": places}
         ended = subprocess.run([sys.executable, "-m", MODULE], env=environment, stderr=subprocess.PIPE, check=False)
         assert ended.returncode == 1
@@ -209,7 +212,7 @@ class TestPlaces:
 
 
 class TestFiles:
-    def test_what_is_large_comes_and_goes_as_a_file(self, monitor: Monitor, tmp_path: Path) -> None:
+    def test_large_payloads_and_results_are_files(self, monitor: Monitor, tmp_path: Path) -> None:
         data = os.urandom(INLINE_BYTES_MAX)
         payload = store(encode_task(CommandTask(["cat"], data)), str(tmp_path))
         assert isinstance(payload, File)
@@ -219,7 +222,7 @@ class TestFiles:
         assert Path(answer.result.path).parent == monitor.files
         assert decode_result(read(answer.result)) == CommandResult(0, data, b"", False)
 
-    def test_a_file_that_is_not_there(self, monitor: Monitor) -> None:
+    def test_a_payload_file_that_does_not_exist_fails_the_run(self, monitor: Monitor) -> None:
         monitor.send(Run(1, 0, File("/no/such/file", 1, "")))
         answer = monitor.receive(Done)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
@@ -234,7 +237,7 @@ class TestFiles:
 
 
 def done_json(monitor: Monitor, payload: str) -> Done:
-    """How the command of this JSON ends."""
+    """The end of the command that this JSON describes."""
     monitor.send(Run(1, 0, payload.encode()))
     return monitor.receive(Done)
 
@@ -256,14 +259,14 @@ class TestJson:
         assert (answer.status, answer.error) == (TaskStatus.FAILED, "exit code 1")
         assert json.loads(read(answer.result))["exit_code"] == 1
 
-    def test_output_that_is_no_text(self, monitor: Monitor) -> None:
+    def test_output_that_is_not_text_is_escaped(self, monitor: Monitor) -> None:
         answer = done_json(monitor, r"""{"argv": ["printf", "a\\377\\303\\244"]}""")
         assert json.loads(read(answer.result))["stdout"] == "a\\xffä"
 
     @pytest.mark.parametrize(
         "payload", ["{", '{"argv": []}', '{"argv": ["true"], "stdin": 1}', '{"argv": ["true"], "x": 1}', "[]", "{}x"]
     )
-    def test_payload_that_is_none(self, monitor: Monitor, payload: str) -> None:
+    def test_a_payload_that_is_not_a_task_fails(self, monitor: Monitor, payload: str) -> None:
         answer = done_json(monitor, payload)
         assert (answer.status, answer.result) == (TaskStatus.FAILED, b"")
         assert answer.error.startswith(("payload: ", "argv: "))
@@ -282,7 +285,7 @@ class TestKill:
             monitor.send(Kill([1]), run(2, "true"))
             assert monitor.receive(Done).status is TaskStatus.FINISHED
 
-    def test_one_that_was_about_to_start(self, monitor: Monitor, fifo: str) -> None:
+    def test_a_run_that_was_about_to_start(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)), run(2, "true"), Kill([1, 2]))
         for number in (1, 2):
             answer = monitor.receive(Done)
@@ -292,7 +295,7 @@ class TestKill:
 
 
 class TestNothingIsLeftRunning:
-    def test_what_a_command_left_behind_is_killed(self, monitor: Monitor, fifo: str) -> None:
+    def test_processes_that_a_command_left_behind_are_killed(self, monitor: Monitor, fifo: str) -> None:
         os.mkfifo(f"{fifo}2")
         monitor.send(run(1, "sh", "-c", 'sleep 1000 3>"$0" & cat <"$1"', fifo, f"{fifo}2"))
         with Path(fifo).open("rb") as held:
@@ -300,12 +303,12 @@ class TestNothingIsLeftRunning:
             assert held.read() == b""
         assert decode_result(read(monitor.receive(Done).result)).stdout == b"end"
 
-    def test_nor_is_a_daemon(self, monitor: Monitor, fifo: str) -> None:
-        """It has a session of its own and no parent; and it holds the command's output open."""
+    def test_a_daemon_that_a_command_started_is_killed(self, monitor: Monitor, fifo: str) -> None:
+        """The daemon has a session of its own and no parent, and holds the command's output open."""
         written = result(monitor, "sh", "-c", f'{DAEMON}; head -n 1 "$0"', fifo)
         wait_until(lambda: gone(int(written.stdout)))
 
-    def test_a_command_is_killed_with_its_daemon_and_not_with_anothers(self, tmp_path: Path, fifo: str) -> None:
+    def test_killing_a_command_kills_its_daemon_and_no_other_command_s(self, tmp_path: Path, fifo: str) -> None:
         other_fifo = f"{fifo}2"
         os.mkfifo(other_fifo)
         with Monitor(MODULE, tmp_path, SPARROW_EXECUTOR_PLACES="2") as monitor:
@@ -318,14 +321,14 @@ class TestNothingIsLeftRunning:
                 assert held.read() == b""
                 assert select.select([other], [], [], 0)[0] == []
 
-    def test_an_executor_is_killed_and_the_daemon_of_its_command_is(self, monitor: Monitor, fifo: str) -> None:
+    def test_killing_an_executor_kills_the_daemon_of_its_command(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, "sh", "-c", f"{DAEMON}; sleep 1000", fifo))
         with Path(fifo).open("rb", 0) as held:
             assert int(held.readline())
             monitor.process.kill()
             assert held.read() == b""
 
-    def test_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
+    def test_commands_are_killed_when_the_node_monitor_goes_away(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             monitor.hang_up()
@@ -333,7 +336,9 @@ class TestNothingIsLeftRunning:
         assert monitor.process.wait(TIMEOUT_S) == 0
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-    def test_executor_is_killed(self, monitor: Monitor, fifo: str, number: signal.Signals) -> None:
+    def test_commands_are_killed_when_the_executor_is_killed(
+        self, monitor: Monitor, fifo: str, number: signal.Signals
+    ) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             monitor.send(Revoke([]))
@@ -342,7 +347,7 @@ class TestNothingIsLeftRunning:
             assert held.read() == b""
         assert monitor.process.wait(TIMEOUT_S) == (0 if number == signal.SIGTERM else -number)
 
-    def test_keeper_is_killed(self, monitor: Monitor, fifo: str) -> None:
+    def test_a_command_whose_keeper_is_killed_fails(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, *holder(fifo)))
         with Path(fifo).open("rb") as held:
             (keeper,) = children_of(monitor)
@@ -360,7 +365,7 @@ class TestNothingIsLeftRunning:
 
 
 class TestJobs:
-    def test_tasks_survive_the_way(self) -> None:
+    def test_tasks_are_decoded_as_they_were_encoded(self) -> None:
         task = CommandTask(["echo", "hej då"], b"\0in", {"A": "b"}, "/tmp")
         spec = command_job([task, ["true"]], name="n", max_attempts=1)
         assert (spec.app, spec.name, spec.max_attempts) == ("command", "n", 1)
@@ -394,7 +399,7 @@ class TestJobs:
             (CommandTask(["echo"], stdin="text"), "tasks[1].stdin"),  # type: ignore[arg-type]
         ],
     )
-    def test_bad_input_is_named(self, task: Any, field: str) -> None:
+    def test_the_field_of_invalid_input_is_named(self, task: Any, field: str) -> None:
         with pytest.raises(InvalidRequest) as caught:
             command_job([["true"], task])
         assert caught.value.field == field
@@ -403,6 +408,6 @@ class TestJobs:
     def test_longest_argument_runs(self, monitor: Monitor) -> None:
         assert len(result(monitor, "printf", "%s", "x" * STRING_BYTES_MAX).stdout) == STRING_BYTES_MAX
 
-    def test_result_that_is_none(self) -> None:
+    def test_bytes_that_are_not_a_result_are_an_error(self) -> None:
         with pytest.raises(LinkError, match="malformed result"):
             decode_result(b"\xc1")

@@ -23,12 +23,12 @@ def test_a_coroutine_is_run_to_its_end(client: Client) -> None:
     assert client.submit_stages(stages).results(TIMEOUT_S) == [4, 9, 81]
 
 
-def test_a_function_that_returns_a_coroutine_is_as_good() -> None:
+def test_the_coroutine_that_a_plain_function_returns_is_run_too() -> None:
     function = Function(calls.encode_function(partial(tasks.square_later, 5)))
     assert function(calls.encode_arguments((), {})) == 25
 
 
-def test_what_it_raises_comes_with_the_traceback_of_its_own_code(client: Client) -> None:
+def test_an_exception_of_a_coroutine_has_the_traceback_of_the_task_s_code(client: Client) -> None:
     with pytest.raises(ValueError, match=r"^later$") as caught:
         client.submit(tasks.fail_later, "later").result(TIMEOUT_S)
     cause = caught.value.__cause__
@@ -36,7 +36,7 @@ def test_what_it_raises_comes_with_the_traceback_of_its_own_code(client: Client)
     assert cause.text.count("  File ") == 1 and "fail_later" in cause.text
 
 
-def test_what_it_leaves_running_ends_with_it(tmp_path: Path) -> None:
+def test_asyncio_tasks_that_a_coroutine_leaves_running_end_with_the_coroutine(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     function = Function(calls.encode_function(tasks.leave_running))
     function(calls.encode_arguments((mark,), {}))
@@ -45,7 +45,7 @@ def test_what_it_leaves_running_ends_with_it(tmp_path: Path) -> None:
     assert left.cancelled() and not mark.exists()
 
 
-def test_it_is_stopped_as_any_other(client: Client, gate: Path) -> None:
+def test_a_running_coroutine_is_stopped_like_any_task(client: Client, gate: Path) -> None:
     late = client.with_options(task_timeout_s=0.05).submit(asyncio.sleep, 600)
     with pytest.raises(TaskFailed, match="task_timeout_s"):
         late.result(TIMEOUT_S)
@@ -56,6 +56,6 @@ def test_it_is_stopped_as_any_other(client: Client, gate: Path) -> None:
         held.result(TIMEOUT_S)
 
 
-def test_so_it_does_in_this_process() -> None:
+def test_coroutines_run_on_a_cluster_in_this_process() -> None:
     with LocalCluster(in_process=True, slots=2) as cluster, Client(cluster) as client:
         assert list(client.map(tasks.square_later, range(8))) == [x * x for x in range(8)]

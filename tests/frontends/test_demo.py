@@ -1,4 +1,4 @@
-"""The demo: its answer is right, the ideal is what it claims to be, and the whole runs on a cluster."""
+"""The demo: its answer is right, its ideal is computed correctly, and it runs on a cluster."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from sparrow_py.job import JobReport, TaskReport, TaskStatus
 
 
 def plain_count(paths: list[Path]) -> Counter[str]:
-    """What the job computes, in one loop."""
+    """The job's counts, computed in one loop."""
     counts: Counter[str] = Counter()
     for path in paths:
         with tokenize.open(path) as file:
@@ -34,7 +34,7 @@ def plain_count(paths: list[Path]) -> Counter[str]:
 
 
 def in_process(paths: list[Path], groups: int, reducers: int, top: int) -> Answer:
-    """The three stages without a cluster, pickled between them as on one."""
+    """The answer of the three stages without a cluster; results are pickled between them as on a cluster."""
     counted = [
         pickle.loads(pickle.dumps(identifiers.count(group, reducers)))
         for group in identifiers.balanced_groups(paths, groups)

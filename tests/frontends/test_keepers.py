@@ -1,4 +1,4 @@
-"""Keepers of commands: used again and again, and nothing of one command gets to the next."""
+"""Keepers of commands: they are reused, and nothing of one command reaches the next."""
 
 import os
 import resource
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 MODULE = "frontends.command.executor"
 DAEMON = """(setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$0" &)"""
-"""Makes a process with a session of its own and no parent, which says its number to a file or named pipe."""
+"""Starts a process with a session of its own and no parent, which writes its number to a file or named pipe."""
 NO_DESCRIPTORS = "cannot run 'true': Too many open files"
 
 
@@ -40,7 +40,7 @@ def two_places(tmp_path: Path) -> Iterator[Monitor]:
 
 
 def answers(monitor: Monitor) -> None:
-    """Return when the executor does: it has begun."""
+    """Wait until the executor answers, so that it has begun."""
     monitor.send(Revoke([]))
     monitor.receive(Returned)
 
@@ -67,17 +67,17 @@ def keepers_of(monitor: Monitor) -> list[psutil.Process]:
 
 
 def descriptors_of(pid: int) -> list[str]:
-    """What this process has open; which inode a pipe or socket has does not matter."""
+    """The descriptors that this process has open, without the inodes of pipes and sockets."""
     names = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH115, PTH208
     return sorted(name.partition(":[")[0] for name in names)
 
 
 class TestReuse:
-    def test_none_is_started_before_it_is_needed(self, monitor: Monitor) -> None:
+    def test_no_keeper_is_started_before_the_first_command(self, monitor: Monitor) -> None:
         answers(monitor)
         assert keepers_of(monitor) == []
 
-    def test_one_serves_many_commands_and_keeps_nothing_of_them(self, monitor: Monitor) -> None:
+    def test_a_keeper_serves_many_commands_and_keeps_no_descriptors_of_them(self, monitor: Monitor) -> None:
         result(monitor, "true")
         (keeper,) = keepers_of(monitor)
         before = descriptors_of(keeper.pid), descriptors_of(monitor.process.pid)
@@ -88,7 +88,7 @@ class TestReuse:
         assert keeper.children() == []
         assert (descriptors_of(keeper.pid), descriptors_of(monitor.process.pid)) == before
 
-    def test_one_for_each_place_and_apart_from_the_others(self, two_places: Monitor, fifo: str) -> None:
+    def test_each_place_has_a_keeper_without_descriptors_of_the_others(self, two_places: Monitor, fifo: str) -> None:
         for _ in range(3):  # Each of the two waits for the other to open the fifo.
             two_places.send(run(1, "cat", fifo), run(2, "sh", "-c", 'echo met >"$0"', fifo))
             for _ in range(2):
@@ -99,7 +99,7 @@ class TestReuse:
             assert descriptors_of(keeper.pid).count("socket") == 1, "its own, and not the other's"
             assert os.getsid(keeper.pid) == keeper.pid
 
-    def test_children_of_nobody_are_reaped_while_a_command_runs(self, monitor: Monitor, fifo: str) -> None:
+    def test_orphans_are_reaped_while_a_command_runs(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, "sh", "-c", '(setsid sh -c true &); cat "$0"', fifo))
         with Path(fifo).open("w"):
             (keeper,) = keepers_of(monitor)
@@ -108,7 +108,7 @@ class TestReuse:
             wait_until(lambda: [child.name() for child in command.children()] == ["cat"])
         assert monitor.receive(Done).status is TaskStatus.FINISHED
 
-    def test_a_task_as_long_as_can_be(self, monitor: Monitor, tmp_path: Path) -> None:
+    def test_the_largest_possible_task(self, monitor: Monitor, tmp_path: Path) -> None:
         argv = ["sh", "-c", "echo $#", *["x" * STRING_BYTES_MAX] * 7]
         for _ in range(2):
             monitor.send(Run(1, 0, store(encode_task(CommandTask(argv)), str(tmp_path))))
@@ -116,8 +116,8 @@ class TestReuse:
 
 
 class TestKill:
-    def test_one_that_comes_late_does_not_hit_the_next_command(self) -> None:
-        """On its way while the command before ends, as the executor cannot know."""
+    def test_a_late_kill_does_not_hit_the_next_command(self) -> None:
+        """The kill is on its way while the command before ends, which the executor cannot know."""
         code = """if True:
             import fcntl, os, struct, termios
             from frontends.command.keeper import receive_report, send_kill, send_run, start_keeper
@@ -153,7 +153,7 @@ class TestKill:
         )
         assert (answer.stdout, answer.stderr) == (f"1 5\n2 5\n3 {-signal.SIGKILL}\n0\n", "")
 
-    def test_a_keeper_goes_on_after_one(self, monitor: Monitor, fifo: str) -> None:
+    def test_a_keeper_goes_on_after_a_kill(self, monitor: Monitor, fifo: str) -> None:
         result(monitor, "true")
         before = keepers_of(monitor)
         for number in range(5):
@@ -164,7 +164,7 @@ class TestKill:
             assert gone(daemon)
         assert keepers_of(monitor) == before
 
-    def test_a_daemon_is_killed_before_the_outcome_is_told_and_the_next_command_is_not(
+    def test_a_daemon_is_killed_before_the_outcome_is_sent_and_the_next_command_lives(
         self, monitor: Monitor, tmp_path: Path, fifo: str
     ) -> None:
         for number in range(5):
@@ -217,9 +217,9 @@ class TestDeath:
 
 
 def fail_until_there_are_descriptors(monitor: Monitor, pid: int) -> None:
-    """Let this process have more and more descriptors, until a command runs; each that is needed is missing once.
+    """Allow this process more and more descriptors, until a command runs, so that each that it needs is missing once.
 
-    Nothing of the failures is left, and then it has all again.
+    Check that failures leave nothing behind, and then allow the process all its descriptors again.
     """
     before = descriptors_of(pid)
     _, hard = enough = resource.prlimit(pid, resource.RLIMIT_NOFILE)

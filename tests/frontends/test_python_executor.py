@@ -44,7 +44,7 @@ def run(number: int, common: int, *args: Any) -> Run:
 
 
 def value(done: Done) -> Any:
-    """What a run returned, or (exception, traceback)."""
+    """The value that a run returned, or (exception, traceback)."""
     return pickle.loads(read(done.result))
 
 
@@ -113,7 +113,9 @@ def test_revoked_runs_are_returned_and_do_not_run(monitor: Monitor, gate: Path) 
          "cannot be pickled: I stay where I am"),
     ],
 )  # fmt: skip
-def test_awkward_ends_leave_it_alive(monitor: Monitor, function: Any, status: TaskStatus, error: str) -> None:
+def test_calls_that_end_badly_leave_the_worker_alive(
+    monitor: Monitor, function: Any, status: TaskStatus, error: str
+) -> None:
     monitor.send(Common(1, calls.encode_function(function)), run(1, 1))
     done = monitor.receive(Done)
     assert (done.status, done.error) == (status, error)
@@ -129,7 +131,7 @@ def test_awkward_ends_leave_it_alive(monitor: Monitor, function: Any, status: Ta
         (hostile.fail_for_a_module_that_exits, "<tests.support.hostile.ModuleExits", "cannot be described: <SystemE"),
     ],
 )
-def test_an_exception_that_ends_who_looks_at_it_leaves_it_alive(
+def test_an_exception_that_raises_when_it_is_inspected_leaves_the_worker_alive(
     monitor: Monitor, function: Any, error: str, told: str
 ) -> None:
     monitor.send(Common(1, calls.encode_function(function)), run(1, 1))
@@ -159,7 +161,7 @@ def test_the_traceback_starts_in_the_tasks_own_code(monitor: Monitor) -> None:
     assert text.endswith("ValueError: why\n")
 
 
-def test_common_bytes_that_are_no_function(monitor: Monitor) -> None:
+def test_common_bytes_that_are_not_a_function_fail_the_call(monitor: Monitor) -> None:
     monitor.send(Common(1, b"garbage"), Run(1, 1, b""), Run(2, 0, b""))
     for number in (1, 2):
         done = monitor.receive(Done)
@@ -167,12 +169,12 @@ def test_common_bytes_that_are_no_function(monitor: Monitor) -> None:
         assert "common bytes" in done.error
 
 
-def test_it_ends_when_the_node_monitor_hangs_up(monitor: Monitor) -> None:
+def test_the_worker_ends_when_the_node_monitor_hangs_up(monitor: Monitor) -> None:
     monitor.hang_up()
     assert monitor.process.wait(TIMEOUT_S) == 0
 
 
-def test_ctrl_c_is_the_node_monitors_business(monitor: Monitor) -> None:
+def test_ctrl_c_does_not_end_the_worker(monitor: Monitor) -> None:
     monitor.process.send_signal(signal.SIGINT)
     monitor.send(Common(1, calls.encode_function(tasks.square)), run(1, 1, 2))
     assert value(monitor.receive(Done)) == 4
@@ -188,7 +190,7 @@ def large(content: bytes, folder: Path) -> File:
     return file
 
 
-def test_what_is_large_comes_and_goes_as_files(monitor: Monitor, tmp_path: Path) -> None:
+def test_large_payloads_and_results_are_files(monitor: Monitor, tmp_path: Path) -> None:
     text = os.urandom(INLINE_BYTES_MAX)
     common = calls.encode_function(lambda *parts: b"".join((text, *parts)))
     monitor.send(
@@ -253,7 +255,7 @@ def test_arguments_that_are_results_of_other_tasks(monitor: Monitor, tmp_path: P
     assert value(monitor.receive(Done)) == ((20, {"all": [[10, 20]]}), {"text": text})
 
 
-def test_inputs_that_cannot_be_had_are_errors_of_the_call(monitor: Monitor) -> None:
+def test_inputs_that_cannot_be_read_are_errors_of_the_call(monitor: Monitor) -> None:
     payload, _ = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
     monitor.send(Common(1, calls.encode_function(tasks.describe)))
     monitor.send(Run(1, 1, payload, [b"garbage"]), Run(2, 1, payload, [File("/missing", 1, "")]), Run(3, 1, payload))

@@ -41,7 +41,7 @@ def cpu_s(pid: int) -> float:
 
 
 class ScriptedConnection(ExecutorConnection):
-    """Brings one batch at each look at it, then nothing, and the end where it would have to wait."""
+    """Returns one batch of messages at each call, then nothing; raises EOFError where it would have to wait."""
 
     def __init__(self, *batches: list[Any]) -> None:
         self._batches = list(batches)
@@ -91,7 +91,7 @@ class TestExecutor:
         assert [(answer.run, answer.status) for answer in finished] == [(1, "finished"), (3, "finished")]
 
     @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xa1x", encode_duration(-1), encode_duration(math.nan)])
-    def test_payload_that_is_no_duration(self, monitor: Monitor, payload: bytes) -> None:
+    def test_a_payload_that_is_not_a_duration_fails_the_task(self, monitor: Monitor, payload: bytes) -> None:
         monitor.send(Run(1, 0, payload), run(2, 0.0))
         answer = monitor.receive(Done)
         assert answer.status is TaskStatus.FAILED
@@ -112,7 +112,7 @@ class TestExecutor:
 
 
 class TestJobs:
-    def test_durations_survive_the_way(self) -> None:
+    def test_durations_are_decoded_as_they_were_encoded(self) -> None:
         for make, app in ((sleep_job, "sleep"), (spin_job, "spin")):
             spec = make([0, 0.25, 3], name="n")
             assert (spec.app, spec.name) == (app, "n")
@@ -129,13 +129,13 @@ class TestJobs:
         assert noop_job(0).tasks == []
 
     @pytest.mark.parametrize("duration_s", [-0.001, math.nan, math.inf, "1", None, True])
-    def test_durations_that_cannot_be(self, duration_s: Any) -> None:
+    def test_invalid_durations_are_refused(self, duration_s: Any) -> None:
         with pytest.raises(InvalidRequest) as caught:
             sleep_job([1.0, duration_s])
         assert caught.value.field == "durations_s[1]"
 
     @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
-    def test_counts_that_cannot_be(self, count: Any) -> None:
+    def test_invalid_counts_are_refused(self, count: Any) -> None:
         with pytest.raises(InvalidRequest) as caught:
             noop_job(count)
         assert caught.value.field == "n"

@@ -8,7 +8,9 @@ import pytest
 from frontends.python.streams import CAPTURED_BYTES_MAX, TaskStreams
 
 
-def test_what_keeps_the_stream_writes_where_the_task_writes_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_keeps_the_stream_writes_to_the_output_of_the_running_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     beneath = io.TextIOWrapper(io.BytesIO(), "utf-8")
     monkeypatch.setattr(sys, "stdout", beneath)
     streams = TaskStreams()
@@ -36,14 +38,14 @@ def test_capturing_takes_no_more_memory_than_what_is_kept() -> None:
     assert captured.texts(1 << 30)[0] == "ä" * (CAPTURED_BYTES_MAX // 2)
 
 
-def test_what_has_no_encoding_is_escaped_and_a_closed_stream_is_borne() -> None:
+def test_characters_without_an_encoding_are_escaped_and_a_closed_stream_is_no_error() -> None:
     with TaskStreams().captured() as captured:
         print("\udcff")
         sys.stdout.buffer.close()
     assert captured.texts(100) == ("\\udcff\n", "")
 
 
-def test_it_is_known_whether_something_was_written() -> None:
+def test_flush_tells_whether_anything_was_written() -> None:
     streams = TaskStreams()
     assert not streams.flush()
     streams.stderr.write("")

@@ -16,7 +16,7 @@ Z = 3.9
 PIECES = ((0.0, 1.0), (100.0, 3.0), (150.0, 0.0), (200.0, 0.5))
 
 
-def test_each_piece_has_the_rate_that_it_says() -> None:
+def test_each_piece_has_its_stated_rate() -> None:
     times = list(poisson(random.Random(1), 20.0, Rates(PIECES), 400.0))
     ends = [from_s for from_s, _ in PIECES[1:]] + [400.0]
     for (from_s, factor), end_s in zip(PIECES, ends, strict=True):
@@ -63,6 +63,6 @@ def test_times_rise_and_end_in_time(drawn: list[tuple[float, float]], seed: int)
 @pytest.mark.parametrize(
     "bad", [((1.0, 1.0), (1.0, 2.0)), ((2.0, 1.0), (1.0, 1.0)), ((-1.0, 1.0),), ((0.0, -1.0),), ((0.0, math.nan),)]
 )
-def test_pieces_that_cannot_be(bad: tuple[tuple[float, float], ...]) -> None:
+def test_invalid_pieces_are_refused(bad: tuple[tuple[float, float], ...]) -> None:
     with pytest.raises(InvalidOption, match="rates"):
         Rates(bad)

@@ -1,4 +1,4 @@
-"""What is read out of audit logs: launches and their asks, no-ops and cancellations with their counts and users."""
+"""Reading audit logs: launches and their asks, no-ops and cancellations with their counts and users."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_task_that_was_pushed_has_no_ask(tmp_path: Path) -> None:
     assert audit.launches["j", 0].asked_s is None
 
 
-def test_of_several_starts_the_last_counts_whichever_scheduler_it_was(tmp_path: Path) -> None:
+def test_the_last_of_several_starts_counts_at_whichever_scheduler(tmp_path: Path) -> None:
     later = [get_task(2.0, "b", 7, 1), launched(2.1, "b", 7, 0, attempt=2)]
     earlier = [get_task(1.0, "a", 7, 1), launched(1.1, "a", 7, 0)]
     for logs in ({"s1": later, "s2": earlier}, {"s1": earlier, "s2": later}):
@@ -67,8 +67,8 @@ def test_no_ops_have_the_user_of_the_ticket(tmp_path: Path) -> None:
     assert read(tmp_path, s=lines).events == [(1.2, "noop", 2, "bob")]
 
 
-def test_what_is_cancelled_is_what_the_node_still_had(tmp_path: Path) -> None:
-    """Of five reservations two were asked for and one refused."""
+def test_a_cancellation_counts_the_reservations_that_the_node_still_had(tmp_path: Path) -> None:
+    """Of five reservations two were used by getTasks and one was refused."""
     refused = {"event": "reservations_refused", "at_s": 1.1, "node": "a", "ticket": 1, "count": 1, "reason": "full"}
     lines = [
         reserved(1.0, "a", 4), reserved(1.05, "a", 1), refused, get_task(1.1, "a", 7, 2), cancelled(1.3, "a"),
@@ -96,7 +96,7 @@ def test_missing_lines_are_counted(tmp_path: Path) -> None:
     assert audit.dropped == 7
 
 
-def test_what_is_no_line_is_named(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_is_named(tmp_path: Path) -> None:
     path = tmp_path / "audit"
     path.write_text('{"event": "started", "at_s": 1}\n{"event": \n')
     with pytest.raises(ClusterError, match=r"audit:2:\d+: no line"):

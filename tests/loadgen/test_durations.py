@@ -1,4 +1,4 @@
-"""Distributions of service times: means and tails, with a stated confidence, and what cannot be asked for."""
+"""Distributions of service times: means and tails, with a stated confidence, and invalid distributions."""
 
 import math
 import random
@@ -30,7 +30,7 @@ def test_means_are_as_stated(durations: Durations) -> None:
 
 
 def share_is(values: list[float], limit: float, expected: float) -> bool:
-    """Whether the share above the limit differs from what is expected by no more than chance."""
+    """Whether the share above the limit differs from the expected one by no more than chance."""
     share = sum(value > limit for value in values) / len(values)
     return abs(share - expected) < Z * math.sqrt(expected * (1 - expected) / len(values))
 
@@ -43,7 +43,7 @@ def test_the_tail_of_exponential_durations(times: float) -> None:
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 3.0])
 @pytest.mark.parametrize("times", [1.5, 4, 20])
 def test_the_tail_of_pareto_durations(alpha: float, times: float) -> None:
-    """Above its least, the share beyond x times the least is x^−α: also where the variance is infinite."""
+    """The share above x times the smallest value is x^−α, even where the variance is infinite."""
     least_ms = 100.0 * (alpha - 1) / alpha
     values = drawn_ms(Durations("pareto", alpha=alpha))
     assert min(values) >= least_ms - 1e-5
@@ -79,6 +79,6 @@ def test_durations_are_whole_nanoseconds(kind: str) -> None:
         ({"alpha": math.nan}, "alpha"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(fields: dict[str, Any], named: str) -> None:
+def test_invalid_distributions_are_refused_by_field(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidOption, match=named):
         Durations(**fields)

@@ -1,4 +1,4 @@
-"""What is shown while a point runs: the numbers of all generators together, and nothing without a terminal."""
+"""The view while a point runs: the numbers of all generators together, and nothing without a terminal."""
 
 import io
 import math
@@ -21,7 +21,7 @@ def test_generators_are_added_up() -> None:
     assert "late at most 4.0 ms" in text
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_numbers_that_are_not_known_are_left_out() -> None:
     text = line([Progress(10)])
     assert "p50" not in text
     assert "refused" not in text

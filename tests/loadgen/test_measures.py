@@ -1,4 +1,4 @@
-"""Figures against numbers worked out by hand, and what holds of any run."""
+"""Figures against numbers worked out by hand, and invariants of any run."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ seconds = st.floats(0, 100)
 
 
 def job(number: int, response_s: float, ideal: float, **cells: Any) -> dict[str, Any]:
-    """A job of one stage that was due at its number's second."""
+    """A job of one stage that was due `number` seconds after the point began."""
     row = {
         "point": 0, "job": number, "label": "", "user": "ann", "tasks": 1, "stages": 1, "after": [[]], "measured": True,
         "status": "finished", "due_s": float(number), "submitted_s": float(number), "ended_s": number + response_s,
@@ -38,7 +38,7 @@ def task(number: int, arrived_s: float, started_s: float, finished_s: float, **c
 
 
 def of(jobs: list[dict[str, Any]], tasks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Their figures."""
+    """The figures of these jobs and tasks."""
     return figures(table(JOBS, jobs), table(TASKS, tasks), **more)
 
 
@@ -49,7 +49,7 @@ def test_a_job_of_one_stage_ideally_takes_as_long_as_its_longest_task() -> None:
     assert ideal_s([[]], [[0.1, 0.4, 0.2]]) == 0.4
 
 
-def test_a_diamond_ideally_takes_as_long_as_its_longer_way() -> None:
+def test_a_diamond_ideally_takes_as_long_as_its_longer_path() -> None:
     # 0 → 1 and 2 → 3: 1 + max(2, 5) + 3.
     assert ideal_s([[], [0], [0], [1, 2]], [[1.0, 0.5], [2.0], [5.0, 4.0], [3.0]]) == 9.0
 
@@ -106,7 +106,7 @@ def test_times_of_three_jobs() -> None:
     assert found["by_label"][""]["jobs_measured"] == 2
 
 
-def test_warm_up_and_jobs_that_did_not_finish_are_in_no_time() -> None:
+def test_warm_up_and_unfinished_jobs_are_not_in_the_times() -> None:
     jobs = [
         job(0, 9.0, 0.1, measured=False),
         job(1, 0.2, 0.1),
@@ -119,13 +119,13 @@ def test_warm_up_and_jobs_that_did_not_finish_are_in_no_time() -> None:
     assert found["tasks_measured"] == 1
 
 
-def test_where_nothing_was_measured_there_are_no_figures() -> None:
+def test_figures_without_measured_jobs_are_none() -> None:
     for found in (of([], []), of([job(0, 1.0, 1.0, measured=False)], [task(0, 0, 0, 1)], slots=4)):
         assert [found[name] for name in ("value", "p50", "ideal_p99", "wait_p5", "utilisation")] == [None] * 5
         assert found["jobs_measured"] == 0
 
 
-def test_a_later_stage_waits_from_the_last_end_before_it() -> None:
+def test_the_wait_of_a_later_stage_begins_at_the_last_end_of_the_stages_before() -> None:
     # Stages 0 and 1 end at 0.5 and 0.8; stage 2 waits for both and starts at 0.9; stage 3 only for 0, starts at 0.6.
     jobs = [job(0, 1.5, 1.0, stages=4, after=[[], [], [0, 1], [0]], label="q")]
     tasks = [
@@ -161,7 +161,7 @@ def test_a_stage_after_one_with_an_unknown_end_has_an_unknown_wait() -> None:
         assert np.isnan(spans(table(JOBS, jobs), table(TASKS, tasks)).wait_s).tolist() == [False, False, True]
 
 
-def test_a_task_of_a_job_that_is_not_there_is_refused() -> None:
+def test_a_task_of_an_unknown_job_is_refused() -> None:
     for jobs in ([], [job(0, 1.0, 1.0), job(2, 1.0, 1.0)]):
         with pytest.raises(InvalidOption, match="tasks job: 1"):
             of(jobs, [task(1, 0, 0, 1)])
@@ -197,7 +197,7 @@ def test_utilisation_is_of_the_time_from_the_first_to_the_last_measured_arrival(
     tasks = [task(0, 0.0, 0.0, 2.0), task(2, 2.0, 3.0, 4.0), task(5, 5.0, 5.0, 9.0)]
     measured = table(JOBS, jobs)
     assert window_s(measured) == (1.0, 5.0)
-    # From 1 to 5 two slots could do 8 s; what ran is 1 s of the first task, and the second.
+    # From 1 to 5 two slots could do 8 s of work; 1 s of the first task and all of the second ran in that time.
     assert utilisation(measured, spans(measured, table(TASKS, tasks)), 2) == pytest.approx(2 / 8)
     assert of(jobs, tasks, slots=2)["utilisation"] == 0.25
 
@@ -235,7 +235,7 @@ def test_percentiles_are_in_order_and_within_what_was_measured(values: list[floa
     st.floats(0.1, 0.95),
     st.integers(5, 40),
 )
-def test_of_any_run(seed: int, placement: str, load: float, jobs: int) -> None:
+def test_invariants_of_the_figures_of_any_run(seed: int, placement: str, load: float, jobs: int) -> None:
     made = Made(seed=seed, placement=placement, load=load, jobs=jobs)
     rows_of_jobs, rows_of_tasks, _ = made.rows()
     found = of(rows_of_jobs, rows_of_tasks, slots=40)

@@ -1,4 +1,4 @@
-"""Mixes of users: what each brings, alone and together, and mixes in files."""
+"""Mixes of users: the jobs of each user, alone and together, and mixes in files."""
 
 import math
 from pathlib import Path
@@ -20,7 +20,7 @@ BOB = UserLoad(user="bob", load=0.1, tasks=2, durations=TENTH)
 
 
 def test_each_user_arrives_at_its_own_rate() -> None:
-    """Of 40 slots ann uses 20: 20 jobs of 1 s of work a second; bob 4: 20 of 0.2 s."""
+    """Of 40 slots ann uses 20, with 20 jobs a second of 1 s of work; bob uses 4, with 20 jobs a second of 0.2 s."""
     jobs = list(Mix((ANN, BOB), 100.0).generate(1, 10, 4))
     for user in ("ann", "bob"):
         count = sum(job.user == user for job in jobs)
@@ -33,7 +33,7 @@ def test_jobs_are_in_order_and_numbered() -> None:
     assert [job.arrival_s for job in jobs] == sorted(job.arrival_s for job in jobs)
 
 
-def test_what_a_user_submits_does_not_depend_on_the_others() -> None:
+def test_the_jobs_of_a_user_do_not_depend_on_other_users() -> None:
     alone = [job.arrival_s for job in Mix((ANN,), 20.0).generate(1, 10, 4)]
     together = [job.arrival_s for job in Mix((BOB, ANN), 20.0).generate(1, 10, 4) if job.user == "ann"]
     assert alone == together
@@ -114,7 +114,7 @@ def test_a_mix_is_read(tmp_path: Path) -> None:
         ("[[users]]", "[users", "TOML"),
     ],
 )
-def test_what_is_wrong_with_a_mix_is_named(tmp_path: Path, before: str, after: str, named: str) -> None:
+def test_errors_of_a_mix_name_the_field(tmp_path: Path, before: str, after: str, named: str) -> None:
     with pytest.raises(InvalidRequest, match=named) as caught:
         read_mix(written(tmp_path, FILE.replace(before, after, 1)))
     assert "mix.toml" in str(caught.value)
@@ -124,6 +124,6 @@ def test_what_is_wrong_with_a_mix_is_named(tmp_path: Path, before: str, after: s
 @pytest.mark.parametrize(
     "fields", [{"load": 0.0}, {"tasks": 0}, {"weight": 0.0}, {"constrained": 2.0}, {"replicas": 0}]
 )
-def test_users_that_cannot_be(fields: dict[str, Any]) -> None:
+def test_invalid_users_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(fields))):
         UserLoad(**fields)

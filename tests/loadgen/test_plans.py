@@ -1,4 +1,4 @@
-"""From what is asked for to points: every combination, with the settings that reproduce it; the simulator's answer."""
+"""From the command line to points: every combination, with the settings that reproduce it; the simulator's results."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_each_preset_makes_points_for_the_cluster_of_the_paper(preset: str) -> N
     assert all(plan.settings["workload"] == preset for plan in made)
 
 
-def test_every_combination_of_what_is_asked_for_is_a_point() -> None:
+def test_every_combination_of_the_settings_is_a_point() -> None:
     asked = Asked(preset="fig9", loads=(0.2, 0.4), probe_ratios=(1.0, 3.0), placements=("sparrow", "random"), jobs=5)
     found = {(plan.load, plan.probe_ratio, plan.shape.placement if plan.shape else "") for plan in plans(asked)}
     assert found == {
@@ -91,7 +91,7 @@ def test_a_trace_is_cut_and_stretched(tmp_path: Path) -> None:
     assert len(cut.jobs(100, 4)) == 4
 
 
-def test_the_simulator_meets_the_same_jobs() -> None:
+def test_the_simulator_gets_the_same_jobs() -> None:
     (plan,) = plans(Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), jobs=20, nodes=5, schedulers=2, seed=4))
     assert isinstance(plan.workload, Synthetic)
     found = simulated([plan])

@@ -1,4 +1,4 @@
-"""Points against live daemons: counts, outcomes, the record of each task, and the audit log that it comes from."""
+"""Points against live daemons: counts, outcomes, the record of each task, and the audit log that the record is from."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ STAGED = [
     '{"arrival_s": 0, "label": "q1", "stages": [{"name": "a", "durations_s": [0.02, 0.05], "preferred": [[0], [1, 2]]},'
     ' {"name": "b", "after": ["a"], "durations_s": [0.03]}]}',
     '{"arrival_s": 0.1, "durations_s": [0.01, 0.01, 0.01]}',
-    # Nodes have no attribute of this name: it is refused.
+    # No node has an attribute of this name, so that the job is refused.
     '{"arrival_s": 0.2, "durations_s": [0.01], "where": ["gpu exists"]}',
 ]
 
@@ -79,11 +79,11 @@ def test_the_ends_of_the_run_are_not_measured(mixed: PointResult) -> None:
     assert mixed.point.figures["jobs_measured"] == last - first
 
 
-def test_what_schedulers_count_is_what_their_logs_say(mixed: PointResult) -> None:
+def test_the_schedulers_counts_agree_with_their_audit_logs(mixed: PointResult) -> None:
     counts, events = mixed.point.counts, mixed.events.to_pylist()
     noops = sum(row["count"] for row in events if row["kind"] == "noop")
     cancelled = sum(row["count"] for row in events if row["kind"] == "cancelled")
-    # The logs go on until the cluster ends, a moment later.
+    # The logs go on until the cluster ends, a moment after the counts were read.
     assert 0 < counts["noops"] <= noops
     assert min(cancelled, counts["cancelled_reservations"]) > 0
     assert {row["user"] for row in events} <= {"ann", "bob"}
@@ -119,7 +119,7 @@ def test_stages_and_refusals() -> None:
     assert [row["status"] for row in result.tasks.to_pylist() if row["job"] == 2] == ["refused"]
 
 
-def test_a_workload_that_is_too_wide_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_wider_than_the_cluster_starts_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadgen.point.LocalTarget", None)
     mix = Mix((UserLoad(load=0.5, tasks=9),), 5.0)
     with pytest.raises(InvalidOption, match="at least 9 slots"):
@@ -227,7 +227,7 @@ def test_bad_input_is_one_line_and_nothing_is_started(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
-def test_a_profile_that_is_not_there_is_one_line(
+def test_a_missing_profile_is_an_error_of_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loadgen.tpch.PROFILE", tmp_path / "tpch.json")

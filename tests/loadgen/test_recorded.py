@@ -1,4 +1,4 @@
-"""What a load run leaves behind is read as it was written, and what is not such a thing is refused in one line."""
+"""The files of a load run are read as they were written, and other files are refused in one line."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ def written(tmp_path: Path) -> Path:
 
 
 def refusal(directory: Path) -> str:
-    """What the reader says of it: one line."""
+    """The reader's error for this directory, which is one line."""
     with pytest.raises(InvalidOption) as caught:
         read_run(directory)
     message = str(caught.value)
@@ -36,7 +36,7 @@ def test_a_run_is_read_as_it_was_written(written: Path) -> None:
     assert found.header == RUN.header
     for name, schema in FILES.items():
         assert getattr(found, name).schema.equals(schema)
-        # Not ==, for which no NaN is like another.
+        # Not ==, by which a NaN differs from any other.
         assert str(getattr(found, name).to_pylist()) == str(getattr(RUN, name).to_pylist())
 
 
@@ -56,19 +56,19 @@ def test_a_run_has_the_rows_of_its_points() -> None:
     assert set(of_points[1].events["point"].to_pylist()) == {1}
 
 
-def test_no_directory(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert "a directory that a load run wrote" in refusal(tmp_path / "none")
 
 
 @pytest.mark.parametrize("name", ["points.json", "jobs.parquet", "tasks.parquet", "events.parquet"])
-def test_a_missing_file_and_one_of_another_kind(written: Path, name: str) -> None:
+def test_a_missing_file_and_a_file_of_another_kind_are_refused(written: Path, name: str) -> None:
     (written / name).write_text("?")
     assert name in refusal(written)
     (written / name).unlink()
     assert name in refusal(written)
 
 
-def test_another_version(written: Path) -> None:
+def test_a_run_of_another_version_is_refused(written: Path) -> None:
     header = written / "points.json"
     header.write_text(header.read_text().replace('"version": 1', '"version": 2'))
     assert "version: 2 is not valid; allowed: 1" in refusal(written)
@@ -81,7 +81,7 @@ def test_a_header_with_a_field_of_another_type(written: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_a_foreign_and_another_column(written: Path, name: str) -> None:
+def test_missing_columns_and_columns_of_another_type_or_name_are_refused(written: Path, name: str) -> None:
     path, whole = written / f"{name}.parquet", getattr(RUN, name)
     column = whole.column_names[-1]
     pq.write_table(whole.drop_columns(column), path)
@@ -92,13 +92,13 @@ def test_a_missing_a_foreign_and_another_column(written: Path, name: str) -> Non
     assert "column point: 'double' is not valid; allowed: int32" in refusal(written)
 
 
-def test_a_value_that_must_be_known(written: Path) -> None:
+def test_null_is_refused_where_a_value_must_be_known(written: Path) -> None:
     users = pa.array([None] * RUN.jobs.num_rows, pa.string())
     pq.write_table(RUN.jobs.set_column(RUN.jobs.column_names.index("user"), "user", users), written / "jobs.parquet")
     assert "column user: None is not valid" in refusal(written)
 
 
-def test_rows_of_a_point_that_the_header_has_not(tmp_path: Path) -> None:
+def test_rows_of_a_point_that_is_not_in_the_header_are_refused(tmp_path: Path) -> None:
     run = replace(RUN, header=Header(title="", command="", points=RUN.header.points[:2]))
     with pytest.raises(InvalidOption, match=r"jobs.parquet: \[2\] is not valid"):
         write_run(tmp_path / "out", run)
@@ -112,7 +112,7 @@ def test_points_with_one_number_and_no_points(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_that_each_point_must_have(tmp_path: Path, name: str) -> None:
+def test_points_without_a_required_setting_are_refused(tmp_path: Path, name: str) -> None:
     point = Point(point=0, settings={key: value for key, value in SETTINGS.items() if key != name})
     run = Run(Header(title="", command="", points=[point]), table(JOBS), table(TASKS), table(EVENTS))
     with pytest.raises(InvalidOption, match=f"settings of point 0.*`{name}`"):

@@ -1,4 +1,4 @@
-"""Open-loop replay under a clock of the test's own: what is submitted when, and that every outcome is recorded."""
+"""Open-loop replay under a clock of the test's own: the times of submission, and the record of every outcome."""
 
 import math
 from array import array
@@ -21,7 +21,7 @@ START_S = 1000.0
 
 
 class Time:
-    """A clock that goes on only when somebody sleeps, and `slow_s` at each submission."""
+    """A clock that advances only when the replay sleeps, and by `slow_s` at each submission."""
 
     def __init__(self, slow_s: float = 0.0, oversleep_s: float = 0.0) -> None:
         self.now_s = START_S
@@ -36,7 +36,7 @@ class Time:
 
 
 class Cluster:
-    """A submitter that says at once what `ends` does with a job: finishes it, refuses it, or nothing."""
+    """A submitter that calls `ends` with each job at once, which finishes the job, refuses it, or does nothing."""
 
     def __init__(self, time: Time, ends: Callable[[JobSpec, Any], None]) -> None:
         self.time = time
@@ -76,7 +76,7 @@ def finished(spec: JobSpec, sink: Any) -> None:
 
 
 def nothing(spec: JobSpec, sink: Any) -> None:
-    """It runs for ever."""
+    """Do nothing: the job runs for ever."""
 
 
 def jobs(*arrivals_s: float) -> list[WorkloadJob]:
@@ -99,14 +99,14 @@ async def test_jobs_are_submitted_when_they_are_due() -> None:
     assert [record.submitted_s - record.due_s for record in replay.records] == [0.0, 0.0, 0.0]
 
 
-async def test_arrivals_do_not_wait_for_what_is_under_way() -> None:
+async def test_jobs_do_not_wait_for_earlier_ones_to_end() -> None:
     time = Time()
     cluster = Cluster(time, nothing)
     await replayed(cluster, jobs(*(0.1 * number for number in range(20))), time)
     assert len(cluster.submitted) == 20
 
 
-async def test_a_late_generator_says_so_and_catches_up() -> None:
+async def test_a_late_generator_records_its_lateness_and_catches_up() -> None:
     """Each submission takes 0.3 s; jobs come each 0.1 s, then there is a pause."""
     time = Time(slow_s=0.3)
     replay = await replayed(Cluster(time, finished), jobs(0.0, 0.1, 0.2, 5.0), time)
@@ -145,7 +145,7 @@ async def test_a_job_that_cannot_be_submitted_is_recorded_as_refused() -> None:
 
 
 @pytest.mark.parametrize("status", list(TaskStatus))
-async def test_the_worst_outcome_of_its_tasks_is_the_job_s(status: TaskStatus) -> None:
+async def test_the_worst_outcome_of_a_task_is_the_job_s(status: TaskStatus) -> None:
     def end(spec: JobSpec, sink: Any) -> None:
         sink.outcome(outcome(1, status))
         sink.outcome(outcome(0))
@@ -158,7 +158,7 @@ async def test_the_worst_outcome_of_its_tasks_is_the_job_s(status: TaskStatus) -
     assert replay.progress().tasks_under_way == 0
 
 
-async def test_what_does_not_end_in_time_is_cancelled_and_recorded() -> None:
+async def test_jobs_that_do_not_end_in_time_are_cancelled_and_recorded() -> None:
     time = Time()
     cluster = Cluster(time, nothing)
     replay = await replayed(cluster, jobs(0.0, 0.5), time)
@@ -167,8 +167,8 @@ async def test_what_does_not_end_in_time_is_cancelled_and_recorded() -> None:
     assert all(math.isnan(record.ended_s) for record in replay.records)
 
 
-async def test_jobs_of_which_nobody_says_anything_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadgen.replay.LAST_WORDS_S", 0.0)
+async def test_jobs_without_an_outcome_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadgen.replay.CANCELLED_OUTCOMES_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Cluster, "cancel_job", lambda self, job_id, *, running: None)
     time = Time()
     replay = await replayed(Cluster(time, nothing), jobs(0.0), time)
@@ -216,7 +216,7 @@ def test_lateness_is_judged_by_the_ideal() -> None:
     assert why_too_late(np.array([*np.zeros(999), 10.0]), ideal_s) == "", "one of a thousand is within the percentile"
 
 
-def test_lateness_below_the_grain_of_timers_is_none() -> None:
+def test_lateness_below_the_precision_of_timers_is_allowed() -> None:
     ideal_s = np.full(100, 0.001)
     assert why_too_late(np.full(100, LATE_MAX_S), ideal_s) == ""
     assert "late" in why_too_late(np.full(100, LATE_MAX_S * 1.01), ideal_s)

@@ -1,4 +1,4 @@
-"""The report is one page that needs nothing else, says what was measured, and shows people's text as text."""
+"""The report is one self-contained page, has all the figures, and shows users' text as text."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 class Page(HTMLParser):
-    """A page taken to pieces; closing tags have to match."""
+    """The tags, texts and ids of a page; closing tags have to match."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
     def has(self, words: str) -> bool:
-        """Whether the page says so somewhere."""
+        """Whether the page has these words."""
         return any(words in found for found in self.texts)
 
 
 def page_of(run: Run | str) -> Page:
-    """The report, taken to pieces."""
+    """The parsed report."""
     page = Page(run if isinstance(run, str) else render(run))
     assert page.open == []
     return page
@@ -158,7 +158,7 @@ def test_points_of_many_settings_are_curves_with_the_simulators_over_them(sweep:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_points_of_many_durations_are_a_curve_and_what_it_is_over_the_ideal() -> None:
+def test_points_of_many_durations_are_a_curve_and_one_of_its_difference_to_the_ideal() -> None:
     page = page_of(durations_run(jobs=20, users=("only",)))
     assert "Median response time against duration of a task" in page.headings
     assert "Median response time over ideal against duration of a task" in page.headings
@@ -177,7 +177,7 @@ def test_random_placement_stands_beside_each_probe_ratio() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_points_that_differ_in_nothing_are_told_apart() -> None:
+def test_points_with_the_same_settings_have_different_names() -> None:
     page = page_of(made_run([Made(jobs=20), Made(jobs=20)]))
     assert page.has("Sparrow, point 0")
     assert page.has("Sparrow, point 1")
@@ -251,7 +251,7 @@ def test_drawings_take_the_colours_of_the_page(queries: str) -> None:
 @pytest.mark.parametrize(
     "value", [HOSTILE, '"><img src=x onerror=alert(1)>', "$\\frac{1}{0}$", "_hidden", "&lt;", "名前"]
 )
-def test_text_of_people_is_shown_as_text(value: str) -> None:
+def test_text_of_users_is_shown_as_text(value: str) -> None:
     run = made_run([Made(jobs=20, seed=seed) for seed in (1, 2)])
     for table, column in (("jobs", "label"), ("jobs", "user"), ("tasks", "stage_name")):
         run = with_column(run, table, column, value)
@@ -301,7 +301,7 @@ def test_the_command_refuses_a_directory_without_a_run_in_one_line(tmp_path: Pat
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
-def test_what_has_to_be_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     for name in ("report_page", "report_plots", "report_figures"):
         monkeypatch.delitem(sys.modules, f"loadgen.{name}", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
@@ -317,7 +317,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
-def test_ids_in_peoples_text_stay_as_they_are() -> None:
+def test_ids_in_users_text_stay_as_they_are() -> None:
     drawing = '<svg><g id="a"/><use xlink:href="#a" style="clip-path: url(#a)"/><text> id="a" #010101</text></svg>'
     assert report_plots.with_own_ids(drawing, "p-") == (
         '<svg><g id="p-a"/><use xlink:href="#p-a" style="clip-path: url(#p-a)"/><text> id="a" #010101</text></svg>'
@@ -325,7 +325,7 @@ def test_ids_in_peoples_text_stay_as_they_are() -> None:
 
 
 @pytest.mark.rest
-def test_points_that_differ_in_how_many_jobs_came_are_of_one_curve() -> None:
+def test_points_that_differ_in_their_number_of_jobs_are_of_one_curve() -> None:
     run = sweep_run()
     before = [plot.legend for plot in sweeps(all_shown(run), None)]
     for number, point in enumerate(run.header.points):

@@ -1,4 +1,4 @@
-"""Synthetic workloads: what arrives, how much of it, and that nothing but the seed and the workload decides it."""
+"""Synthetic workloads: their jobs and their load, which depend on the seed and the workload alone."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ def test_another_seed_is_another_workload() -> None:
 
 
 def test_arrivals_are_poisson() -> None:
-    """Gaps have the rate that makes the load, their mean is their deviation, and a gap says nothing of the next."""
+    """Gaps have the rate that makes the load, their mean equals their deviation, and they are independent."""
     jobs = jobs_of(Synthetic(tasks=5, load=0.6, jobs=10_000), nodes=50, slots=4)
     times = [0.0, *(job.arrival_s for job in jobs)]
     gaps = [after - before for before, after in itertools.pairwise(times)]
@@ -91,7 +91,7 @@ def test_replicas_are_no_more_than_nodes() -> None:
 
 
 def test_arrivals_do_not_depend_on_durations_users_or_places() -> None:
-    """Each has a generator of its own, so that workloads that differ in one thing differ in nothing else."""
+    """Each of these has a generator of its own, so that workloads that differ in one setting have the same arrivals."""
     plain = [job.arrival_s for job in jobs_of(Synthetic(tasks=3, jobs=50))]
     others: list[dict[str, Any]] = [
         {"durations": Durations("pareto")}, {"constrained": 0.5}, {"zones": 3}, {"state_duration": True}
@@ -112,6 +112,6 @@ def test_a_stated_duration_is_the_mean_of_the_job_s_tasks() -> None:
         ("constrained", 1.1), ("constrained", math.nan), ("large", -0.1), ("replicas", 0), ("zones", -1),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_named(name: str, value: Any) -> None:
+def test_invalid_fields_are_named(name: str, value: Any) -> None:
     with pytest.raises(InvalidOption, match=name):
         Synthetic(**{name: value})

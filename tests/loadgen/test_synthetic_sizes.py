@@ -25,6 +25,6 @@ def test_the_arrivals_do_not_depend_on_which_jobs_are_large() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("large", -0.1), ("large", 1.1), ("large_tasks", 0)])
-def test_bad_sizes(name: str, value: float) -> None:
+def test_invalid_sizes_are_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidOption, match=name):
         Synthetic(**{name: value})

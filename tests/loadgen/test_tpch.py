@@ -85,7 +85,7 @@ def test_constrained_tasks_prefer_the_nodes_of_their_partition(profile: Path) ->
     assert all(len(places) == 1 for places in partitions.values()), "a user's data stay where they are"
 
 
-def test_stages_come_after_those_they_need(profile: Path) -> None:
+def test_stages_come_after_the_stages_that_they_wait_for(profile: Path) -> None:
     job = next(job for job in TpchLike(profile=read_profile(profile), jobs=50).generate(1, 20, 4) if job.label == "q3")
     assert [(stage.name, stage.after, stage.tasks) for stage in job.stages] == [
         ("scan", (), 2),
@@ -103,7 +103,7 @@ def test_the_command_writes_a_trace_that_is_read_as_it_was_made(profile: Path, t
     assert list(read_trace(str(out)).lines) == list(workload.generate(7, 20, 4))
 
 
-def test_queries_are_those_that_are_asked_for(profile: Path) -> None:
+def test_only_the_chosen_queries_are_launched(profile: Path) -> None:
     workload = TpchLike(profile=read_profile(profile).only(["q6"]), users=2, jobs=20)
     assert {job.label for job in workload.generate(1, 20, 4)} == {"q6"}
     with pytest.raises(InvalidOption, match=r"queries.*'q7'.*q3, q6, q12"):
@@ -111,7 +111,7 @@ def test_queries_are_those_that_are_asked_for(profile: Path) -> None:
 
 
 def changed(**stage: Any) -> dict[str, Any]:
-    """The queries with another second stage of q3."""
+    """The queries, with these fields changed in the second stage of q3."""
     scan, group = QUERIES["q3"]["stages"]
     return {"q3": {"stages": [scan, {**group, **stage}]}}
 
@@ -129,13 +129,13 @@ def changed(**stage: Any) -> dict[str, Any]:
         ({"q3": {"stages": [{"name": "scan", "durations_s": [[0.0]]}]}}, "take time"),
     ],
 )
-def test_what_is_wrong_with_a_profile_is_named(tmp_path: Path, queries: Any, named: str) -> None:
+def test_errors_of_a_profile_name_the_field(tmp_path: Path, queries: Any, named: str) -> None:
     path = written(tmp_path, queries)
     with pytest.raises(InvalidOption, match=named) as caught:
         read_profile(path)
     assert path.name in str(caught.value)
 
 
-def test_a_profile_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_profile_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"none\.json"):
         read_profile(tmp_path / "none.json")

@@ -1,4 +1,4 @@
-"""Traces: both formats, the round trip, stretching to a load, and the line and field of everything that is wrong."""
+"""Traces: both formats, the round trip, stretching to a load, and errors that name line and field."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def test_a_job_of_several_stages() -> None:
     assert [tasks for _, tasks in job.ranges()] == [range(2), range(2, 3), range(3, 4)]
 
 
-def test_what_the_package_writes_it_reads() -> None:
+def test_a_written_trace_is_read_back() -> None:
     workload = Synthetic(tasks=4, jobs=30, users=("ann", "bob"), constrained=0.5, zones=3)
     jobs = [*workload.generate(1, 10, 1), *parse_lines("t", [STAGED.replace('"arrival_s": 1', '"arrival_s": 1000')])]
     lines = [traces.as_json(job).decode() for job in jobs]
@@ -48,12 +48,12 @@ def test_what_the_package_writes_it_reads() -> None:
 
 
 def as_numbers(job: WorkloadJob) -> str:
-    """As a line of numbers."""
+    """The job as a line of numbers."""
     durations_s = list(job.durations_s)
     return " ".join(map(str, [job.arrival_s, len(durations_s), sum(durations_s) / len(durations_s), *durations_s]))
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_hand_written_trace_is_read() -> None:
     workload = Synthetic(tasks=4, jobs=30, users=("ann", "bob"), constrained=0.5, zones=3)
     jobs = list(workload.generate(1, 10, 1))
     assert parse_lines("t", map(as_json, jobs)) == jobs
@@ -77,7 +77,7 @@ def test_numbers_are_read_as_they_are_written(arrivals_s: list[float], data: st.
     assert {(job.user, job.where, job.preferred, job.mean_s) for job in jobs} == {(DEFAULT_USER, (), (), 1.5)}
 
 
-def test_both_formats_say_the_same() -> None:
+def test_both_formats_give_the_same_jobs() -> None:
     jobs = list(Synthetic(tasks=3, jobs=5).generate(1, 10, 1))
     of_json, of_numbers = parse_lines("t", map(as_json, jobs)), parse_lines("t", map(as_numbers, jobs))
     for one, other in zip(of_json, of_numbers, strict=True):
@@ -159,7 +159,7 @@ def test_arrivals_that_go_back_are_named() -> None:
     ("line", "column"),
     [("{", 2), ('{"arrival_s": 0, "durations_s": [1,, 2]}', 36), ('  {"arrival_s": 0 "durations_s": [1]}', 19)],
 )
-def test_where_json_fails_is_named_to_the_column(line: str, column: int) -> None:
+def test_an_error_in_json_names_the_column(line: str, column: int) -> None:
     with pytest.raises(InvalidOption, match=rf"my\.trace:2:{column}: "):
         parse_lines("my.trace", [GOOD, line])
 
@@ -172,7 +172,7 @@ def test_a_trace_without_jobs(tmp_path: Path, text: str) -> None:
         read_trace(str(path))
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\xff")
     for path in (tmp_path / "missing", tmp_path, binary):
@@ -228,6 +228,6 @@ def test_nodes_that_the_cluster_does_not_have_are_named() -> None:
         list(Trace("t", tuple(jobs)).generate(1, 5, 1))
 
 
-def test_its_users_are_those_of_its_jobs() -> None:
+def test_the_users_of_a_trace_are_those_of_its_jobs() -> None:
     lines = ['{"arrival_s": 0, "durations_s": [1], "user": "bob"}', GOOD.replace("0 1", "1 1", 1)]
     assert Trace("t", tuple(parse_lines("t", lines))).users == ("bob", DEFAULT_USER)

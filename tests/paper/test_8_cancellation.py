@@ -1,7 +1,8 @@
 """Paper §8, Cancellation: "canceling outstanding probes once all tasks in a job have been scheduled".
 
 Cancelled means removed from the queues, so the tests count what is queued. (The released Java code compares ids by
-object identity and removes none.) And what may happen instead: probe sharing, DESIGN.md and the issue have its rules.
+object identity and removes none.) Probe sharing, which may take the place of cancellation, is in ARCHITECTURE.md,
+"Tickets".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failover message by message (DESIGN.md §5): what is claimed, adopted, settled, started again; fences at nodes."""
+"""Failover message by message (ARCHITECTURE.md, "Failover"): claims, adoption, outcomes, new starts, fences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Whole clusters under virtual time, with random jobs, cancellations and faults: the guarantees of DESIGN.md §5 hold.
+"""Whole clusters under virtual time, with random jobs, cancellations and faults: the guarantees hold.
 
-`World.check` runs after every event, `World.check_end` once nothing more happens. A failure shrinks to few actions,
-and its world is a function of what Hypothesis prints.
+The guarantees are in docs/reliability.md, and ARCHITECTURE.md ("Failover", "Attempts, and guarantee 3") says how they
+are kept. `World.check` runs after every event, `World.check_end` once nothing more happens. A failure shrinks to few
+actions, and its world is a function of what Hypothesis prints.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from frontends.sql import tpch
 from frontends.sql.access import DataAccess
 from frontends.sql.compiler import compile_query
 from frontends.sql.dataset import Dataset
-from frontends.sql.held import HeldTables
+from frontends.sql.held_datasets import HeldDatasets
 from frontends.sql.plan import Plan, input_table
 from frontends.sql.results import decode_tables, encode_table
 
@@ -52,7 +52,7 @@ class HereRunner:
     def __init__(self, directory: Path) -> None:
         self.dataset = Dataset(directory)
         self._directory = str(self.dataset.directory)
-        self._held = HeldTables(DataAccess(None))
+        self._held = HeldDatasets(DataAccess(None))
         self._held.load(USER, self._directory, list(range(self.dataset.manifest.partitions)))
 
     def compile(self, sql: str) -> Plan:
@@ -70,7 +70,7 @@ class HereRunner:
                 bucket = number if stage.tasks > 1 else None
                 inputs = {input_table(name): decode_tables(results[name], bucket) for name in stage.after}
                 partition = number if stage.partitioned else None
-                source = self._held.source(USER, self._directory if stage.reads_tables else "", partition)
+                source = self._held.tables_for(USER, self._directory if stage.reads_tables else "", partition)
                 with source.engine.cursor() as cursor:
                     table = source.engine.select(cursor, stage.sql, source.schemas, inputs)
                 results[stage.name].append(encode_table(table, stage.buckets))

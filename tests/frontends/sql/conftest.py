@@ -42,7 +42,7 @@ def runner_hundredth(tpch_hundredth: Path) -> HereRunner:
 
 @pytest.fixture(scope="package")
 def sql_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two schedulers, three node monitors. Kill nothing of it."""
+    """Two schedulers, three node monitors. Tests share this cluster, and must not kill its processes."""
     with LocalCluster(2, 3, slots=1, log_dir=tmp_path_factory.mktemp("sql-logs")) as cluster:
         yield cluster
 

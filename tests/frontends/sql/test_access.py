@@ -1,4 +1,4 @@
-"""Whose data sets are whose, in executors that run the fragments of many users."""
+"""The owners of data sets in executors that run the fragments of many users."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frontends.sql import held as module
+from frontends.sql import held_datasets as module
 from frontends.sql.access import DataAccess
 from frontends.sql.dataset import FORMAT, Dataset, Manifest, open_without_links, write_manifest
 from frontends.sql.errors import NotYours
-from frontends.sql.held import DATASETS_MAX, DATASETS_OF_USER_MAX, HeldTables
+from frontends.sql.held_datasets import DATASETS_MAX, DATASETS_OF_USER_MAX, HeldDatasets
 from frontends.sql.tasks import Drop, Fragment, Load, Task, encode_task
 from frontends.sql.tpch import REPLICATED, STORED
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
@@ -42,17 +42,17 @@ def make(directory: Path, word: str, **fields: object) -> Path:
     return directory
 
 
-def word(held: HeldTables, user: str, directory: Path, table: str = "orders") -> object:
-    """What a user reads in a table of partition 1."""
-    source = held.source(user, str(directory), 1)
+def word(held: HeldDatasets, user: str, directory: Path, table: str = "orders") -> object:
+    """The word that a user reads in a table of partition 1."""
+    source = held.tables_for(user, str(directory), 1)
     with source.engine.cursor() as cursor:
         return source.engine.select(cursor, f"SELECT word FROM {table}", source.schemas, {}).to_pylist()[0]["word"]
 
 
-# ---- what the operator says ------------------------------------------------------------------
+# ---- the operator's option -------------------------------------------------------------------
 
 
-def test_directories_are_everybody_s_or_a_user_s_by_the_nearest_that_is_named(tmp_path: Path) -> None:
+def test_the_nearest_named_directory_says_who_may_read(tmp_path: Path) -> None:
     access = DataAccess(
         [f"{tmp_path}", f"ada={tmp_path}/private", f"bob={tmp_path}/private/both", f"ada={tmp_path}/private/both"]
     )
@@ -70,33 +70,33 @@ def test_directories_are_everybody_s_or_a_user_s_by_the_nearest_that_is_named(tm
             access.readers((tmp_path / path).resolve(), user)
 
 
-def test_where_the_operator_says_nothing_a_data_set_is_its_loader_s(tmp_path: Path) -> None:
+def test_without_the_option_a_data_set_belongs_to_the_user_who_loaded_it(tmp_path: Path) -> None:
     assert DataAccess(None).readers(tmp_path, "ada") == {"ada"}
 
 
-def test_without_a_directory_that_is_named_none_may_be_loaded(tmp_path: Path) -> None:
+def test_if_no_directory_is_named_no_data_set_may_be_loaded(tmp_path: Path) -> None:
     with pytest.raises(NotYours):
         DataAccess([]).readers(tmp_path, "ada")
 
 
 @pytest.mark.parametrize("text", ["", "data", "=/data", "ada=data", "a/b=data", "ada=", "/da\0ta"])
-def test_what_is_no_directory_is_refused(text: str) -> None:
+def test_a_value_that_does_not_name_a_directory_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match=r"sql_data: .* DIR or USER=DIR, where DIR begins with /"):
         DataAccess([text])
 
 
-# ---- what is held ----------------------------------------------------------------------------
+# ---- held data sets --------------------------------------------------------------------------
 
 
-def test_what_one_user_has_loaded_no_other_reads_loads_or_drops(tmp_path: Path) -> None:
+def test_no_other_user_reads_loads_or_drops_a_user_s_data_set(tmp_path: Path) -> None:
     directory = make(tmp_path / "set", "ada's")
     told: list[Mapping[str, list[int]]] = []
-    held = HeldTables(DataAccess(None), lambda partitions: told.append(dict(partitions)))
+    held = HeldDatasets(DataAccess(None), lambda partitions: told.append(dict(partitions)))
     assert held.load("ada", str(directory), [0, 1]) == {"set.id": 2}
     for attempt in (
         lambda: word(held, "bob", directory),
         lambda: held.load("bob", str(directory), [0]),
-        lambda: held.source("bob", f"{directory}/../set", None),
+        lambda: held.tables_for("bob", f"{directory}/../set", None),
         lambda: word(held, "", directory),
     ):
         with pytest.raises(NotYours):
@@ -108,31 +108,31 @@ def test_what_one_user_has_loaded_no_other_reads_loads_or_drops(tmp_path: Path) 
     assert word(held, "bob", directory) == "ada's"  # It is nobody's now, and loaded again.
 
 
-def test_everybody_reads_what_is_everybody_s_and_nobody_drops_it(tmp_path: Path) -> None:
+def test_all_users_read_a_public_data_set_and_no_user_drops_it(tmp_path: Path) -> None:
     directory = make(tmp_path / "set", "all")
-    held = HeldTables(DataAccess([str(tmp_path)]))
+    held = HeldDatasets(DataAccess([str(tmp_path)]))
     assert [word(held, user, directory) for user in ("ada", "bob")] == ["all", "all"]
     held.drop("ada", "set.id")
     (directory / "manifest.json").unlink()
     assert word(held, "bob", directory) == "all"
 
 
-def test_a_data_set_that_says_it_is_another_is_taken_for_itself(tmp_path: Path) -> None:
-    """What a manifest says is who wrote it: a directory with the name and id of another set opens nothing of it, and
-    its owner is given nothing of the false one."""
+def test_a_data_set_with_the_name_and_id_of_another_opens_nothing_of_it(tmp_path: Path) -> None:
+    """Anybody may write a manifest: a directory with the name and id of another data set gives no access to that one,
+    and the other's owner reads nothing of the false one."""
     true, false = make(tmp_path / "ada", "true"), make(tmp_path / "bob", "false")
-    held = HeldTables(DataAccess([f"ada={true}", f"bob={false}"]))
+    held = HeldDatasets(DataAccess([f"ada={true}", f"bob={false}"]))
     held.load("bob", str(false), [0, 1])
     assert word(held, "ada", true) == "true" and word(held, "bob", false) == "false"
     held.drop("bob", "set.id")
     assert word(held, "ada", true) == "true"
 
 
-def test_a_link_to_another_s_data_is_followed_before_it_is_asked_whose_they_are(tmp_path: Path) -> None:
+def test_a_link_to_a_data_set_is_resolved_before_its_readers_are_checked(tmp_path: Path) -> None:
     private = make(tmp_path / "private" / "set", "secret")
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "set").symlink_to(private)
-    held = HeldTables(DataAccess([f"{tmp_path}/public", f"ada={tmp_path}/private"]))
+    held = HeldDatasets(DataAccess([f"{tmp_path}/public", f"ada={tmp_path}/private"]))
     with pytest.raises(NotYours):
         word(held, "bob", tmp_path / "public" / "set")
     assert word(held, "ada", tmp_path / "public" / "set") == "secret"
@@ -141,13 +141,13 @@ def test_a_link_to_another_s_data_is_followed_before_it_is_asked_whose_they_are(
 @pytest.mark.parametrize(
     "linked", ["manifest.json", "orders.parquet", "orders", "orders/part=1", "orders/part=1/rows.parquet"]
 )
-def test_links_within_a_data_set_lead_nowhere(tmp_path: Path, linked: str) -> None:
-    """Who may write in a directory of its own could have others' files read."""
+def test_links_within_a_data_set_are_not_followed(tmp_path: Path, linked: str) -> None:
+    """Otherwise a user who may write to a directory could have the executor read others' files."""
     private, own = make(tmp_path / "private", "secret"), make(tmp_path / "own", "own")
     name = linked if (own / linked).exists() else "customer.parquet"
     (own / name).rename(tmp_path / "away")
     (own / name).symlink_to(private / name)
-    held = HeldTables(DataAccess([f"bob={own}", f"ada={private}"]))
+    held = HeldDatasets(DataAccess([f"bob={own}", f"ada={private}"]))
     with pytest.raises((OSError, InvalidRequest)):
         word(held, "bob", own)
     (own / name).unlink()
@@ -155,7 +155,7 @@ def test_links_within_a_data_set_lead_nowhere(tmp_path: Path, linked: str) -> No
     assert word(held, "bob", own) == "own"  # What could not be loaded is nobody's, and in nobody's way.
 
 
-def test_only_regular_files_are_opened_and_none_is_waited_for(tmp_path: Path) -> None:
+def test_only_regular_files_are_opened_and_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("text")
     (tmp_path / "link").symlink_to("file")
@@ -166,15 +166,15 @@ def test_only_regular_files_are_opened_and_none_is_waited_for(tmp_path: Path) ->
         assert file.read() == b"text"
 
 
-def test_one_user_does_not_take_the_room_for_all_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_user_cannot_use_up_the_room_for_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "Engine", lambda: None)
-    held = HeldTables(DataAccess(None))
+    held = HeldDatasets(DataAccess(None))
 
     def enter(user: str, number: int) -> None:
         path = tmp_path / user / str(number)
         path.mkdir(parents=True)
         write_manifest(path, MANIFEST)
-        held._enter(user, str(path))
+        held._begin_loading(user, str(path))
 
     for number in range(DATASETS_OF_USER_MAX):
         enter("ada", number)
@@ -188,8 +188,8 @@ def test_one_user_does_not_take_the_room_for_all_data_sets(tmp_path: Path, monke
 
 def test_a_partition_that_is_read_while_its_set_is_dropped_is_read_to_the_end(tmp_path: Path) -> None:
     directory = make(tmp_path / "set", "all")
-    held = HeldTables(DataAccess(None))
-    source = held.source("ada", str(directory), 0)
+    held = HeldDatasets(DataAccess(None))
+    source = held.tables_for("ada", str(directory), 0)
     held.drop("ada", "set.id")
     with source.engine.cursor() as cursor:
         assert source.engine.select(cursor, "SELECT word FROM orders", source.schemas, {}).num_rows == 1
@@ -198,7 +198,7 @@ def test_a_partition_that_is_read_while_its_set_is_dropped_is_read_to_the_end(tm
 # ---- the process -----------------------------------------------------------------------------
 
 
-def test_an_executor_asks_whose_run_it_is(tmp_path: Path) -> None:
+def test_an_executor_checks_the_user_of_each_run(tmp_path: Path) -> None:
     directory = str(make(tmp_path / "data", "secret"))
     with Monitor("frontends.sql.executor", tmp_path, f"--data=ada={directory}") as monitor:
 
@@ -222,6 +222,6 @@ def test_an_executor_asks_whose_run_it_is(tmp_path: Path) -> None:
 
 
 def test_the_data_set_of_a_client_may_have_links(tmp_path: Path) -> None:
-    """It reads what its own user gives it."""
+    """A client reads files as its own user."""
     (tmp_path / "link").symlink_to(make(tmp_path / "set", "own"))
     assert Dataset(tmp_path / "link").key == "set.id"

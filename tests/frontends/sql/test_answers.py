@@ -8,7 +8,7 @@ from tests.support.suites import rest_after
 from tests.support.tpch import Reference, check_same
 
 ORDERED = {1, 2, 4, 5, 7, 8, 9, 12, 13, 15, 16, 20, 21, 22}
-"""Queries whose ORDER BY leaves nothing open; and those of one row."""
+"""Queries whose ORDER BY sorts all rows, and queries with one row."""
 
 
 @pytest.mark.parametrize("number", rest_after(6, *range(1, QUERIES + 1)))

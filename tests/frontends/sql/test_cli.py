@@ -1,4 +1,4 @@
-"""`sparrow sql`, as a person runs it."""
+"""The command `sparrow sql`."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ def test_the_plan(tpch_hundredth: Path) -> None:
 
 
 @pytest.mark.rest
-def test_without_schedulers_it_brings_its_own_cluster(tpch_hundredth: Path) -> None:
+def test_without_schedulers_a_query_starts_its_own_cluster(tpch_hundredth: Path) -> None:
     ended = sparrow_sql("SELECT count(*) AS n FROM lineitem", "--csv", "--data", str(tpch_hundredth))
     assert (ended.stdout, ended.stderr) == ("n\n60175\n", "")
 
@@ -112,14 +112,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: st
 
 
 @pytest.mark.rest
-def test_data_that_is_not_there(tmp_path: Path) -> None:
+def test_a_dataset_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     ended = sparrow_sql("SELECT 1", "--data", str(tmp_path))
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert "manifest.json: No such file or directory" in ended.stderr
 
 
 @pytest.mark.rest
-def test_data_that_no_node_holds(sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path) -> None:
+def test_a_dataset_that_no_node_holds_is_one_line(
+    sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in tpch_hundredth.iterdir():
@@ -134,7 +136,7 @@ def test_data_that_no_node_holds(sql_cluster: LocalCluster, tpch_hundredth: Path
 
 @pytest.mark.rest
 def test_a_package_of_the_extra_that_is_missing_is_named(tmp_path: Path) -> None:
-    """As where only the runtime dependencies are installed."""
+    """The test hides the packages of the extra, as if only the runtime dependencies were installed."""
     (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError(\"No module named 'duckdb'\", name='duckdb')")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     ended = subprocess.run(

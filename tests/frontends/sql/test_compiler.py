@@ -1,4 +1,4 @@
-"""The compiler: which stages a query becomes, and what it refuses."""
+"""The compiler: the stages of queries, and the queries that it refuses."""
 
 import pytest
 import sqlglot
@@ -36,7 +36,7 @@ STAGES = {
 }
 """Query of TPC-H to the names of its stages."""
 ON_DENORM_ALONE = (1, 3, 4, 5, 6, 7, 8, 9, 12, 14, 18, 19, 21)
-"""Those that read nothing but the denormalised table."""
+"""Queries that read the denormalised table alone."""
 
 
 def tables_read(sql: str) -> set[str]:
@@ -69,7 +69,7 @@ def test_scans_alone_are_spread_over_partitions_and_the_last_stage_has_one_task(
 
 
 @pytest.mark.parametrize("number", ON_DENORM_ALONE)
-def test_what_lineitem_leads_to_is_read_from_the_denormalised_table(number: int) -> None:
+def test_columns_reached_by_keys_of_lineitem_are_read_from_the_denormalised_table(number: int) -> None:
     plan = compile_query(tpch_query(number))
     assert tables_read(plan.stages[0].sql) == {"denorm"}
     assert not any(stage.reads_tables for stage in plan.stages[1:])
@@ -86,25 +86,25 @@ def test_a_join_by_another_column_than_the_key_is_kept() -> None:
     assert tables_read(scan.sql) == {"denorm", "part"}
 
 
-def test_half_of_a_key_is_no_key() -> None:
+def test_a_join_by_half_of_a_key_is_kept() -> None:
     scan = compile_query("SELECT count(*) FROM lineitem JOIN partsupp ON l_partkey = ps_partkey").stages[0]
     assert tables_read(scan.sql) == {"denorm", "partsupp"}
 
 
-def test_each_of_two_nations_is_found_by_its_own_way() -> None:
+def test_two_nations_of_a_row_are_told_apart() -> None:
     where = scan_of(tpch_query(7)).find(exp.Where)
     assert where is not None
     assert {column.name for column in where.find_all(exp.Column)} >= {"sn_name", "cn_name"}
 
 
-def test_tables_that_do_not_meet_on_the_order_key_are_not_joined_in_a_partition() -> None:
+def test_tables_joined_by_another_column_than_the_order_key_are_not_joined_in_a_partition() -> None:
     plan = compile_query("SELECT count(*) FROM lineitem JOIN orders ON l_suppkey = o_custkey")
     assert names(plan) == ["subquery-1.scan", "scan", "group-by"]
     assert tables_read(plan.stages[0].sql) == {"orders"}
     assert tables_read(plan.stages[1].sql) == {"denorm", "stage subquery-1.scan"}
 
 
-def test_tables_that_meet_on_the_order_key_are_joined_in_a_partition() -> None:
+def test_tables_joined_by_the_order_key_are_joined_in_a_partition() -> None:
     plan = compile_query("SELECT o_clerk, count(*) FROM lineitem JOIN orders ON l_orderkey = o_orderkey GROUP BY 1")
     assert names(plan) == ["scan", "group-by"]
     assert tables_read(plan.stages[0].sql) == {"denorm", "orders"}
@@ -120,7 +120,7 @@ def test_a_subquery_grouped_by_another_column_gets_stages_of_its_own() -> None:
     assert names(plan) == ["subquery-1.scan", "subquery-1.group-by", "compute"]
 
 
-def test_what_is_asked_for_twice_is_computed_once() -> None:
+def test_a_subquery_that_occurs_twice_is_computed_once() -> None:
     plan = compile_query(tpch_query(15))
     assert plan.stage("compute").sql.count('"stage subquery-1.group-by"') == 2
 
@@ -135,7 +135,7 @@ def test_many_groups_are_merged_by_several_tasks() -> None:
     assert compile_query(tpch_query(6), statistics).stage("group-by").tasks == 1
 
 
-def test_a_limit_is_applied_in_each_partition_before_it_is_to_all() -> None:
+def test_a_limit_is_applied_in_each_partition_and_then_to_the_whole() -> None:
     plan = compile_query("SELECT o_orderkey FROM orders ORDER BY o_totalprice DESC LIMIT 5")
     assert names(plan) == ["scan", "order-by"]
     assert "LIMIT 5" in plan.stage("scan").sql
@@ -173,7 +173,7 @@ def test_a_limit_is_applied_in_each_partition_before_it_is_to_all() -> None:
         ),
         (
             "SELECT 1 FROM customer WHERE c_acctbal < (SELECT max(o_totalprice) FROM orders WHERE o_clerk < c_name)",
-            "a correlated subquery whose condition is no equality of columns",
+            "a correlated subquery whose condition is not an equality of columns",
         ),
         (
             "SELECT 1 FROM customer WHERE c_custkey NOT IN (SELECT o_custkey FROM orders WHERE o_clerk = c_name)",
@@ -181,7 +181,7 @@ def test_a_limit_is_applied_in_each_partition_before_it_is_to_all() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_supported_is_refused_by_name(sql: str, construct: str) -> None:
+def test_a_construct_that_is_not_supported_is_named(sql: str, construct: str) -> None:
     with pytest.raises(NotSupported) as caught:
         compile_query(sql)
     assert caught.value.construct.startswith(construct)
@@ -197,11 +197,11 @@ def test_what_is_not_supported_is_refused_by_name(sql: str, construct: str) -> N
         ("SELECT l_tx FROM lineitem", 'Referenced column "l_tx" not found'),
         ("SELECT a FROM nowhere", "Table with name nowhere does not exist"),
         ("SELECT l_tax, count(*) FROM lineitem", 'column "l_tax" must appear in the GROUP BY clause'),
-        ("SELECT 1 AS a, 2 AS a", "two output columns have one name"),
+        ("SELECT 1 AS a, 2 AS a", "two output columns have the same name"),
         ("SELECT '" + "a" * 100_000 + "'", "100009 characters; at most 100000 are allowed"),
     ],
 )
-def test_what_is_no_query_is_refused_with_the_reason(sql: str, reason: str) -> None:
+def test_a_text_that_is_not_a_query_is_refused_with_the_reason(sql: str, reason: str) -> None:
     with pytest.raises(InvalidQuery) as caught:
         compile_query(sql)
     assert reason in str(caught.value)

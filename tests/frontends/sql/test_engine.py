@@ -1,4 +1,4 @@
-"""What a fragment may do in an executor: whatever its payload says, it reads what is its own, and changes nothing."""
+"""A fragment in an executor, whatever its payload: it reads the tables of its own data set, and changes nothing."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ FORGED = [
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    """One for all: nothing that is tried here may change it."""
+    """An engine for all tests, since no fragment may change it."""
     engine = Engine()
-    engine.hold("0", ROWS)
+    engine.add_schema("0", ROWS)
     return engine
 
 
@@ -90,7 +90,7 @@ def ask(engine: Engine, sql: str, schemas: tuple[str, ...] = ("0",)) -> list[dic
 
 
 def state(engine: Engine) -> list[Any]:
-    """What there is in the database, and how it is set."""
+    """The database's content and settings."""
     with engine.cursor() as cursor:
         texts = (
             'SELECT * FROM held."0".t',
@@ -129,7 +129,7 @@ def test_a_fragment_is_one_select_that_reads_tables(engine: Engine, sql: str, tm
         ("INSTALL httpfs", "file system operations are disabled"),
     ],
 )
-def test_what_would_get_past_the_parser_is_stopped_by_the_transaction_or_the_settings(
+def test_the_transaction_and_the_settings_stop_what_the_parser_lets_pass(
     engine: Engine, sql: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "check_select", lambda _: None)
@@ -153,13 +153,13 @@ def test_what_would_get_past_the_parser_is_stopped_by_the_transaction_or_the_set
         "SELECT CAST('1' AS DECIMAL(10, 2)), struct_pack(type := 'CATALOG_NODE'), 'DROP TABLE t; READ_TEXT(x)'",
     ],
 )
-def test_what_only_reads_is_answered(engine: Engine, sql: str) -> None:
+def test_fragments_that_only_read_are_run(engine: Engine, sql: str) -> None:
     assert ask(engine, sql)
 
 
-def test_a_database_has_no_name_for_what_is_in_another(engine: Engine) -> None:
+def test_a_fragment_cannot_name_tables_of_another_database(engine: Engine) -> None:
     other = Engine()
-    other.hold("1", {"secret": pa.table({"a": [1]})})
+    other.add_schema("1", {"secret": pa.table({"a": [1]})})
     for name in ("secret", 'held."1".secret', 'memory."1".secret', '"1".secret'):
         with pytest.raises(QueryError, match="does not exist"):
             ask(engine, f"SELECT * FROM {name}")
@@ -173,7 +173,7 @@ def test_inputs_of_one_fragment_are_not_seen_by_another(engine: Engine) -> None:
             engine.select(other, 'SELECT * FROM "stage a"', (), {})
 
 
-def test_what_is_wrong_with_a_fragment_is_said_in_a_line(engine: Engine) -> None:
+def test_the_error_of_a_fragment_is_one_line(engine: Engine) -> None:
     for sql, why in (
         ("DELETE FROM t", "a fragment must be one SELECT: Only SELECT statements"),
         ("SELECT 1; SELECT 2", "one SELECT, and not 2 statements"),
@@ -194,12 +194,12 @@ def test_a_fragment_is_parsed_once_for_all_partitions() -> None:
 
 
 def test_loading_goes_on_beside_fragments() -> None:
-    """To compress needs a moment without any; a fragment makes up for it."""
+    """Compression needs a moment without fragments; if there is none, a later fragment compresses."""
     engine = Engine()
-    engine.hold("0", ROWS)
+    engine.add_schema("0", ROWS)
     with engine.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute('SELECT * FROM held."0".t')
-        engine.hold("1", ROWS)
+        engine.add_schema("1", ROWS)
         cursor.execute("ROLLBACK")
     assert ask(engine, "SELECT count(*) AS n FROM t", ("1",)) == [{"n": 3}]

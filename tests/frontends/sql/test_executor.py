@@ -26,7 +26,7 @@ runs = itertools.count(1)
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[Monitor]:
-    """An executor of two places."""
+    """An executor with two places."""
     with Monitor(MODULE, tmp_path, "--any-data", SPARROW_EXECUTOR_PLACES="2") as monitor:
         yield monitor
 
@@ -44,13 +44,13 @@ def do(monitor: Monitor, task: Task, *inputs: x.Data) -> x.Done:
     return done
 
 
-def test_it_says_what_it_is(monitor: Monitor) -> None:
+def test_the_hello_names_app_places_and_runtime(monitor: Monitor) -> None:
     assert (monitor.hello.app, monitor.hello.places, monitor.hello.id) == ("sql", 2, "e1")
     assert monitor.hello.runtime.startswith("duckdb ")
 
 
-def test_it_is_hidden_before_it_imports_what_takes_long(tmp_path: Path) -> None:
-    """Until then other processes of its account can get into it."""
+def test_the_process_hides_before_the_imports_that_take_long(tmp_path: Path) -> None:
+    """Until it hides, other processes of its account can read its memory."""
     PR_GET_DUMPABLE = 3
     code = f"import ctypes, os; os._exit(40 + ctypes.CDLL(None).prctl({PR_GET_DUMPABLE}, 0, 0, 0, 0))"
     for module in ("duckdb", "pyarrow", "msgspec"):
@@ -59,14 +59,14 @@ def test_it_is_hidden_before_it_imports_what_takes_long(tmp_path: Path) -> None:
     assert ended.returncode == 40
 
 
-def test_what_it_holds_it_says_before_the_load_is_done(monitor: Monitor, tpch_hundredth: Path) -> None:
+def test_held_partitions_are_advertised_before_the_load_ends(monitor: Monitor, tpch_hundredth: Path) -> None:
     dataset = Dataset(tpch_hundredth)
     run = start(monitor, Load(str(tpch_hundredth), [3, 1]))
     assert monitor.receive(x.Attributes).attributes == {dataset.attribute: "3"}
     assert monitor.receive(x.Attributes).attributes == {dataset.attribute: "1,3"}
     done = monitor.receive(x.Done)
     assert (done.run, done.status) == (run, TaskStatus.FINISHED)
-    # What is held is not loaded again.
+    # Partitions that are held are not loaded again.
     assert do(monitor, Load(str(tpch_hundredth), [3])).status is TaskStatus.FINISHED
     start(monitor, Drop(dataset.key))
     assert monitor.receive(x.Attributes).attributes == {}
@@ -80,7 +80,7 @@ def test_a_fragment_for_a_partition_that_is_not_held_loads_it(monitor: Monitor, 
     assert decode_tables([read(monitor.receive(x.Done).result)]).to_pylist() == [{"n": rows}]
 
 
-def test_results_for_other_stages_are_files_however_small_and_the_last_is_not(monitor: Monitor) -> None:
+def test_results_for_other_stages_are_files_and_a_small_last_result_is_inline(monitor: Monitor) -> None:
     first = do(monitor, Fragment("SELECT 1 AS a"))
     assert isinstance(first.result, x.File)
     second = do(monitor, Fragment("SELECT 2 AS a"))
@@ -109,7 +109,7 @@ def test_a_task_reads_its_bucket_of_its_inputs(monitor: Monitor) -> None:
         (Fragment("SELECT 1 FROM x", inputs=[Input("x", 0)]), "results of the stages before"),
     ],
 )
-def test_a_task_that_cannot_be_done_fails_and_the_executor_goes_on(monitor: Monitor, task: Task, error: str) -> None:
+def test_an_invalid_task_fails_and_the_executor_goes_on(monitor: Monitor, task: Task, error: str) -> None:
     done = do(monitor, task)
     assert done.status is TaskStatus.FAILED
     assert error in done.error
@@ -117,7 +117,7 @@ def test_a_task_that_cannot_be_done_fails_and_the_executor_goes_on(monitor: Moni
     assert do(monitor, Fragment("SELECT 1 AS a")).status is TaskStatus.FINISHED
 
 
-def test_a_payload_that_is_no_task_fails(monitor: Monitor) -> None:
+def test_a_payload_that_is_not_a_task_fails(monitor: Monitor) -> None:
     monitor.send(x.Run(next(runs), 0, b"select 1"))
     done = monitor.receive(x.Done)
     assert done.status is TaskStatus.FAILED
@@ -148,14 +148,14 @@ def test_runs_that_wait_are_returned_when_revoked(monitor: Monitor) -> None:
     assert {monitor.receive(x.Done).run for _ in busy} == set(busy)
 
 
-def test_it_ends_at_once_when_its_node_monitor_goes(monitor: Monitor) -> None:
+def test_the_executor_ends_at_once_when_its_node_monitor_goes(monitor: Monitor) -> None:
     start(monitor, Fragment(ENDLESS))
     monitor.hang_up()
     assert monitor.process.wait(30) == 0
 
 
 @pytest.mark.rest
-def test_it_conforms(tmp_path: Path) -> None:
+def test_the_executor_passes_the_conformance_check(tmp_path: Path) -> None:
     (tmp_path / "payload").write_bytes(encode_task(Fragment("SELECT 1 AS a", last=True)))
     arguments = ["--payload-file", str(tmp_path / "payload"), "--app", "sql", "--places", "2"]
     ended = subprocess.run(
@@ -170,7 +170,7 @@ def test_it_conforms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("places", ["0", "many"])
-def test_places_that_cannot_be_are_an_error(places: str) -> None:
+def test_an_invalid_number_of_places_is_an_error(places: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", MODULE],
         env=os.environ | {"SPARROW_EXECUTOR_PLACES": places, "SPARROW_EXECUTOR_SOCKET": "/nowhere"},

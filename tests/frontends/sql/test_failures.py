@@ -1,4 +1,4 @@
-"""Nodes and executors that die under queries (SIGKILL, real processes), and partitions that nobody holds any more."""
+"""Nodes and executors that are killed during queries (SIGKILL, real processes), and partitions that no node holds."""
 
 import os
 import threading
@@ -22,25 +22,25 @@ SLOW = """
     WHERE l_quantity + p_size + n_nationkey > 60 AND p_size < 10
     GROUP BY n_nationkey ORDER BY n_nationkey
 """
-"""Its scans take long enough to be killed under."""
+"""A query whose scans take long enough that a process can be killed during them."""
 PARTITIONS = 30
 
 
 @pytest.fixture
 def doomed(tmp_path: Path) -> Iterator[LocalCluster]:
-    """A cluster of its own for a test that kills."""
+    """A cluster for a test that kills processes."""
     with LocalCluster(node_monitors=3, slots=1, log_dir=tmp_path / "logs") as cluster:
         yield cluster
 
 
 def finished_tasks(cluster: LocalCluster) -> int:
-    """Of the query that runs; 0 if none does."""
+    """The number of finished tasks of the query that runs; 0 if no query runs."""
     jobs = get_json(cluster.addresses[0], "/v1/jobs")["jobs"]
     return sum(job["finished"] for job in jobs if job["name"] == "query" and job["state"] == "running")
 
 
 def killed_under_way(cluster: LocalCluster, frontend: SqlFrontend, kill: Callable[[], None]) -> Answer:
-    """The answer of a query in whose midst somebody is killed."""
+    """The answer of a query during which `kill` is called."""
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(frontend.run, SLOW, TIMEOUT_S * 2)
         wait_until(lambda: running.done() or finished_tasks(cluster) >= 5, "scans that have finished")
@@ -55,7 +55,7 @@ def executor_of(cluster: LocalCluster, node: int) -> psutil.Process:
     return next(child for child in children if "frontends.sql.executor" in child.cmdline())
 
 
-def test_a_node_dies_under_a_query_which_goes_to_replicas(
+def test_a_node_that_dies_during_a_query_is_replaced_by_replicas(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
@@ -63,7 +63,7 @@ def test_a_node_dies_under_a_query_which_goes_to_replicas(
         answer = killed_under_way(doomed, frontend, doomed.node_processes[0].kill)
         check_same(answer.table, reference_hundredth.query(SLOW), ordered=True)
         wait_until(lambda: set(nodes_of(doomed.addresses[0])) == {"node-1", "node-2"})
-        # Its replicas are missing now; queries go on without them, and `repair` makes new ones.
+        # The node's replicas are missing now; queries go on without them, and `repair` makes new ones.
         assert {len(nodes) for nodes in frontend.holders()} == {1, 2}
         frontend.query(SLOW, TIMEOUT_S)
         repaired = frontend.repair(2)
@@ -72,7 +72,7 @@ def test_a_node_dies_under_a_query_which_goes_to_replicas(
         assert frontend.repair(2) == {}
 
 
-def test_results_of_a_stage_that_die_with_their_node_are_computed_again(
+def test_results_that_are_lost_with_their_node_are_computed_again(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
     """One node has done all scans so far, and has their results, when it dies."""
@@ -100,7 +100,7 @@ def test_results_of_a_stage_that_die_with_their_node_are_computed_again(
 
 
 @pytest.mark.rest
-def test_an_executor_dies_under_a_query_and_its_partitions_are_loaded_again(
+def test_partitions_of_an_executor_that_dies_during_a_query_are_loaded_again(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
@@ -111,9 +111,7 @@ def test_an_executor_dies_under_a_query_and_its_partitions_are_loaded_again(
 
 
 @pytest.mark.rest
-def test_what_an_executor_held_is_advertised_no_more_when_it_has_died(
-    doomed: LocalCluster, tpch_hundredth: Path
-) -> None:
+def test_the_partitions_of_a_dead_executor_are_not_advertised(doomed: LocalCluster, tpch_hundredth: Path) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
         frontend.place(2)
         attribute = frontend.dataset.attribute
@@ -161,7 +159,7 @@ def test_a_partition_that_no_live_node_holds_is_an_error_that_names_it(
             frontend.query("SELECT count(*) FROM orders")
         assert (caught.value.tables, caught.value.partitions) == (["orders"], gone)
         assert f"partitions {', '.join(map(str, gone))} of orders" in str(caught.value)
-        # What every node has whole is still there.
+        # Tables that every node holds whole are still there.
         assert frontend.query("SELECT count(*) AS n FROM nation").to_pylist() == [{"n": 25}]
 
 
@@ -195,7 +193,7 @@ def test_a_query_that_takes_too_long_is_stopped(doomed: LocalCluster, tpch_hundr
         frontend.place(1)
         with pytest.raises(TimeoutError):
             frontend.query(endless, timeout_s=0.5)
-        # The slots are free again: nothing of it runs on.
+        # The slots are free again: no task of the query runs on.
         wait_until(lambda: all(node["busy"] == 0 for node in nodes_of(doomed.addresses[0]).values()))
 
 

@@ -1,4 +1,4 @@
-"""Making datasets: what is in them, and what is refused before anything is made."""
+"""Making datasets: their content, and the options that are refused before anything is made."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def count(sql: str) -> int:
     return int(duckdb.sql(sql).fetchall()[0][0])
 
 
-def test_the_manifest_says_what_is_there(tpch_hundredth: Path) -> None:
+def test_the_manifest_describes_the_files(tpch_hundredth: Path) -> None:
     manifest = Dataset(tpch_hundredth).manifest
     assert (manifest.name, manifest.scale, manifest.partitions) == ("small", 0.01, 30)
     assert manifest.rows["lineitem"] == manifest.rows["denorm"] == sum(manifest.partition_rows["denorm"]) == 60_175
@@ -95,20 +95,20 @@ def test_a_scale_that_does_not_fit_memory_is_refused_with_the_numbers(
         ({"scale": 0.01, "name": "Bad name"}, "name: 'Bad name' is not valid"),
     ],
 )
-def test_options_that_cannot_be_are_refused(tmp_path: Path, options: dict[str, float], message: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         generate(tmp_path / "new", **options)  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(InvalidRequest, match="a directory that is empty or not there"):
         generate(tmp_path, 0.01)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_nothing_half_done_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> dict[str, int]:
         raise OSError("no more")
 
@@ -119,7 +119,7 @@ def test_nothing_half_done_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', "[", '{"format": 7, "name": "x"}', "\xff"])
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_manifest_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text, "latin-1")
     with pytest.raises(InvalidRequest, match=r"^data: .* allowed: a directory that `sparrow sql generate` has made"):
         Dataset(tmp_path)

@@ -16,7 +16,7 @@ PARTITIONS = 30
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[LiveNode]:
-    """Nodes on some machines, of which some hold something and some take no tasks."""
+    """Nodes on some machines; some of them hold partitions, and some take no tasks."""
     count = draw(st.integers(1, 8))
     return [
         LiveNode(
@@ -83,7 +83,7 @@ def test_nodes_without_the_app_and_odd_attributes_are_passed_over(tpch_hundredth
     assert holders(nodes, 5) == [[], ["b"], ["b"], [], []]
 
 
-def test_more_than_a_machine_has_memory_for_is_refused(tpch_hundredth: Path) -> None:
+def test_a_placement_that_does_not_fit_a_machine_s_memory_is_refused(tpch_hundredth: Path) -> None:
     dataset = Dataset(tpch_hundredth)
     needed = 30 * dataset.manifest.held_bytes * 2 + dataset.manifest.whole_bytes * 2
 

@@ -1,4 +1,4 @@
-"""Profiles of real runs, and the one that traces are made of."""
+"""Profiles of real runs, and the one from which traces are made."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ SIZE_MAX = 300_000
 
 
 def check(profile: Profile, runs: int) -> None:
-    """Every query has its stages in order, and of each run a duration of each task."""
+    """Check that every query has its stages in order, and for each run a duration of each task."""
     for query in profile.queries.values():
         before: set[str] = set()
         for stage in query.stages:
@@ -63,7 +63,7 @@ def test_the_shipped_profile_is_of_all_queries_at_scale_1() -> None:
 
 
 @pytest.mark.parametrize("number", range(1, QUERIES + 1))
-def test_the_shipped_profile_has_the_stages_of_today(number: int) -> None:
+def test_the_shipped_profile_has_the_stages_that_the_compiler_makes(number: int) -> None:
     profile = msgspec.json.decode(SHIPPED.read_bytes(), type=Profile)
     stages = [stage.name for stage in profile.queries[f"q{number}"].stages]
     assert stages == [stage.name for stage in compile_query(tpch_query(number)).stages]
