@@ -65,12 +65,13 @@ class SchedulerRig:
         payloads: list[m.Data] | None = None,
         details: dict[int, m.TaskDetail] | None = None,
         now_s: float = 0.0,
+        client: str = CLIENT,
         user: str = USER,
         **fields: Any,
     ) -> None:
         """A job with all its tasks, and other messages between. `fields` are those of `submission`."""
         added = m.AddTasks(job, 0, [b"p"] * tasks if payloads is None else payloads, details or None)
-        self.client(submission(job, tasks, **fields), *between, added, now_s=now_s, user=user)
+        self.client(submission(job, tasks, **fields), *between, added, now_s=now_s, client=client, user=user)
 
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`."""
