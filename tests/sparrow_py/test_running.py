@@ -16,7 +16,7 @@ from sparrow_py.client import running
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
-from tests.scheduler.test_cancelling import Rig as SchedulerRig
+from tests.scheduler.test_cancellation import Rig as SchedulerRig
 from tests.sparrow_py.test_client_core import Rig as ClientRig
 from tests.sparrow_py.test_client_core import outcome
 from tests.support import tasks
@@ -151,7 +151,7 @@ def test_an_executors_future_is_too_though_it_is_told_of_no_task(cluster: LocalC
         assert future.result(TIMEOUT_S) == "held"
 
 
-def test_cancelling_asks_nobody_whether_a_task_runs(held: list[Future[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_asks_nobody_whether_a_task_runs(held: list[Future[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.WhetherRunning, "find_out", lambda *_: pytest.fail("it was asked"))
     assert [future.cancel() for future in held] == [False] * SLOTS + [True]
 

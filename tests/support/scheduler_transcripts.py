@@ -100,9 +100,8 @@ class SchedulerPlayer:
             return [f"{job_id} is not here"]
         waits = [*(["settling"] if job.settling else []), *sorted(job.unanswered)]
         tasks = [STATES[state] for stage in job.stages for state in stage.states]
-        return [
-            f"{job_id} is {job.phase.value}{' and waits for ' + ', '.join(waits) if waits else ''}: {' '.join(tasks)}"
-        ]
+        waiting = f" and waits for {', '.join(waits)}" if waits else ""
+        return [f"{job_id} is {job.phase.value}{waiting}: {' '.join(tasks)}"]
 
     def _effects(self) -> list[str]:
         sent, self._rig.outbox.sent = self._rig.outbox.sent, []

@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(_text(getattr(value, name)) for name in value.__struct_fields__)})"
     if isinstance(value, str):
         return value if " " not in value else repr(value)
-    return repr(value).replace(", ", ",")
+    return repr(value).replace(", ", ",").replace(": ", ":")
 
 
 if __name__ == "__main__":
