@@ -22,7 +22,6 @@ from scheduler.book.register import Register
 from scheduler.book.restarts import Restarts
 from scheduler.book.stages import Stages
 from scheduler.book.submission import Submission
-from scheduler.book.timeouts import Timeouts
 from scheduler.book.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -42,16 +41,15 @@ class Book:
         self.register = Register(ledger, self.attempts)
         self.outcomes = Outcomes(ledger)
         self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
-        self.timeouts = Timeouts(ledger, self.outcomes)
-        self.restarts = Restarts(ledger, self.outcomes, self.timeouts, self.notice)
-        self.stages = Stages(ledger, self.register, self.outcomes, self.timeouts)
+        self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice)
+        self.stages = Stages(ledger, self.register, self.outcomes, self.waiting)
         self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
         self.claims = Claims(
             ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation, now_s
         )
         self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
-        self.submission = Submission(ledger, self.register, self.timeouts, self.stages, self.cancellation, self.claims)
+        self.submission = Submission(ledger, self.register, self.waiting, self.stages, self.cancellation, self.claims)
         self.client_loss = ClientLoss(ledger, self.register, self.restarts, self.lost_inputs, self.cancellation)
         self.outcomes.stage_over = self.stages.over
         self.outcomes.doom = self.stages.doom

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, PLACED, UNPLACED
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 REASON = "it was cancelled"
 
 
+@dataclass(eq=False, slots=True)
 class Cancellation:
     """Cancels jobs and tasks of a scheduler."""
 
-    def __init__(self, ledger: Ledger, attempts: Attempts, register: Register, outcomes: Outcomes) -> None:
-        self._ledger = ledger
-        self._attempts = attempts
-        self._register = register
-        self._outcomes = outcomes
+    _ledger: Ledger
+    _attempts: Attempts
+    _register: Register
+    _outcomes: Outcomes
 
     # ---- clients ask for that ----------------------------------------------------------------
 

@@ -10,6 +10,7 @@ so, the client is told, and knows it before anything is started again (`advance_
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.footprint import known_bytes
@@ -36,29 +37,19 @@ REDIALLED_S = 6.0
 not older waits so long for those that alone know what of a job has been started."""
 
 
+@dataclass(eq=False, slots=True)
 class Claims:
     """The jobs of a scheduler that were at another one before."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        attempts: Attempts,
-        register: Register,
-        outcomes: Outcomes,
-        notice: AdvanceNotice,
-        stages: Stages,
-        cancellation: Cancellation,
-        now_s: float,
-    ) -> None:
-        self._ledger = ledger
-        self._attempts = attempts
-        self._register = register
-        self._outcomes = outcomes
-        self._notice = notice
-        self._stages = stages
-        self._cancellation = cancellation
-        self._alone_until_s = now_s
-        """When the first node came of those that there are now, or the scheduler started."""
+    _ledger: Ledger
+    _attempts: Attempts
+    _register: Register
+    _outcomes: Outcomes
+    _notice: AdvanceNotice
+    _stages: Stages
+    _cancellation: Cancellation
+    _alone_until_s: float
+    """When the first node came of those that there are now, or the scheduler started."""
 
     # ---- what the client knows ---------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,15 @@ VANISHED = "its client vanished"
 SAID_GOODBYE = "its client went away"
 
 
+@dataclass(eq=False, slots=True)
 class ClientLoss:
     """What becomes of the jobs of clients that are gone."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        register: Register,
-        restarts: Restarts,
-        lost_inputs: LostInputs,
-        cancellation: Cancellation,
-    ) -> None:
-        self._ledger = ledger
-        self._register = register
-        self._restarts = restarts
-        self._lost_inputs = lost_inputs
-        self._cancellation = cancellation
+    _ledger: Ledger
+    _register: Register
+    _restarts: Restarts
+    _lost_inputs: LostInputs
+    _cancellation: Cancellation
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
         """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs."""

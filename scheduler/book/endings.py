@@ -3,6 +3,7 @@ often as its job says (guarantee 3)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparrow_py.job import FAILED, LOST
@@ -19,24 +20,16 @@ if TYPE_CHECKING:
     from scheduler.book.restarts import Restarts
 
 
+@dataclass(eq=False, slots=True)
 class Endings:
     """The ends of all attempts of a scheduler."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        attempts: Attempts,
-        outcomes: Outcomes,
-        restarts: Restarts,
-        lost_inputs: LostInputs,
-        claims: Claims,
-    ) -> None:
-        self._ledger = ledger
-        self._attempts = attempts
-        self._outcomes = outcomes
-        self._restarts = restarts
-        self._lost_inputs = lost_inputs
-        self._claims = claims
+    _ledger: Ledger
+    _attempts: Attempts
+    _outcomes: Outcomes
+    _restarts: Restarts
+    _lost_inputs: LostInputs
+    _claims: Claims
 
     def reported(self, node: Node, message: m.Report, now_s: float) -> None:
         """A node says how an attempt ended."""

@@ -78,7 +78,8 @@ class Search:
         self.barred_by: dict[str, str] = {}
         """Nodes that take none of its tasks as long as they are here, and why."""
         self.no_node_since_s: float | None = None
-        """Since when no connected node may run some of its unplaced tasks."""
+        """Since when no connected node may run some of its unplaced tasks. The plane sets None when a node is found, or
+        nothing is unplaced any more."""
         self.backoff_s = 0.0
         """The last wait before another try; 0 once a task was placed."""
         self.retry_at_s: float | None = None

@@ -3,6 +3,7 @@ outcome for it; what a client gave is uploaded again. Tasks that need such an in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import BLOCKED, SETTLED, Attempt, JobState, StageState
@@ -19,13 +20,13 @@ INPUT_LOSSES_MAX = 5
 """A task whose inputs were gone so often when it was to start is lost."""
 
 
+@dataclass(eq=False, slots=True)
 class LostInputs:
     """The lost inputs of all jobs of a scheduler."""
 
-    def __init__(self, ledger: Ledger, outcomes: Outcomes, restarts: Restarts) -> None:
-        self._ledger = ledger
-        self._outcomes = outcomes
-        self._restarts = restarts
+    _ledger: Ledger
+    _outcomes: Outcomes
+    _restarts: Restarts
 
     def missing(self, attempt: Attempt, hashes: tuple[str, ...], reason: str, now_s: float) -> None:
         """A node could not fetch inputs of the attempt, which it handed back: have them produced or uploaded again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import Attempt, JobState, StageState
@@ -13,17 +14,17 @@ if TYPE_CHECKING:
     from scheduler.book.advance_notice import AdvanceNotice
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
-    from scheduler.book.timeouts import Timeouts
+    from scheduler.book.waiting import Waiting
 
 
+@dataclass(eq=False, slots=True)
 class Restarts:
     """Has tasks of all jobs of a scheduler placed again."""
 
-    def __init__(self, ledger: Ledger, outcomes: Outcomes, timeouts: Timeouts, notice: AdvanceNotice) -> None:
-        self._ledger = ledger
-        self._outcomes = outcomes
-        self._timeouts = timeouts
-        self._notice = notice
+    _ledger: Ledger
+    _outcomes: Outcomes
+    _waiting: Waiting
+    _notice: AdvanceNotice
 
     # The caller of these four sees to it that nodes are found (`Placing.tasks_unplaced`).
 
@@ -62,7 +63,7 @@ class Restarts:
             stage.give_back(task)
             self._ledger.admission.returned(stage.job.user)
         if stage.open:  # Else their time-outs begin when it opens.
-            self._timeouts.begin(stage, tasks, now_s)
+            self._waiting.begin(stage, tasks, now_s)
 
     # ---- the client knows --------------------------------------------------------------------
 

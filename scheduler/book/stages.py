@@ -3,6 +3,7 @@ comes after its stage. Results of a stage with successors are kept until those a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import SETTLED, StageState
@@ -11,24 +12,24 @@ if TYPE_CHECKING:
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.register import Register
-    from scheduler.book.timeouts import Timeouts
+    from scheduler.book.waiting import Waiting
 
 
+@dataclass(eq=False, slots=True)
 class Stages:
     """Opens, dooms and closes the stages of all jobs of a scheduler."""
 
-    def __init__(self, ledger: Ledger, register: Register, outcomes: Outcomes, timeouts: Timeouts) -> None:
-        self._ledger = ledger
-        self._register = register
-        self._outcomes = outcomes
-        self._timeouts = timeouts
+    _ledger: Ledger
+    _register: Register
+    _outcomes: Outcomes
+    _waiting: Waiting
 
     def open(self, stage: StageState, now_s: float) -> None:
         """The stage's predecessors have finished."""
         if not stage.open:
             return  # The job is being claimed; the end of that opens what may be.
         self._ledger.note(now_s, stage.job.id, "stage %d opens", stage.index)
-        self._timeouts.begin(stage, stage.unplaced_tasks(), now_s)
+        self._waiting.begin(stage, stage.unplaced_tasks(), now_s)
         self._ledger.placing.tasks_unplaced(stage, now_s)
 
     def over(self, stage: StageState, now_s: float) -> None:

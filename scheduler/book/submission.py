@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S
@@ -18,27 +19,19 @@ if TYPE_CHECKING:
     from scheduler.book.ledger import Ledger
     from scheduler.book.register import Register
     from scheduler.book.stages import Stages
-    from scheduler.book.timeouts import Timeouts
+    from scheduler.book.waiting import Waiting
 
 
+@dataclass(eq=False, slots=True)
 class Submission:
     """Takes the jobs of a scheduler's clients."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        register: Register,
-        timeouts: Timeouts,
-        stages: Stages,
-        cancellation: Cancellation,
-        claims: Claims,
-    ) -> None:
-        self._ledger = ledger
-        self._register = register
-        self._timeouts = timeouts
-        self._stages = stages
-        self._cancellation = cancellation
-        self._claims = claims
+    _ledger: Ledger
+    _register: Register
+    _waiting: Waiting
+    _stages: Stages
+    _cancellation: Cancellation
+    _claims: Claims
 
     # ---- jobs --------------------------------------------------------------------------------
 
@@ -205,7 +198,7 @@ class Submission:
         if job.known:
             self._claims.settle_known(stage, begin, len(payloads), now_s)
         if stage.open:
-            self._timeouts.begin(stage, range(begin, begin + len(payloads)), now_s)
+            self._waiting.begin(stage, range(begin, begin + len(payloads)), now_s)
             self._ledger.placing.tasks_unplaced(stage, now_s)
 
     def known(self, job: JobState, message: m.Known, now_s: float) -> None:

@@ -1,12 +1,16 @@
-"""Tasks for which there is no node now: nodes that may come round are tried again after a while, and a node that may
-run them is waited for, but not for ever."""
+"""Unplaced tasks wait: for a place, as long as their job's queue timeout lets them; for their preferred nodes (delay
+scheduling, §8); and if there is no node for them now, for nodes that have refused, which are tried again after a while,
+or for one that may run them, but not for ever.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.book.jobs import UNPLACED
 from scheduler.book.preferences import FREE
 from sparrow_py.job import LOST
 
@@ -26,14 +30,42 @@ WITHDRAWN_WAIT_S = 30.0
 them and their executors do not start: that has been tried for some time, and is seldom mended by waiting."""
 
 
+@dataclass(eq=False, slots=True)
 class Waiting:
     """The waits of all stages of a scheduler."""
 
-    def __init__(self, ledger: Ledger, rng: random.Random, reach: Reach, outcomes: Outcomes) -> None:
-        self._ledger = ledger
-        self._rng = rng
-        self._reach = reach
-        self._outcomes = outcomes
+    _ledger: Ledger
+    _rng: random.Random
+    _reach: Reach
+    _outcomes: Outcomes
+
+    # ---- for a place, so long and no longer --------------------------------------------------
+
+    def begin(self, stage: StageState, tasks: Sequence[int], now_s: float) -> None:
+        """These tasks wait for a place from now on."""
+        timeout_s, delay_s = stage.job.queue_timeout_s, stage.spec.delay_s
+        if timeout_s is not None:
+            place_by_s = now_s + timeout_s
+            stage.place_by_s.update(dict.fromkeys(tasks, place_by_s))
+            self._ledger.at_stage(place_by_s, stage, lambda one, at_s: self._queue_timeout(one, tasks, at_s))
+        if delay_s is not None and stage.preferences is not None:
+            self._ledger.at_stage(now_s + delay_s, stage, lambda one, at_s: self.relax(one, tasks, at_s))
+
+    def _queue_timeout(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
+        # One of them may have been placed, and be unplaced again with a later time.
+        late = [task for task in tasks if stage.states[task] == UNPLACED and stage.place_by_s[task] <= now_s]
+        if late:
+            reason = f"no place was found within queue_timeout_s = {stage.job.queue_timeout_s:g} s"
+            self._outcomes.settle_unplaced(stage, late, LOST, reason, now_s)
+
+    def relax(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
+        """Their preferred nodes had their time: from now on other nodes will do."""
+        preferences = stage.preferences
+        assert preferences is not None
+        for task in tasks:
+            if stage.states[task] == UNPLACED and task in preferences.preferred:
+                preferences.relax(task)
+        self._ledger.placing.tasks_unplaced(stage, now_s)
 
     # ---- for nodes that have refused ---------------------------------------------------------
 

@@ -12,7 +12,7 @@ from scheduler.job_log import INTERVAL_S, LINES_MAX, JobLog
 from sparrow_py import Client, LocalCluster
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.scheduler.test_cancelling import Rig
+from tests.scheduler.test_cancellation import Rig
 from tests.support import tasks
 from tests.support.recorder import submission
 

@@ -18,7 +18,7 @@ from scheduler.book.nodes import Nodes
 from scheduler.book.outcomes import Outcomes
 from scheduler.book.reach import Reach
 from scheduler.book.register import Register
-from scheduler.book.timeouts import Timeouts
+from scheduler.book.waiting import Waiting
 from scheduler.core import SchedulerCore
 from scheduler.sampling.binding import Binding
 from simulator.broken import Broken
@@ -318,12 +318,12 @@ def runs_without_common_bytes(patch: Patch) -> None:
 
 
 def ignores_delays(patch: Patch) -> None:
-    def begin(inner: Any, timeouts: Any, stage: Any, tasks: Any, now_s: float) -> None:
-        inner(timeouts, stage, tasks, now_s)
+    def begin(inner: Any, waiting: Any, stage: Any, tasks: Any, now_s: float) -> None:
+        inner(waiting, stage, tasks, now_s)
         if stage.preferences is not None and stage.spec.delay_s is not None:
-            timeouts.relax(stage, tasks, now_s)
+            waiting.relax(stage, tasks, now_s)
 
-    wrap(patch, Timeouts, "begin", begin)
+    wrap(patch, Waiting, "begin", begin)
 
 
 def lets_tasks_run_for_ever(patch: Patch) -> None:

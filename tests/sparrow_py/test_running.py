@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.core import SchedulerCore
+from scheduler.book.attempts import Attempts
 from sparrow_py import Client, LocalCluster, SchedulerHere, SparrowExecutor
 from sparrow_py.errors import LinkError
 from sparrow_py.futures import running
 from sparrow_py.wire import messages as m
 from tests.conftest import SLOTS
-from tests.scheduler.test_cancelling import Rig as SchedulerRig
+from tests.scheduler.test_cancellation import Rig as SchedulerRig
 from tests.support import tasks
 from tests.support.client_core import Rig as ClientRig
 from tests.support.client_core import outcome
@@ -28,7 +28,7 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 def test_a_scheduler_says_which_tasks_have_left_the_queue() -> None:
     rig = SchedulerRig()
     rig.client(m.AskPlaced("j", 7, [1, 0, 1]))
-    rig.node(m.Report("j", 0, 1, m.TaskStatus.FINISHED, b"", "", 0.0, 0.0))
+    rig.node("n", m.Report("j", 0, 1, m.TaskStatus.FINISHED, b"", "", 0.0, 0.0))
     rig.client(m.AskPlaced("j", 8, [0, 1]), m.AskPlaced("other", 9, [0]), m.AskPlaced("j", 10, []))
     answers = [m.PlacedNow("j", 7, [1, 0, 1]), m.PlacedNow("j", 8, [1]), m.PlacedNow("j", 10, [])]
     assert rig.outbox.take(m.PlacedNow) == [("c", answer) for answer in answers]
@@ -112,13 +112,13 @@ def test_a_scheduler_of_the_version_before_is_not_asked_and_one_that_is_silent_n
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each question to a scheduler of this process is about."""
     counts: list[int] = []
-    answer = SchedulerCore._ask_placed
+    answer = Attempts.placed_now
 
-    def count(core: SchedulerCore, job: Any, message: m.AskPlaced, now_s: float) -> None:
+    def count(attempts: Attempts, job: Any, message: m.AskPlaced, now_s: float) -> None:
         counts.append(len(message.tasks))
-        answer(core, job, message, now_s)
+        answer(attempts, job, message, now_s)
 
-    monkeypatch.setattr(SchedulerCore, "_ask_placed", count)
+    monkeypatch.setattr(Attempts, "placed_now", count)
     return counts
 
 
@@ -151,7 +151,7 @@ def test_an_executors_future_is_too_though_it_is_told_of_no_task(cluster: LocalC
         assert future.result(TIMEOUT_S) == "held"
 
 
-def test_cancelling_asks_nobody_whether_a_task_runs(held: list[Future[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_asks_nobody_whether_a_task_runs(held: list[Future[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.WhetherRunning, "find_out", lambda *_: pytest.fail("it was asked"))
     assert [future.cancel() for future in held] == [False] * SLOTS + [True]
 
@@ -205,7 +205,7 @@ def test_futures_that_are_done_or_whose_client_is_closed_ask_nobody(cluster: Loc
 
 
 def test_a_scheduler_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SchedulerCore, "_ask_placed", lambda *_: None)
+    monkeypatch.setattr(Attempts, "placed_now", lambda *_: None)
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.01)
     with Client(SchedulerHere()) as client:
         job = client.submit_calls(abs, [(1,)])

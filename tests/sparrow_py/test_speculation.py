@@ -289,7 +289,7 @@ def test_a_loser_that_answers_at_once_is_swallowed() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_cancelling_cancels_the_copy_and_leaves_the_decision_to_the_original(whole: bool) -> None:
+def test_cancellation_cancels_the_copy_and_leaves_the_decision_to_the_original(whole: bool) -> None:
     rig = racing()
     rig.core.cancel_job() if whole else rig.core.cancel_tasks([1])
     assert rig.cancelled == [(COPY, 1)]
@@ -301,7 +301,7 @@ def test_cancelling_cancels_the_copy_and_leaves_the_decision_to_the_original(who
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_cancelling_tells_what_waited_for_its_copy(whole: bool) -> None:
+def test_cancellation_tells_what_waited_for_its_copy(whole: bool) -> None:
     """The client core has settled the original, and would say nothing more."""
     rig = racing()
     rig.ends(1, status=LOST)

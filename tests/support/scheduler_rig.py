@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 
@@ -65,12 +65,13 @@ class SchedulerRig:
         payloads: list[m.Data] | None = None,
         details: dict[int, m.TaskDetail] | None = None,
         now_s: float = 0.0,
+        client: str = CLIENT,
         user: str = USER,
         **fields: Any,
     ) -> None:
         """A job with all its tasks, and other messages between. `fields` are those of `submission`."""
         added = m.AddTasks(job, 0, [b"p"] * tasks if payloads is None else payloads, details or None)
-        self.client(submission(job, tasks, **fields), *between, added, now_s=now_s, user=user)
+        self.client(submission(job, tasks, **fields), *between, added, now_s=now_s, client=client, user=user)
 
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`."""
@@ -90,3 +91,50 @@ class SchedulerRig:
     def outcomes(self) -> list[tuple[int, TaskStatus, int]]:
         """(task, status, attempts) of each."""
         return [(outcome.task, outcome.status, outcome.attempts) for outcome in self.take(m.Outcome)]
+
+
+class StagedRig(SchedulerRig):
+    """A scheduler with the node n, which may be asked to run what is due, and a client c."""
+
+    def __init__(self, **options: Any) -> None:
+        # What is written down here names tasks by the order in which stages were submitted.
+        super().__init__("n", **{"order": "oldest"} | options)
+        self.asks = 0
+
+    def submit(self, *stages: tuple[Any, ...], **fields: Any) -> None:
+        """The job j of stages (name, after, tasks, asks for all results of these stages)."""
+        specs, details, firsts, number = [], {}, {}, 0
+        for name, after, count, *rest in stages:
+            firsts[name] = (number, count)
+            specs.append(m.Stage("many", count, b"", "", 1.0, 0, None, name=name, after=tuple(after)))
+            inputs = tuple(firsts[other] for other in (rest[0] if rest else ()))
+            details.update({number + task: m.TaskDetail((), inputs) for task in range(count) if inputs})
+            number += count
+        fields = {"max_attempts": 3, "retry_failed": False, "queue_timeout_s": None, **fields}
+        payloads = fields.pop("payloads", [b"p"] * number)
+        job = m.SubmitJob("j", 0, "", specs, report_placed=False, **fields)
+        self.client(job, m.AddTasks("j", 0, payloads, details or None))
+
+    def run(self, node: str = "n") -> list[m.Launch]:
+        """What is launched when the node asks for all that is reserved there."""
+        for to, reserve in self.outbox.take(m.Reserve):
+            if to == node:
+                self.asks += 1
+                self.node(node, m.GetTasks(self.asks, reserve.ticket, reserve.count))
+        return [launch for to, launch in self.outbox.take(m.Launch) if to == node]
+
+    def report(
+        self, launch: m.Launch, status: TaskStatus = TaskStatus.FINISHED, result: m.Data = b"r", *, node: str = "n"
+    ) -> None:
+        self.node(node, m.Report("j", launch.task, launch.attempt, status, result, "oh", 0.0, 0.1))
+
+    def missing(self, launch: m.Launch, *hashes: str, node: str = "n") -> None:
+        self.node(node, m.HandBack("j", launch.attempt, "n:1: 404", hashes))
+
+    def settled(self) -> list[tuple[int, TaskStatus]]:
+        return [(task, status) for task, status, _ in self.outcomes()]
+
+
+def ref(name: str, *at: str) -> BlobRef:
+    """Large data; `name` is one hexadecimal digit."""
+    return BlobRef(name * 64, 1 << 20, at or ("n:1",))

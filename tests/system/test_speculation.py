@@ -135,7 +135,7 @@ def test_large_inputs_are_not_uploaded_again(
         wait_until(lambda: not client._session.core.jobs, "the jobs to end, and their inputs with them")
 
 
-def test_cancelling_stops_the_original_and_its_copy(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
+def test_cancellation_stops_the_original_and_its_copy(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
     held, ended, open_gate = tmp_path / "held", tmp_path / "ended", tmp_path / "open"
     held.mkdir()
     ended.mkdir()

@@ -14,7 +14,7 @@ from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
 from sparrow_py.access.principals import ANYBODY, CLIENT, Principal
-from sparrow_py.daemon.daemon import PRINCIPAL
+from sparrow_py.daemon.http_app import PRINCIPAL
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, reserve
 

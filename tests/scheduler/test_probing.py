@@ -1,0 +1,98 @@
+"""Reservations: where they are made, how many are live, and what nodes make of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.book.waiting import BACKOFF_MAX_S, BACKOFF_S
+from sparrow_py.errors import InvariantViolated, LinkError
+from sparrow_py.wire import messages as m
+from tests.support.scheduler_rig import SchedulerRig
+
+
+def rig_of(nodes: int, **options: object) -> SchedulerRig:
+    return SchedulerRig([f"n{number}" for number in range(nodes)], **options)
+
+
+def live(rig: SchedulerRig) -> int:
+    return sum(rig.core.live_reservations(node.id) for node in rig.core.nodes.all())
+
+
+def test_a_stage_has_d_reservations_for_each_unplaced_task() -> None:
+    rig = rig_of(20)
+    rig.submit_job(3, probe_ratio=2.0)
+    assert sum(reserve.count for reserve in rig.take(m.Reserve)) == live(rig) == 6
+
+
+def test_a_refused_reservation_is_made_at_another_node() -> None:
+    rig = rig_of(3)
+    rig.submit_job(1, probe_ratio=1.0)
+    ((node, reserve),) = rig.reserves().items()
+    rig.node(node, m.ReservationsRefused(reserve.ticket, 1, "full"))
+    ((other, _),) = rig.reserves().items()
+    assert other != node and live(rig) == 1
+
+
+def test_when_all_nodes_refuse_they_are_tried_again_after_ever_longer() -> None:
+    rig = rig_of(1)
+    rig.submit_job(1, probe_ratio=1.0)
+    waits, now_s = [], 0.0
+    for _ in range(9):
+        (reserve,) = rig.take(m.Reserve)
+        rig.node("n0", m.ReservationsRefused(reserve.ticket, 1, "full"), now_s=now_s)
+        at_s = rig.core.jobs["j"].stages[0].search.retry_at_s
+        assert at_s is not None
+        waits.append(at_s - now_s)
+        now_s = at_s
+        rig.tick(now_s)
+    assert BACKOFF_S / 2 <= waits[0] <= BACKOFF_S
+    assert all(BACKOFF_MAX_S / 2 <= wait_s <= BACKOFF_MAX_S for wait_s in waits[-2:])
+
+
+def test_more_refused_than_was_reserved_is_no_more_than_was_reserved() -> None:
+    rig = rig_of(2)
+    rig.submit_job(1, probe_ratio=1.0)
+    ((node, reserve),) = rig.reserves().items()
+    rig.node(node, m.ReservationsRefused(reserve.ticket, 5, "full"))
+    assert live(rig) == 1
+    with pytest.raises(LinkError, match="takes 0 reservations"):
+        rig.node(node, m.ReservationsRefused(reserve.ticket, 0, "full"))
+
+
+def test_what_was_reserved_at_a_node_that_goes_is_reserved_elsewhere() -> None:
+    rig = rig_of(4)
+    rig.submit_job(2, probe_ratio=2.0)
+    rig.take(m.Reserve)
+    rig.node_down("n2")
+    assert live(rig) == 4 and "n2" not in rig.reserves()
+
+
+def test_a_node_that_comes_gets_its_share_of_what_waits_once() -> None:
+    rig = rig_of(1)
+    rig.submit_job(40, probe_ratio=2.0)
+    rig.take(m.Reserve)
+    rig.node_up("late")
+    assert 40 <= sum(reserve.count for reserve in rig.take(m.Reserve)) <= 41
+    rig.node("late", m.NodeState(m.READY, ""))
+    assert not rig.take(m.Reserve)
+
+
+def test_reservations_of_another_ticket_are_found_to_be_wrong() -> None:
+    rig = rig_of(2)
+    rig.submit_job(1, probe_ratio=2.0)
+    rig.core.plane.probing.tickets_at["n0"].clear()  # type: ignore[attr-defined]
+    with pytest.raises(InvariantViolated, match="reservations at node n0, which does not"):
+        rig.core.check_invariants()
+
+
+def test_a_stage_without_reservations_that_does_not_wait_is_found() -> None:
+    rig = rig_of(2)
+    rig.submit_job(1, probe_ratio=1.0)
+    plan = rig.core.jobs["j"].stages[0].plan
+    for ticket in plan.tickets.values():
+        for node in ticket.live:
+            rig.core.plane.probing.tickets_at[node].clear()  # type: ignore[attr-defined]
+        ticket.live.clear()
+    plan.live = 0
+    with pytest.raises(InvariantViolated, match="does not wait for nodes"):
+        rig.core.check_invariants()
