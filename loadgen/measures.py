@@ -164,7 +164,7 @@ def _time_since(begins_s: Times, at_s: Times) -> Times:
 
 
 def window_s(jobs: pa.Table) -> tuple[float, float] | None:
-    """The measured time of a point: when its first and its last measured job were due; None if there is at most one."""
+    """The measured time of a point: when its first and last measured job were due; None with fewer than two."""
     due_s = _floats(jobs, "due_s")[_array(jobs, "measured")]
     if len(due_s) == 0 or not np.min(due_s) < np.max(due_s):
         return None

@@ -209,8 +209,11 @@ class TestDeath:
             two_places.receive(Done)
         two_places.send(run(3, "sh", "-c", f"{DAEMON}; sleep 1000", fifo))
         daemon = int(Path(fifo).read_text())
-        below = psutil.Process(two_places.process.pid).children(recursive=True)
-        assert len(below) == 5 and daemon in {process.pid for process in below}
+        executor = psutil.Process(two_places.process.pid)
+        # The daemon may write its number before the shell has started the last process.
+        wait_until(lambda: len(executor.children(recursive=True)) == 5)
+        below = executor.children(recursive=True)
+        assert daemon in {process.pid for process in below}
         two_places.process.send_signal(number)
         for process in below:
             wait_until(lambda process=process: gone(process.pid), f"{process} to end")
