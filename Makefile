@@ -57,6 +57,7 @@ lint: $(VENV)/.dev  ## style, formatting, types, import rules
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+	@$(VENV)/bin/lint-imports --no-logo --config .circles.toml
 
 # With the hashes of all files of each version, and without the places where these are to be had.
 LOCK := $(VENV)/bin/pip-compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from frontends.cli.connection import ask_all, connection_options, listed
+from frontends.cli.connection import ask_all, connection_options
 from frontends.cli.tables import age, print_table
+from frontends.daemon_http import listed
 from sparrow_py.access.credentials import Access
 
 COUNTS = ("tasks", "unplaced", "running", "finished")

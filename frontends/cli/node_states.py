@@ -6,7 +6,8 @@ import json
 
 import click
 
-from frontends.cli.connection import ask, ask_all, connection_options, listed
+from frontends.cli.connection import ask_all, connection_options
+from frontends.daemon_http import ask, listed
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, SparrowError
 from sparrow_py.job import check_name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from frontends.cli.connection import addresses_of, connection_options, following, nobody_answers
+from frontends.cli.connection import addresses_of, connection_options, nobody_answers
 from frontends.cli.lines import print_lines, results_path
+from frontends.daemon_http import following
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import NoScheduler
 from sparrow_py.job import check_name

@@ -12,18 +12,9 @@ from urllib.parse import quote
 
 import click
 
-from frontends.cli.connection import (
-    SUBMIT_TIMEOUT_S,
-    Answer,
-    NotReached,
-    addresses_of,
-    ask,
-    connection_options,
-    following,
-    message,
-    nobody_answers,
-)
+from frontends.cli.connection import addresses_of, connection_options, nobody_answers
 from frontends.cli.lines import print_lines, results_path
+from frontends.daemon_http import SUBMIT_TIMEOUT_S, Answer, NotReached, ask, following, message
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidRequest, LinkError, NoScheduler, Refused
 from sparrow_py.job import new_job_id

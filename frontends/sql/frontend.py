@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from frontends.cli.connection import ask, listed
+from frontends.daemon_http import ask, listed
 from frontends.sql.compiler import compile_query
 from frontends.sql.dataset import Dataset
 from frontends.sql.errors import PartitionLost, QueryFailed
