@@ -14,10 +14,11 @@ RATE_WINDOW_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job was not admitted, and when to try again (None: never)."""
+    """Why a job is not taken, when to try again (None: never), and which of its fields is at fault."""
 
     reason: str
-    retry_after_s: float | None
+    retry_after_s: float | None = None
+    field: str = ""
 
 
 class Admission:

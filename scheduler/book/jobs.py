@@ -78,7 +78,7 @@ class Search:
         self.barred_by: dict[str, str] = {}
         """Nodes that take none of its tasks as long as they are here, and why."""
         self.no_node_since_s: float | None = None
-        """Since when no connected node may run some of its unplaced tasks. The plane sets None when a node is found, or
+        """Since when no connected node may run some of its unplaced tasks. The plane says None when it has found one or
         nothing is unplaced any more."""
         self.backoff_s = 0.0
         """The last wait before another try; 0 once a task was placed."""

@@ -10,6 +10,7 @@ from sparrow_py.job import NAME_BYTES_MAX
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from scheduler.book.admission import Refusal
     from scheduler.book.attempts import Attempts
     from scheduler.book.jobs import JobState
     from scheduler.book.ledger import Ledger
@@ -59,12 +60,11 @@ class Register:
         ledger.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
         ledger.to_client(job.client, m.JobAccepted(job.id))
 
-    def refuse(
-        self, client: str, job_id: str, reason: str, *, field: str = "", retry_after_s: float | None = None
-    ) -> None:
+    def refuse(self, client: str, job_id: str, why: Refusal) -> None:
         """Tell the client that its job will not run here."""
         self._ledger.counters.jobs_refused += 1
-        self._ledger.to_client(client, m.JobRefused(job_id[:NAME_BYTES_MAX], reason, field, retry_after_s))
+        refused = m.JobRefused(job_id[:NAME_BYTES_MAX], why.reason, why.field, why.retry_after_s)
+        self._ledger.to_client(client, refused)
 
     # ---- they leave --------------------------------------------------------------------------
 

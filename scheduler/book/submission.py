@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S
+from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
 from scheduler.book.footprint import known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, JobState, StageState
 from scheduler.book.validation import check_submission, check_tasks
@@ -40,29 +40,18 @@ class Submission:
         try:
             check_submission(message, self._ledger.options.payload_bytes_max)
         except InvalidRequest as error:
-            self._register.refuse(client, message.job, str(error), field=error.field)
+            self._register.refuse(client, message.job, Refusal(str(error), field=error.field))
             return
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
         if self._ledger.draining:
-            self._register.refuse(client, message.job, "the scheduler is shutting down", retry_after_s=1.0)
+            self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
         job = JobState(message, client, user, now_s)
-        why_not = self._why_no_node(job)
-        if why_not is not None:
-            self._register.refuse(client, message.job, why_not[1], field=why_not[0])
-            return
-        refusal = self._ledger.admission.admit(user, job.task_count, now_s)
-        if refusal:
-            self._register.refuse(client, message.job, refusal.reason, retry_after_s=refusal.retry_after_s)
-            return
-        if not self._ledger.holds(job, job.counted_bytes()):
-            reason = self._ledger.admission.over_bytes(user)
-            never = job.held_bytes > self._ledger.options.held_bytes_max
-            self._ledger.holds(job, -job.held_bytes)
-            self._ledger.admission.withdrawn(user, job.task_count)
-            self._register.refuse(client, message.job, reason, retry_after_s=None if never else RETRY_AFTER_UNKNOWN_S)
+        refusal = self._why_no_node(job) or self._admit(job, now_s)
+        if refusal is not None:
+            self._register.refuse(client, job.id, refusal)
             return
         self._register.add(job)
         if message.avoid:
@@ -78,6 +67,18 @@ class Submission:
         for stage in [stage for stage in job.stages if not stage.spec.task_count and not stage.waits_for]:
             self._stages.over(stage, now_s)
 
+    def _admit(self, job: JobState, now_s: float) -> Refusal | None:
+        """Count the job's tasks and bytes in, or say why not."""
+        ledger = self._ledger
+        refusal = ledger.admission.admit(job.user, job.task_count, now_s)
+        if refusal is not None or ledger.holds(job, job.counted_bytes()):
+            return refusal
+        never = job.held_bytes > ledger.options.held_bytes_max
+        reason = ledger.admission.over_bytes(job.user)
+        ledger.holds(job, -job.held_bytes)
+        ledger.admission.withdrawn(job.user, job.task_count)
+        return Refusal(reason, None if never else RETRY_AFTER_UNKNOWN_S)
+
     def _must_arrive_whole(self, job: JobState) -> bool:
         """Whether it is only known from its tasks that nodes could run them, and it will not wait for any."""
         hard = any(stage.preferences is not None and stage.spec.delay_s is None for stage in job.stages)
@@ -85,16 +86,16 @@ class Submission:
 
     def _arrived_whole(self, job: JobState, now_s: float) -> None:
         """Accept the job, or refuse it if none of the nodes that one of its tasks prefers could run that."""
-        why_not = self._why_homeless(job)
-        if why_not is None:
+        refusal = self._why_homeless(job)
+        if refusal is None:
             self._register.accept(job, now_s)
             self._claims.arrived(job, now_s)
             return
         self._register.drop(job, now_s)
-        self._register.refuse(job.client, job.id, why_not[1], field=why_not[0])
+        self._register.refuse(job.client, job.id, refusal)
 
-    def _why_homeless(self, job: JobState) -> tuple[str, str] | None:
-        """(field, reason) of the first task that has to run on its preferred nodes, none of which could."""
+    def _why_homeless(self, job: JobState) -> Refusal | None:
+        """Names the first task that has to run on its preferred nodes, none of which could."""
         for stage in job.stages:
             if stage.spec.delay_s is not None:
                 continue
@@ -102,7 +103,8 @@ class Submission:
                 if detail.preferred and not self._ledger.nodes.could_run(stage.kind, detail.preferred):
                     where = f"stages[{stage.index}]." if len(job.stages) > 1 else ""
                     field, names = f"{where}tasks[{task}].preferred", ", ".join(detail.preferred[:5])
-                    return field, f"{field}: none of {names} is a node that could run it, and there is no delay_s"
+                    reason = f"{field}: none of {names} is a node that could run it, and there is no delay_s"
+                    return Refusal(reason, field=field)
         return None
 
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
@@ -114,16 +116,17 @@ class Submission:
             if before.phase is not ARRIVING:  # Else it is told once all tasks are here.
                 self._ledger.to_client(client, m.JobAccepted(message.job))
         else:
-            self._register.refuse(client, message.job, "another client has a job of this id", field="job_id")
+            self._register.refuse(client, message.job, Refusal("another client has a job of this id", field="job_id"))
         return False
 
-    def _why_no_node(self, job: JobState) -> tuple[str, str] | None:
-        """(field, reason) if nodes are connected and none will do for one of the job's stages, and it will not wait."""
+    def _why_no_node(self, job: JobState) -> Refusal | None:
+        """If nodes are connected and none will do for one of the job's stages, and it will not wait."""
         if job.wait_for_nodes_s is not None or job.epoch:
             return None
         for stage in job.stages:
             if stage.spec.task_count and (why_not := self._ledger.nodes.why_none_could(stage.kind)) is not None:
-                return why_not
+                field, reason = why_not
+                return Refusal(reason, field=field)
         return None
 
     def _avoid(self, job: JobState, others: Sequence[str]) -> None:
