@@ -2,7 +2,7 @@
 
 No sockets, clocks or randomness of its own. It makes sure that each task's outcome reaches the
 job's `Sink` exactly once, whatever comes over the wire (guarantee 2). When a scheduler is lost, its
-jobs go to another with a higher epoch and the outcomes that are known (guarantee 4, DESIGN.md §5).
+jobs go to another with a higher epoch and the outcomes that are known (guarantee 4).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The client's driver: links, timers and large data around `core.ClientCore`, on an event loop.
 
 Inputs too large for a message are uploaded to a node monitor before their job is submitted, and
-again if that one is lost; large results are fetched before their outcome is told (DESIGN.md §4).
+again if that one is lost; large results are fetched before their outcome is settled (`large_inputs`, `job_sink`).
 """
 
 from __future__ import annotations
