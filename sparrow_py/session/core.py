@@ -63,8 +63,8 @@ class ClientCore:
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
         self._tellers: set[str] = set()
-        """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which have
-        left the queue (`messages.AskPlaced`)."""
+        """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
+        tasks have left the queue (`messages.AskPlaced`)."""
         self._draining: set[str] = set()
         """The connected schedulers that take no further jobs."""
         self.duplicates = 0
