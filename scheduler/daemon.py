@@ -34,9 +34,9 @@ from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
-from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
-from sparrow_py.wire.links import Link
+from sparrow_py.wire.accepting import accept
+from sparrow_py.wire.links import LINK_PATH, Link
 from sparrow_py.wire.local_link import LocalLink
 
 log = logging.getLogger("sparrow.scheduler")
@@ -129,7 +129,7 @@ class SchedulerDaemon:
         """Listen; returns what to announce."""
         options = self.options
         app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
-        app.router.add_get(links.LINK_PATH, self._link)
+        app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
         self._listener = Listener(app, options, self.credentials)
         await self._listener.start()
@@ -229,7 +229,7 @@ class SchedulerDaemon:
     # ---- links -------------------------------------------------------------------------------
 
     async def _link(self, request: web.Request) -> web.WebSocketResponse:
-        accepted = await links.accept(
+        accepted = await accept(
             request,
             name=self.name,
             principal_of=self._principal_of,

@@ -53,9 +53,9 @@ class AsyncJob(StaysHere):
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._completed: list[asyncio.Future[Any]] = []
-        """Those whose task has ended, in that order."""
+        """The futures whose task has ended, in the order of their ends."""
         self._watchers: list[asyncio.Future[None]] = []
-        """Of iterators: each waits for the next to complete."""
+        """One for each iterator that waits for the next future to complete."""
 
     def __repr__(self) -> str:
         done = sum(future.done() for future in self.futures)
@@ -179,7 +179,7 @@ class _Shared:
     def __init__(self) -> None:
         self.state = _State.NEW
         self.jobs: dict[str, AsyncJob] = {}
-        """Those that have not ended, by their ids."""
+        """The jobs that have not ended, by their ids."""
         self.session: Session | None = None
         self.connection: Connection | None = None
         process_bound.tell_of_forks(self)
@@ -217,7 +217,7 @@ class _Shared:
 
 
 class AsyncClient(StaysHere):
-    """As `client.Client`, for asyncio. Use it in an `async with` block, or `start` and `close` it."""
+    """A `Client` for asyncio, with the same parameters. Use it in an `async with` block, or `start` and `close` it."""
 
     def __init__(
         self,
@@ -420,7 +420,7 @@ async def _connection_aside(
     tls: TLS | None,
     forward_output: bool,
 ) -> Connection:
-    """As `connection_to`, in a thread. To be cancelled takes until a cluster that is being started has started and
+    """Call `connection_to` in a thread. Who cancels this waits until a cluster that is being started has started and
     stopped."""
     thread = ThreadPoolExecutor(1, "sparrow-cluster")
     starting = thread.submit(connection_to, schedulers, token, tls, forward_output=forward_output)

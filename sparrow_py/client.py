@@ -67,7 +67,7 @@ class Job(StaysHere):
         self.job_id = spec.job_id
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
-        """Of all stages, in their order."""
+        """The futures of all stages, in the order of the stages."""
         self._decided = threading.Event()
         self._error: SparrowError | None = None
         self._whether_running: WhetherRunning | None = None
@@ -281,9 +281,9 @@ class Client(StaysHere):
         self.options = checked_options(options)
         self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
         self._jobs: dict[str, Job] = {}
-        """Those that have not ended, by their ids; of the loop's thread alone."""
+        """The jobs that have not ended, by their ids; for the loop's thread alone."""
         self._refusal = ""
-        """Why no more calls are taken though the client is open; empty as long as they are. Of the thread's lock."""
+        """Why no more calls are taken though the client is open; empty while they are. Guarded by the thread's lock."""
         self._batches: list[_Batch] = []
         self._waking = False
         try:
@@ -636,19 +636,19 @@ class CallsWithOptions(StaysHere):
         self.options = options
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """As `Client.submit`."""
+        """Run `function(*args, **kwargs)` on the cluster. See `Client.submit`."""
         return self._client._submit(self.options, function, args, kwargs)
 
     def submit_calls(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **how: Any) -> Job:
-        """As `Client.submit_calls`."""
+        """One job with a task per tuple of arguments. See `Client.submit_calls`."""
         return self._client.submit_calls(function, arguments, options=self.options, **how)
 
     def submit_stages(self, stages: Iterable[CallStage], **how: Any) -> Job:
-        """As `Client.submit_stages`."""
+        """One job of several stages of calls. See `Client.submit_stages`."""
         return self._client.submit_stages(stages, options=self.options, **how)
 
     def map(self, function: Callable[..., T], *iterables: Iterable[Any], **how: Any) -> Iterator[T]:
-        """As `Client.map`."""
+        """The results of `function` over the iterables, in order. See `Client.map`."""
         return self._client.map(function, *iterables, options=self.options, **how)
 
 

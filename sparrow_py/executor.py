@@ -85,7 +85,7 @@ class SparrowExecutor(StaysHere, Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[T]:
-        """As the interface says; `chunksize` calls make one task.
+        """The results of `fn` over the iterables, as the interface says; `chunksize` calls make one task.
 
         The iterables are collected at once, unless `buffersize` says how many results may be
         waiting for whoever iterates (as in Python 3.14).
@@ -115,7 +115,7 @@ class SparrowExecutor(StaysHere, Executor):
 
 
 class _End(threading.Thread):
-    """Of an executor: waits until it is begun, then for all that was submitted, and closes the client.
+    """The end of an executor: waits until it is begun, then for all that was submitted, and closes the client.
 
     A thread of its own, as a callback may shut the executor down and must not wait for itself; made with the executor,
     as none can be started when the interpreter ends (since Python 3.12), nor where garbage is collected.
@@ -158,7 +158,7 @@ class _End(threading.Thread):
 
 
 _ends: set[_End] = set()
-"""Of the executors that have not ended."""
+"""The ends of the executors that have not ended."""
 _exiting = False
 """Whether the interpreter ends."""
 

@@ -21,7 +21,7 @@ HTTP_BODY_BYTES_MAX = 1 << 20
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/link"})
 """Answered without a token; a link checks the token of its Hello itself."""
 PRINCIPAL = web.RequestKey("principal", Principal)
-"""Of a request: who asks."""
+"""Who asks: kept with each request."""
 BLOB_PATH = "/v1/blobs/"
 
 

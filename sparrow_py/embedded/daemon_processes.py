@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 class DaemonProcesses:
-    """Of one cluster. The options are command-line flags of the daemons."""
+    """The processes of one cluster. The options are command-line flags of the daemons."""
 
     def __init__(self, scheduler_options: Sequence[str], node_options: Sequence[str], outlets: Outlets) -> None:
         self.addresses: list[str] = []
@@ -35,7 +35,7 @@ class DaemonProcesses:
         self._outlets = outlets
         self._node_count = 0
         self._lock = threading.Lock()
-        """Of what follows, and of the two lists of processes where one is replaced."""
+        """Guards what follows, and the two lists of processes where a process is replaced."""
         self._stopping = False
         self._broken: ClusterError | None = None
         self._listeners: dict[int, Callable[[ClusterError], None]] = {}
@@ -177,7 +177,7 @@ class DaemonProcesses:
         return again
 
     def _do_without(self, process: DaemonProcess, why: str) -> None:
-        """It is not started again: without any of its kind the cluster is broken."""
+        """The daemon is not started again: without any of its kind the cluster is broken."""
         processes = self.schedulers if process.module == "scheduler" else self.node_monitors
         if any(other.process.poll() is None for other in processes):
             log.warning("%s\nIt is not started again; the cluster goes on without it.", why)

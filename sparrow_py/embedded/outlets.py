@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Outlets:
-    """Of all daemons of one cluster.
+    """The logs of all daemons of one cluster, and the way of their workers' output.
 
     log_dir: the directory of their logs, a file each; None: none are written. forward: whether what tasks print, and
     the daemons' warnings, reach this program's `sys.stdout` and `sys.stderr`.
@@ -30,8 +30,8 @@ class Outlets:
 
     @contextlib.contextmanager
     def of(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
-        """Of a daemon that is started in the block: its standard error, the descriptors that it inherits, and flags of
-        its own."""
+        """What a daemon that is started in the block is given: its standard error, the descriptors that it inherits,
+        and flags of its own."""
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ RESTARTS_WINDOW_S = 60.0
 
 
 class Restarts:
-    """Of one daemon, by its name."""
+    """How often one daemon has been started again; a daemon keeps its name."""
 
     def __init__(self) -> None:
         self._at_s: deque[float] = deque(maxlen=RESTARTS_MAX)

@@ -53,7 +53,7 @@ def outcome_value(outcome: Outcome, app: str) -> tuple[Any, BaseException | None
 
 
 def task_cancelled(outcome: Outcome) -> TaskCancelled:
-    """Of a task that ended so."""
+    """The exception of a task that was cancelled, with the reason."""
     return TaskCancelled(f"task {outcome.task} was cancelled: {outcome.error}")
 
 

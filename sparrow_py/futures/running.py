@@ -14,7 +14,7 @@ FRESH_S = 0.1
 ANSWER_TIMEOUT_S = 1.0
 """An answer is waited for so long; a scheduler that is stopped gives none."""
 QUESTIONS_MAX = 64
-"""Of a job, that are kept for their answers; with more, those that are not fresh go."""
+"""Questions of one job whose answers are kept; with more, those that are not fresh go."""
 
 
 class Pending(Protocol):
@@ -50,7 +50,8 @@ class _Question:
 
 
 class WhetherRunning:
-    """Of one job. A question is about many neighbouring tasks: whoever looks at one future looks at others, too."""
+    """Which tasks of one job run. A question is about many neighbouring tasks: whoever looks at one future looks at
+    others, too."""
 
     def __init__(self, job: AskableJob) -> None:
         self._job = job
@@ -81,7 +82,7 @@ class WhetherRunning:
         return question
 
     def _pending_of(self, block: int) -> list[int]:
-        """Those of the block's tasks that are neither done nor known to run."""
+        """The tasks of the block that are neither done nor known to run."""
         first, futures = block * NUMBERS_PER_MESSAGE_MAX, self._job.futures
         tasks = range(first, min(first + NUMBERS_PER_MESSAGE_MAX, len(futures)))
         return [task for task in tasks if futures[task].is_pending()]

@@ -84,7 +84,7 @@ class TaskFuture(StaysHere, Future[Any]):
         return super().running()
 
     def is_known_to_run(self) -> bool:
-        """As `running`, without asking anybody."""
+        """Whether the task is known to run; asks nobody."""
         return super().running()
 
     def is_pending(self) -> bool:
@@ -121,7 +121,8 @@ class TaskFuture(StaysHere, Future[Any]):
         return task_cancelled(self.outcome) if self.cancelled() and self.outcome is not None else error
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
-        """As every future's; where `fn` is called on the client's own loop, anything that it raises is logged."""
+        """Call `fn` when the task is done, as every future does. On the client's own loop anything that `fn` raises is
+        logged."""
         super().add_done_callback(partial(_call_back, fn))
 
     def forked(self, error: SparrowError) -> None:

@@ -72,7 +72,7 @@ class Seats(Shares):
             del self._waiting[user]
 
     def give_back(self, user: str, amount: int = 1) -> None:
-        """As `Shares.give_back`; who has waited longest goes on, of a user that may."""
+        """Give seats back; the one who has waited longest, of a user that may have a seat, goes on."""
         super().give_back(user, amount)
         for waiting, turns in self._waiting.items():
             turn = next((turn for turn in turns if not turn.done()), None)

@@ -28,7 +28,7 @@ class TaskLimits(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> TaskLimits:
-        """Those that the node monitor told the executor which it started."""
+        """The limits of which the node monitor told this executor."""
         return cls(*(int(os.environ.get(variable(name)) or 0) for name in cls._fields))
 
     def environment(self) -> Mapping[str, str]:

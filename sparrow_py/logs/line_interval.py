@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WARN_INTERVAL_S = 60.0
-"""Such a line is written so often at most, with how often it has happened since the one before."""
+"""The least time between two lines of one kind. Each says how often its cause has happened since the line before."""
 
 
 class LineInterval:
@@ -14,7 +14,7 @@ class LineInterval:
         self._said_s = float("-inf")
 
     def happened(self, now_s: float) -> int:
-        """It has happened: how often since it was last said, if it is to be said now, else 0."""
+        """The cause of the line has happened. Returns how often since the last line if a line is due now, else 0."""
         self._times += 1
         if now_s < self._said_s + WARN_INTERVAL_S:
             return 0

@@ -85,7 +85,7 @@ class ClientJob:
         self.cancelling: dict[int, bool] = {}
         """Tasks to cancel that have not been answered for, and whether even if they run."""
         self.told_to_cancel: set[int] = set()
-        """Those of them that the scheduler has been told."""
+        """The tasks of `cancelling` of which the scheduler has been told."""
         self.asked_placed: dict[int, Callable[[Sequence[int]], None]] | None = None
         """Who is to be told which tasks have left the queue, by the number of the question."""
         self.settled = bytearray(len(self.payloads))

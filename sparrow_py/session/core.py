@@ -2,7 +2,7 @@
 
 No sockets, clocks or randomness of its own. It makes sure that each task's outcome reaches the
 job's `Sink` exactly once, whatever comes over the wire (guarantee 2). When a scheduler is lost, its
-jobs go to another with a higher epoch and the outcomes that are known (guarantee 4, DESIGN.md §5).
+jobs go to another with a higher epoch and the outcomes that are known (guarantee 4).
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class ClientCore:
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
         self._tellers: set[str] = set()
-        """Those of them that say where they start tasks (`messages.Using`) and, if they are asked, which have left the
-        queue (`messages.AskPlaced`)."""
+        """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
+        tasks have left the queue (`messages.AskPlaced`)."""
         self._draining: set[str] = set()
-        """Those of them that take no further jobs."""
+        """The connected schedulers that take no further jobs."""
         self.duplicates = 0
         """Outcomes that came again and were ignored."""
         self.moves = 0
@@ -391,7 +391,7 @@ class ClientCore:
         return self._rng.choice(staying or list(self.schedulers))
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
-        """As `_assign`, for a job that `submit` has taken already: what is wrong with it is told to the sink."""
+        """Do as `_assign` for a job that `submit` has taken already: the sink is told what is wrong with it."""
         try:
             self._assign(job, now_s)
         except SparrowError as error:

@@ -70,7 +70,7 @@ class JobSink:
         return any(name in stage.after for stage in self._spec.as_stages())
 
     def fetched(self, outcome: m.Outcome, lost: ResultLost | None) -> None:
-        """The result of this outcome has come, or cannot be had."""
+        """The result of this outcome has come, or is `lost`."""
         self.settle(outcome, lost)
         self._fetching -= 1
         if self._ended and not self._fetching:

@@ -1,7 +1,7 @@
 """The client's driver: links, timers and large data around `core.ClientCore`, on an event loop.
 
 Inputs too large for a message are uploaded to a node monitor before their job is submitted, and
-again if that one is lost; large results are fetched before their outcome is told (DESIGN.md §4).
+again if that one is lost; large results are fetched before their outcome is settled (`large_inputs`, `job_sink`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Session:
         self._connected: asyncio.Event | None = None
         self._session: aiohttp.ClientSession | None = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        """Of its links and its requests."""
+        """The sockets of its links and its requests."""
         self._uploading: Uploading | None = None
         self._dialling: Dialling | None = None
         self._leave_cluster: Callable[[], None] = lambda: None
@@ -208,7 +208,7 @@ class Session:
         let_go([made.fileno() for made in self._sockets])
 
     def _addresses(self) -> list[str]:
-        """Of the schedulers that can be reached now."""
+        """The addresses of the schedulers that can be reached now."""
         return [link.peer for link in self._links.values()]
 
     async def _start_here(self, here: SchedulerInProcess) -> None:
@@ -501,7 +501,7 @@ class Session:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[SparrowError], None], error: SparrowError) -> None:
-    """Of any thread; if the loop has been closed nobody is left to hear of it."""
+    """Have the loop call this, from any thread; if the loop has been closed nobody is left to hear of the error."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, error)
 

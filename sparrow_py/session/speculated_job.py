@@ -24,7 +24,7 @@ AGAIN = " (again)"
 
 
 class Timer(Protocol):
-    """As `clock.DeadlineTimer`."""
+    """A timer that calls back when a deadline is due: `clock.DeadlineTimer`."""
 
     def update(self) -> None:
         """The deadline may have moved."""
@@ -174,7 +174,7 @@ class _Copy:
         self._job.copies_refused(self._tasks)
 
     def placed(self, task: int) -> None:
-        """It is not asked for."""
+        """Copies do not ask to be told."""
 
     def outcome(self, outcome: m.Outcome) -> None:
         task = self._tasks[outcome.task]

@@ -23,7 +23,9 @@ RETRY_MAX_S = 1.0
 
 
 class Uploading:
-    """Of a client. schedulers: the HTTP addresses of those it has links to now. access: what it shows now."""
+    """The uploads of one client.
+
+    schedulers: gives the HTTP addresses of the schedulers that it has links to. access: gives what it shows them."""
 
     def __init__(
         self, session: aiohttp.ClientSession, schedulers: Callable[[], list[str]], access: Callable[[], Access]

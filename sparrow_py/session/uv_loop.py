@@ -19,7 +19,7 @@ class Loop(uvloop.Loop):
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Any:
-        """As every loop's; what is an address already is resolved at once."""
+        """Resolve a name as every loop does; an address is resolved at once."""
         try:
             return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
         except socket.gaierror:

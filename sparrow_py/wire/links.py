@@ -11,17 +11,20 @@ import asyncio
 import types
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
-from aiohttp import web
 
-from sparrow_py.access.credentials import OPEN, Access, refusals, tls_reason
+from sparrow_py.access.credentials import OPEN, Access, tls_reason
 from sparrow_py.access.principals import ANYBODY, Principal
-from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused
-from sparrow_py.http import http_guard
+from sparrow_py.errors import LinkError, LinkRefused
 from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from aiohttp.web import WebSocketResponse  # With much that clients and node monitors need not load.
+
+    WebSocket = WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 LINK_PATH = "/link"
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -33,13 +36,11 @@ TRUSTED_FRAME_BYTES_MAX = 64 << 20
 CLOSE_TIMEOUT_S = 0.5
 REASON_CHARS_MAX = 500
 
-_ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
+ARRAY_HEADER = b"\xdc\x00\x00"  # msgpack: array with a 16-bit count, filled in when the frame leaves.
 _MESSAGES_PER_FRAME_MAX = 0xFFFF
 
-WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
-
-_LINK_LOST = (ConnectionError, aiohttp.ClientError, RuntimeError)
+LINK_LOST = (ConnectionError, aiohttp.ClientError, RuntimeError)
 """What aiohttp raises when a message is written to a connection that is gone or going."""
 
 
@@ -95,7 +96,7 @@ class Link:
         self._decode = decode
         self._backlog_bytes_max = backlog_bytes_max
         self._frames: deque[bytearray] = deque()
-        self._frame = bytearray(_ARRAY_HEADER)
+        self._frame = bytearray(ARRAY_HEADER)
         self._frame_messages = 0
         self._backlog_bytes = 0
         self._flush_due: asyncio.Handle | None = None
@@ -128,7 +129,7 @@ class Link:
                 self._close_frame()
                 self._frame += encoded
             if size > self.frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES:
-                self._frame = bytearray(_ARRAY_HEADER)
+                self._frame = bytearray(ARRAY_HEADER)
                 raise LinkError(f"a message of {size} bytes does not fit a frame of {self.frame_bytes_max}")
         self._frame_messages += 1
         self._backlog_bytes += size
@@ -171,7 +172,7 @@ class Link:
                 waits_for = step.send(None)
             except StopIteration:
                 self._written(frame)
-            except _LINK_LOST as error:  # aiohttp looks before it writes.
+            except LINK_LOST as error:  # aiohttp looks before it writes.
                 self._frames.appendleft(frame)
                 self._lost(error)
                 return
@@ -186,14 +187,14 @@ class Link:
         try:
             await write
             self._written(frame)
-        except _LINK_LOST as error:
+        except LINK_LOST as error:
             self._lost(error)
             return
         self._writing = None
         self.flush()
 
     def _written(self, frame: bytearray) -> None:
-        self._backlog_bytes -= len(frame) - len(_ARRAY_HEADER)
+        self._backlog_bytes -= len(frame) - len(ARRAY_HEADER)
         if self._backlog_bytes < BACKLOG_LOW_BYTES:
             self._low.set()
 
@@ -211,7 +212,7 @@ class Link:
         frame = self._frame
         frame[1:3] = self._frame_messages.to_bytes(2, "big")
         self._frames.append(frame)
-        self._frame = bytearray(_ARRAY_HEADER)
+        self._frame = bytearray(ARRAY_HEADER)
         self._frame_messages = 0
 
     async def drained(self) -> None:
@@ -229,7 +230,7 @@ class Link:
         while True:
             try:
                 frame = await receive()
-            except _LINK_LOST as error:  # While a ping was answered.
+            except LINK_LOST as error:  # While a ping was answered.
                 self._lost(error)
                 return
             if frame.type is aiohttp.WSMsgType.BINARY:
@@ -290,7 +291,8 @@ class OlderLink(Link):
             super().send(message)
 
 
-def _link_of(version: int) -> type[Link]:
+def link_of(version: int) -> type[Link]:
+    """The kind of link to a peer that speaks this version."""
     return Link if version == m.PROTOCOL_VERSION else OlderLink
 
 
@@ -310,61 +312,6 @@ def common_version(hello: m.Hello) -> int:
         f"protocol {_spoken(oldest, newest)} not spoken here; "
         f"{_spoken(m.PROTOCOL_VERSION_OLDEST, m.PROTOCOL_VERSION)}: upgrade {behind} first, one version at a time"
     )
-
-
-async def accept(
-    request: web.Request,
-    *,
-    name: str,
-    principal_of: Callable[[web.Request, str], Principal],
-    decoders: dict[str, m.FrameDecoder],
-    heartbeat_s: float,
-    frame_bytes_max: int,
-    backlog_bytes_max: int,
-    admit: Callable[[m.Hello, Principal], None],
-) -> tuple[Link, m.Hello, web.WebSocketResponse] | web.WebSocketResponse:
-    """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the closed socket.
-
-    `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
-    per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
-    in its user.
-    """
-    ws = web.WebSocketResponse(
-        heartbeat=heartbeat_s,
-        max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
-        compress=False,
-        timeout=CLOSE_TIMEOUT_S,
-    )
-    try:
-        await ws.prepare(request)
-    except _LINK_LOST:  # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
-        raise web.HTTPBadRequest from None
-    handshake = http_guard.Handshake(request, ws)
-    try:
-        hello = await _receive_one(ws, m.Hello)
-        version = common_version(hello)
-        principal = principal_of(request, hello.token)
-        if hello.role not in decoders:
-            raise InvalidRequest("role", hello.role, " or ".join(decoders))
-        admit(hello, principal)
-    except (LinkError, InvalidRequest) as error:
-        refusals.warning("a link from %s was refused: %s", request.remote, error)
-        await _say_goodbye(ws, str(error))
-        handshake.cut()
-        return ws
-    handshake.accepted()
-    link = _link_of(version)(
-        ws,
-        hello.name or hello.user,
-        decoders[hello.role],
-        version=version,
-        frame_bytes_max=frame_bytes_max,
-        backlog_bytes_max=backlog_bytes_max,
-    )
-    link.principal = principal
-    link.send(m.Welcome(version, name, frame_bytes_max, hello.user))
-    link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
-    return link, hello, ws
 
 
 async def dial(
@@ -392,10 +339,10 @@ async def dial(
             )
             transport = None if access.context is None else _transport_of(ws)
             try:
-                frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
+                frame = bytearray(ARRAY_HEADER[:1] + b"\x00\x01")
                 m.encode_into(msgspec.structs.replace(hello, token=access.token), frame, -1)
                 await ws.send_bytes(bytes(frame))
-                welcome = await _receive_one(ws, m.Welcome | m.Goodbye)
+                welcome = await receive_one(ws, m.Welcome | m.Goodbye)
                 if isinstance(welcome, m.Goodbye):
                     raise LinkRefused(f"scheduler {address} refused the link: {welcome.reason}")
                 if not hello.version <= welcome.version <= max(hello.version, hello.newest):
@@ -416,7 +363,7 @@ async def dial(
         cut_off = isinstance(error, aiohttp.ServerDisconnectedError)
         reason = tls_reason(error, access, cut_off=cut_off) or str(getattr(error, "os_error", error))
         raise LinkError(f"scheduler {address} cannot be reached: {reason}") from None
-    link = _link_of(welcome.version)(
+    link = link_of(welcome.version)(
         ws,
         address,
         decode,
@@ -433,14 +380,14 @@ def _transport_of(ws: aiohttp.ClientWebSocketResponse) -> asyncio.Transport | No
     return None if connection is None else connection.transport
 
 
-async def _receive_one(ws: WebSocket, kind: Any) -> Any:
+async def receive_one(ws: WebSocket, kind: Any) -> Any:
     """The first frame, which must hold just one message of this kind."""
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             frame = await ws.receive()
     except TimeoutError:
         raise LinkError(f"no first message within {HANDSHAKE_TIMEOUT_S:g} s") from None
-    except _LINK_LOST as error:
+    except LINK_LOST as error:
         raise LinkError(f"connection lost: {error}") from None
     if frame.type is aiohttp.WSMsgType.ERROR:
         raise LinkError(f"{frame.data}")
@@ -450,14 +397,3 @@ async def _receive_one(ws: WebSocket, kind: Any) -> Any:
     if len(batch) != 1:
         raise LinkError(f"{len(batch)} messages in the first frame; one is expected")
     return batch[0]
-
-
-async def _say_goodbye(ws: web.WebSocketResponse, reason: str) -> None:
-    frame = bytearray(_ARRAY_HEADER[:1] + b"\x00\x01")
-    m.encode_into(m.Goodbye(reason[:REASON_CHARS_MAX]), frame, -1)
-    try:
-        async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):  # It may not read what it is told.
-            await ws.send_bytes(bytes(frame))
-            await ws.close()
-    except (TimeoutError, ConnectionError, aiohttp.ClientError):
-        pass

@@ -28,7 +28,7 @@ from sparrow_py.job import BlobRef
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import SHARE
 from sparrow_py.logs.sparing_log import SparingLog
-from sparrow_py.wire import blobs, links
+from sparrow_py.wire import accepting, blobs
 from sparrow_py.wire import messages as m
 from tests.support.guarded import ADA, BOB, CLUSTER, RawLinks, hello, usual_tokens
 from tests.support.raw import BINARY, batch, connected, ws_frame
@@ -52,7 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def fresh_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has not had its lines of this minute."""
-    monkeypatch.setattr(links, "refusals", SparingLog(logging.getLogger("sparrow.credentials")))
+    monkeypatch.setattr(accepting, "refusals", SparingLog(logging.getLogger("sparrow.credentials")))
 
 
 @asynccontextmanager

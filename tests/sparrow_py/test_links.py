@@ -16,7 +16,7 @@ from sparrow_py.daemon.http_app import holder_of
 from sparrow_py.errors import LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.logs.sparing_log import SparingLog
-from sparrow_py.wire import links
+from sparrow_py.wire import accepting, links
 from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S
 
@@ -35,7 +35,7 @@ async def dial() -> AsyncIterator[Dial]:
 
         async def connect(serve: Serve, said: m.Hello = HELLO) -> links.Link:
             async def handle(request: web.Request) -> web.WebSocketResponse:
-                accepted = await links.accept(
+                accepted = await accepting.accept(
                     request, name="s", principal_of=lambda *_: ANYBODY,
                     decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
                     frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
@@ -80,7 +80,7 @@ async def read_all(link: links.Link, batches: list[list[Any]]) -> None:
 async def test_who_is_refused_is_logged_for_whatever_reason(
     dial: Dial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "refusals", SparingLog(log))  # One that has not had its lines.
+    monkeypatch.setattr(accepting, "refusals", SparingLog(log))  # One that has not had its lines.
 
     async def serve(_: links.Link) -> None:
         raise AssertionError("it was not refused")
@@ -289,7 +289,7 @@ async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: py
         assert request.transport is not None
         request.transport.abort()
         asyncio.get_running_loop().call_later(0.0, handled.set)
-        await links.accept(
+        await accepting.accept(
             request, name="s", principal_of=lambda *_: ANYBODY, decoders={}, heartbeat_s=10.0,
             frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A client of `world.World` that submits slow tasks again: `copies.SpeculatedJob` under virtual time."""
+"""A client of `world.World` that submits slow tasks again: `speculated_job.SpeculatedJob` under virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VirtualTimer:
 
 
 class SpeculatingClient:
-    """The `copies.Host` of a client of the world."""
+    """The `speculated_job.Host` of a client of the world."""
 
     def __init__(self, world: World, client: int = 0) -> None:
         self.world = world
