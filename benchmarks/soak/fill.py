@@ -39,7 +39,7 @@ class Filling:
 
     def step(self) -> None:
         """Begin with those that are there for good now."""
-        for name in [name for name in self._to_fill if self._cluster.lives[name] and self._cluster.runs(name)]:
+        for name in [name for name in self._to_fill if self._cluster.lives[name] and self._cluster.ready(name)]:
             self._to_fill.remove(name)
             threading.Thread(target=lambda name=name: asyncio.run(self._fill(name)), daemon=True).start()
 
@@ -62,7 +62,7 @@ class Filling:
     async def _fill_outcomes(self, name: str) -> None:
         where = (f"name == {name}",)
         cluster = self._cluster
-        addresses = [cluster.address(one) for one in cluster.schedulers if cluster.runs(one)]
+        addresses = [cluster.address(one) for one in cluster.schedulers if cluster.ready(one)]
         async with AsyncClient(addresses, user="filler", heartbeat_s=cluster.shape.heartbeat_s) as client:
             for _ in range(ROUNDS):
                 jobs = [noop_job(TASKS, where=where, wait_for_nodes_s=60) for _ in range(JOBS)]

@@ -287,6 +287,10 @@ def test_every_check_has_a_violation_planted() -> None:
                            **CANCELLED), same, line(Event.CANCELLED, at_s=0.6)),
         # A copy of a slow task.
         replace(good(job(speculate=True, max_attempts=2)), runs=[run(0), run(1, at_s=2), run(0, at_s=1.05, pid=7)]),
+        # It went on without its client, which was only cut off.
+        outcome(replace(good(job(max_attempts=2, on_client_lost="finish")),
+                        happened=[fault(Kind.ISOLATE_CLIENT, target="ada"), fault(Kind.KILL_NODE)],
+                        runs=[run(0), run(1), run(0, at_s=2, pid=7), run(0, at_s=3, pid=8)]), 0, attempts=2),
         # Its scheduler died, and its program.
         with_lines(replace(good(job(way=Way.HTTP)), happened=[fault(Kind.KILL_SCHEDULER)]), no(Event.OUTCOME, 1),
                    line(Event.GONE)),

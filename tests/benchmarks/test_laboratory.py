@@ -25,10 +25,14 @@ class FakeCluster:
         self.processes = {name: SimpleNamespace(code=0) for name in (*self.schedulers, *self.nodes, *self.programs)}
         self.began_ns = 0
         self.away: set[str] = set()
+        self.starting: set[str] = set()
         self.done: list[str] = []
 
     def runs(self, name: str) -> bool:
         return name not in self.away
+
+    def ready(self, name: str) -> bool:
+        return self.runs(name) and name not in self.starting
 
     def launch(self, name: str) -> None:
         self.away.discard(name)
@@ -104,7 +108,12 @@ def test_only_one_scheduler_at_a_time_is_out_of_order(cluster: FakeCluster, cloc
     assert cluster.done == ["stop-scheduler scheduler-0"]
     clock.now_s = 2.0
     played.step()
+    cluster.starting = {"scheduler-0"}
     clock.now_s = 2.1
+    played.step()
+    assert len(cluster.done) == 2, "not before the other works again"
+    cluster.starting.clear()
+    clock.now_s = 2.2
     played.step()
     assert cluster.done[1:] == ["undo stop-scheduler scheduler-0", "kill-scheduler scheduler-1"]
     playing(other := FakeCluster(), *planned)
