@@ -2,8 +2,8 @@
 
 A clock namespace covers only the monotonic clocks, and to set the machine's own clock would hit everybody on it. So
 the wall clock is shifted where this project reads it: in `time.time`, of which all of its processes have no other
-(tests/benchmarks/test_chaos.py looks). How far is in a file, which a process maps when it starts: to write the file is
-the jump. CLOCK_MONOTONIC is nobody's to set, on real machines neither.
+(tests/benchmarks/test_laboratory.py looks). How far is in a file, which a process maps when it starts: to write the
+file is the jump. CLOCK_MONOTONIC is nobody's to set, on real machines neither.
 """
 
 from __future__ import annotations

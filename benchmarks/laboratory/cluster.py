@@ -89,6 +89,8 @@ class Cluster:
         self._commands = dict(commands or {})
         self._more = dict(environment or {})
         self._ports: dict[str, int] = {}
+        self._moved: set[str] = set()
+        """Daemons that were started elsewhere, and have not said where."""
         for name in ("logs", "runs", "told", "cwd", "clocks", "addresses", "orders"):
             (directory / name).mkdir(parents=True)
         for name in (*self.daemons, *self.programs):
@@ -138,14 +140,22 @@ class Cluster:
             self._launch(name)
 
     def launch(self, name: str, *, elsewhere: bool = False) -> None:
-        """Start a process again: a daemon with the port that it had, or with another (elsewhere)."""
+        """Start a process again: a daemon with the port that it had, or with another (elsewhere; see `settle`)."""
         if elsewhere:
-            self._ports.pop(name, None)
+            del self._ports[name]
+            self._moved.add(name)
         self._launch(name)
-        if elsewhere:
+
+    def settle(self) -> None:
+        """Tell all where those are that have moved and work by now."""
+        for name in [name for name in self._moved if self.ready(name)]:
+            self._moved.discard(name)
             self._announced(name)
-            if name in self.schedulers:
-                self._tell_addresses()
+            self._tell_addresses()
+
+    def ready(self, name: str) -> bool:
+        """Whether a process runs, and has said that it works."""
+        return self.runs(name) and self.processes[name].announced()
 
     def _launch(self, name: str) -> None:
         life = self.lives[name] = self.lives.get(name, -1) + 1
@@ -239,7 +249,7 @@ class Cluster:
     def ask(self, name: str, path: str, body: Any = None) -> tuple[int, str]:
         """(status, body) of a daemon's answer, asked on its own machine; status 0 if it gives none."""
         if name not in self._ports:
-            self._announced(name)
+            return 0, "it has yet to say where it is"
         token = self._more.get("SPARROW_TOKEN", "")
         return self.network.ask(name, self._ports[name], path, body, token=token)
 

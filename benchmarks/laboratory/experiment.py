@@ -82,6 +82,7 @@ class Experiment:
         cluster, deadline_s = self.cluster, None
         while True:
             self.faults.step()
+            cluster.settle()
             for step in self._steps:
                 step()
             self._return()

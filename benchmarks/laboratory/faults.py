@@ -340,9 +340,13 @@ class Faults:
         if fault.kind is Kind.UPGRADE:
             at_once, others = (1, self._cluster.schedulers) if scheduler else (UPGRADES_AT_ONCE, self._cluster.nodes)
             full = sum(name in others for name in self._draining) >= at_once
-            if full or self._out[target] or not self._cluster.runs(target):
+            if full or self._out[target] or not self._cluster.ready(target):
                 return True
-        return self._alone and scheduler and any(self._out[name] for name in self._cluster.schedulers)
+        return self._alone and scheduler and any(map(self._is_out, self._cluster.schedulers))
+
+    def _is_out(self, name: str) -> bool:
+        """Whether it is out of order, or has yet to work again."""
+        return self._out[name] > 0 or (self._cluster.runs(name) and not self._cluster.ready(name))
 
     def _meets(self, fault: Fault, target: str) -> bool:
         """Whether the target is there, and is not to be spared."""
@@ -350,14 +354,13 @@ class Faults:
         return self._cluster.runs(target) and target not in self._draining and not spared
 
     def _hit(self, fault: Fault, target: str) -> None:
-        at = len(self.happened)  # What comes of it may be seen at once, so its time is that before it is done.
-        before = happened(fault.kind, target)
+        before = happened(fault.kind, target)  # What comes of it may be seen at once.
         try:
             undo, detail = WAYS[fault.kind](self._cluster, fault, target)
         except NobodyMet:
             self.skipped += 1
             return
-        self.happened.insert(at, msgspec.structs.replace(before, detail=detail))
+        self.happened.append(msgspec.structs.replace(before, detail=detail))
         if WAYS[fault.kind] is _drain:
             self._out[target] += 1
             self._draining[target] = fault

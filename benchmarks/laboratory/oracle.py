@@ -84,6 +84,16 @@ def starts_allowed(job: Job) -> int:
     return job.max_attempts * (2 if job.speculate else 1)
 
 
+def is_countable(found: Evidence, name: str) -> bool:
+    """Whether anybody can count the starts: not of a job that goes on without its client (`on_client_lost="finish"`),
+    which moves it all the same since it or the scheduler was only cut off. Unless it may start once."""
+    job = found.jobs[name]
+    if job.on_client_lost != "finish" or job.max_attempts == 1:
+        return True
+    cuts = disturbances(found, 1 << 63, (Kind.ISOLATE_SCHEDULER, Kind.ISOLATE_CLIENT))
+    return not any(one.kind is Kind.ISOLATE_SCHEDULER or one.target == found.program_of.get(name) for one in cuts)
+
+
 # ---- guarantee 1: an accepted job ends -------------------------------------------------------
 
 
@@ -199,7 +209,8 @@ def times_are_of_a_monotonic_clock(found: Evidence) -> Iterator[str]:
 def starts_are_limited(found: Evidence) -> Iterator[str]:
     """Never more than `max_attempts` times in all."""
     for (name, task), runs in found.runs_of.items():
-        if problem := guarantees.too_many_starts(task, len(runs), starts_allowed(found.jobs[name])):
+        problem = guarantees.too_many_starts(task, len(runs), starts_allowed(found.jobs[name]))
+        if problem and is_countable(found, name):
             yield f"{name}: {problem}: {_shown(found, runs)}"
 
 
@@ -208,8 +219,10 @@ def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
     for line in found.told(Event.OUTCOME):
         job = found.jobs[line.job]
         starts = [run for run in found.runs_of.get((line.job, line.task), ()) if run.start_ns < line.at_ns]
-        counted = 0 if job.speculate else len(starts)
-        if problem := guarantees.untrue_attempts(line.task, line.attempts, job.max_attempts, counted):
+        problem = guarantees.untrue_attempts(line.task, line.attempts, job.max_attempts, len(starts))
+        if problem and (job.speculate or not is_countable(found, line.job)):
+            problem = guarantees.untrue_attempts(line.task, line.attempts, job.max_attempts, 0)
+        if problem:
             yield f"{line.job}: {problem}: {_shown(found, starts)}"
 
 

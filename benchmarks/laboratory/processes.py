@@ -60,15 +60,21 @@ class Process:
         os.close(stdout)
 
     def announcement(self) -> dict[str, Any]:
-        """The line of JSON that a daemon prints when it works; waits for it."""
-        deadline_s = time.monotonic() + ANNOUNCED_WITHIN_S
+        """The line of JSON that a process prints when it works; waits for it."""
+        if not self.announced(ANNOUNCED_WITHIN_S):
+            raise RuntimeError(f"a process did not start:\n{self.log.read_text()}")
+        return dict(json.loads(self._announcement))
+
+    def announced(self, within_s: float = 0.0) -> bool:
+        """Whether it has printed that line, by now or within so many seconds."""
+        deadline_s = time.monotonic() + within_s
         while not self._announcement.endswith(b"\n"):
             ready, _, _ = select.select([self._stdout], [], [], max(0.0, deadline_s - time.monotonic()))
             part = os.read(self._stdout, 1 << 16) if ready else b""
             if not part:
-                raise RuntimeError(f"a process did not start:\n{self.log.read_text()}")
+                return False
             self._announcement += part
-        return dict(json.loads(self._announcement))
+        return True
 
     @property
     def runs(self) -> bool:

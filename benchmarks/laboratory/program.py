@@ -88,8 +88,8 @@ class Program:
         self._directory = Path(order.directory)
         # In a later life its work is all due at once, or in a moment.
         self._began_ns = order.began_ns if not order.life else time.monotonic_ns()
-        self._threads: list[threading.Thread] = []
-        self._waiting: list[Callable[[], object]] = []
+        self._waits: list[Callable[[], object]] = []
+        """What waits for the end of what is under way; a lane waits for its own jobs."""
         self._told = Writer(self._directory / "told" / f"{order.program}.{order.life}")
         self._dismissed = threading.Event()
 
@@ -106,22 +106,19 @@ class Program:
             heartbeat_s=order.heartbeat_s,
         ) as self._client:
             print('{"ready": true}', flush=True)
-            for lane in range(order.lanes):
-                self._start(partial(self._stream, lane))
+            self._waits += [_start(partial(self._stream, lane)) for lane in range(order.lanes)]
             for job in sorted(order.jobs, key=lambda job: job.at_s):
                 self._wait_until(job.at_s)
-                self._submit(job)
+                self._waits += self._submit(job)
             self._hear()
-            for thread in self._threads:
-                thread.join()
-            for all_told in self._waiting:
+            for all_told in self._waits:
                 all_told()
         self._told.write(Event.OVER, suppressed=suppressed())
 
     def _hear(self) -> None:
         """Submit what standard input says, until it closes."""
         for line in sys.stdin:
-            self._submit(msgspec.json.decode(line, type=Job))
+            self._waits += self._submit(msgspec.json.decode(line, type=Job))
         self._dismissed.set()
 
     def _stream(self, lane: int) -> None:
@@ -139,13 +136,6 @@ class Program:
     def _wait_until(self, at_s: float) -> None:
         time.sleep(max(0.0, (self._began_ns - time.monotonic_ns()) / 1e9 + at_s))
 
-    def _start(self, work_: Callable[[], object]) -> Callable[[], object]:
-        """In a thread; what waits for its end."""
-        thread = threading.Thread(target=work_)
-        thread.start()
-        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
-        return thread.join
-
     # ---- submitting --------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> list[Callable[[], object]]:
@@ -155,9 +145,9 @@ class Program:
         directory.mkdir()
         self._told.write(Event.SUBMITTED, name, spec=job)
         if job.way is Way.MAP:
-            return [self._start(partial(self._map, job, name, directory))]
+            return [_start(partial(self._map, job, name, directory))]
         if job.way is Way.HTTP:
-            return [self._start(partial(self._over_http, job, name, directory))]
+            return [_start(partial(self._over_http, job, name, directory))]
         if job.way is Way.SUBMIT:
             client = self._client.with_options(**self._options(job))
             return [self._watch(job, name, [client.submit(work.task, one, b"", ()) for one in _orders(job, directory)])]
@@ -167,9 +157,9 @@ class Program:
         if job.dies_after is not None and not self._life:
             interrupt(spec.job_id, job.dies_after, signal.SIGKILL)
         submitted = self._client.submit_job(spec, speculate=SPECULATION if job.speculate else None)
-        waits = [self._watch(job, name, submitted.futures), self._start(partial(self._accept, name, submitted))]
+        waits = [self._watch(job, name, submitted.futures), _start(partial(self._accept, name, submitted))]
         if job.cancel is not None:
-            waits.append(self._start(partial(self._cancel, job, name, submitted)))
+            waits.append(_start(partial(self._cancel, job, name, submitted)))
         return waits
 
     def _options(self, job: Job) -> dict[str, Any]:
@@ -227,8 +217,6 @@ class Program:
         """Write down what is told; what waits for all of it."""
         for number, future in enumerate(futures):
             future.add_done_callback(partial(self._done, job, name, number))
-        if not self._order.lanes:
-            self._waiting.append(partial(wait, futures))
         return partial(wait, futures)
 
     def _done(self, job: Job, name: str, number: int, future: Any) -> None:
@@ -321,6 +309,13 @@ class Program:
             )
         if lines < tasks:
             raise ValueError(f"the answer broke off after {lines} of {tasks} lines")
+
+
+def _start(work_: Callable[[], object]) -> Callable[[], object]:
+    """In a thread; what waits for its end."""
+    thread = threading.Thread(target=work_)
+    thread.start()
+    return thread.join
 
 
 def _where(job: Job) -> list[str]:

@@ -8,15 +8,15 @@ when it is healed, or never, if both sides have hung up meanwhile. Large data do
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from benchmarks.laboratory.network import LOOPBACK, Network
 from sparrow_py.session.event_loop import new_event_loop
 
 T = TypeVar("T")
+CHUNK_BYTES = 1 << 16
 
 
 class Wire:
@@ -25,137 +25,78 @@ class Wire:
     def __init__(self, target: str) -> None:
         self.target = target
         self.address = ""
-        self.stalled = False
         self._server: asyncio.Server | None = None
-        self._pipes: set[_Pipe] = set()
-        self._dials: set[asyncio.Task[None]] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._ends: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Listen."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Near(self), LOOPBACK, 0)
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
         self.address = f"{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
     def stall(self) -> None:
         """Pass nothing on, in either direction, until `heal`."""
-        self.stalled = True
-        for pipe in self._pipes:
-            pipe.update()
+        self._flows.clear()
 
     def heal(self) -> None:
         """Pass everything on again, and dial for those that came meanwhile."""
-        self.stalled = False
-        for pipe in list(self._pipes):
-            pipe.update()
-            if isinstance(pipe, _Near) and pipe.other is None:
-                self.dial(pipe)
+        self._flows.set()
 
     def drop(self) -> None:
         """Reset all connections; new ones are welcome."""
-        for pipe in list(self._pipes):
-            pipe.abort()
+        for end in self._ends:
+            end.transport.abort()
 
     async def close(self) -> None:
         """Listen no more, and reset what there is."""
         if self._server is not None:
             self._server.close()
         self.drop()
-        for dial in list(self._dials):
-            dial.cancel()
-        await asyncio.gather(*self._dials, return_exceptions=True)
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
-    # ---- of the pipes ------------------------------------------------------------------------
-
-    def opened(self, pipe: _Pipe) -> None:
-        """One more end of a connection."""
-        self._pipes.add(pipe)
-
-    def closed(self, pipe: _Pipe) -> None:
-        """One less."""
-        self._pipes.discard(pipe)
-
-    def dial(self, near: _Near) -> None:
-        """Connect this peer's connection to the scheduler."""
-        if not self.stalled:
-            task = asyncio.ensure_future(self._dial(near))
-            self._dials.add(task)
-            task.add_done_callback(self._dials.discard)
-
-    async def _dial(self, near: _Near) -> None:
-        host, _, port = self.target.rpartition(":")
+    async def _serve(self, from_peer: asyncio.StreamReader, to_peer: asyncio.StreamWriter) -> None:
+        """A connection of the peer, from its beginning to its end."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        self._ends.add(to_peer)
         try:
-            await asyncio.get_running_loop().create_connection(lambda: _Pipe(self, near), host, int(port))
+            await self._flows.wait()
+            host, _, port = self.target.rpartition(":")
+            from_target, to_target = await asyncio.open_connection(host, int(port))
+            self._ends.add(to_target)
+            await asyncio.gather(self._pass(from_peer, to_target), self._pass(from_target, to_peer))
         except OSError:  # Nobody listens there, and the peer is told so.
-            near.abort()
+            to_peer.transport.abort()
+        finally:
+            self._connections.discard(task)
+            self._ends.discard(to_peer)
 
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """From one end to the other, its end included, and no faster than is read there."""
+        try:
+            while data := await self._hear(reader):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+            await self._flows.wait()
+        except ConnectionError:
+            pass
+        finally:
+            self._ends.discard(writer)
+            writer.close()
 
-class _Pipe(asyncio.Protocol):
-    """One end of a proxied connection: what it hears, it has the other end say."""
-
-    def __init__(self, wire: Wire, other: _Pipe | None = None) -> None:
-        self.other = other
-        self._wire = wire
-        self._transport: asyncio.Transport | None = None
-        self._choked = False
-        """Whether the other end's buffer is full."""
-        self._early = bytearray()
-        """What was heard before there was another end: a transport reads on until it is told not to, and a little."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._wire.opened(self)
-        if self.other is not None:
-            self.other.other = self
-            self._transport.write(self.other._early)
-            self.other._early = bytearray()
-            self.other.update()
-        self.update()
-
-    def update(self) -> None:
-        """Read only while what is read can be passed on."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        # uvloop raises where asyncio does nothing: one that is not reading is told so twice.
-        with contextlib.suppress(RuntimeError):
-            if self._wire.stalled or self._choked or self.other is None:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is None:
-            self._early += data
-        elif self.other._transport is not None and not self.other._transport.is_closing():
-            self.other._transport.write(data)
-
-    def pause_writing(self) -> None:
-        self._choke(True)
-
-    def resume_writing(self) -> None:
-        self._choke(False)
-
-    def _choke(self, choked: bool) -> None:
-        if self.other is not None:
-            self.other._choked = choked
-            self.other.update()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._wire.closed(self)
-        if self.other is not None and self.other._transport is not None:
-            self.other._transport.close()
-
-    def abort(self) -> None:
-        """Reset the connection."""
-        if self._transport is not None:
-            self._transport.abort()
-
-
-class _Near(_Pipe):
-    """The end at the peer that dialled."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._wire.dial(self)
+    @staticmethod
+    async def _hear(reader: asyncio.StreamReader) -> bytes:
+        """Nothing at the end, however it comes."""
+        try:
+            return await reader.read(CHUNK_BYTES)
+        except ConnectionError:
+            return b""
 
 
 class Wires(Network):

@@ -96,7 +96,8 @@ def report_of(soaked: Soaked, size: Size, minutes: float, seed: int) -> Report:
     notes = [
         f"Nothing was left {soaked.quiet_after_s:.0f} s after the faults, retention of large data included.",
         f"{soaked.skipped} faults met nobody. "
-        + ("" if size.veterans else f"Memory is judged from {VETERANS_FROM_MINUTES:g} minutes on."),
+        + ("" if size.veterans else f"Memory is judged from {VETERANS_FROM_MINUTES:g} minutes on.")
+        + ("" if soaked.judged else "Memory was not judged: veterans were not full by half of the time."),
         LOST,
     ]
     details = {"minutes": minutes, "seed": seed, "shape": vars(size), "counts": numbers, "faults": soaked.faults}

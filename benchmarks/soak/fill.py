@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Sequence
 
 import aiohttp
@@ -36,10 +37,15 @@ class Filling:
     def __init__(self, cluster: Cluster, nodes: Sequence[str]) -> None:
         self._cluster = cluster
         self._to_fill = list(nodes)
+        self._filled_s = dict.fromkeys(nodes, float("inf"))
+
+    def is_over_by(self, at_s: float) -> bool:
+        """Whether all were full by that time, in seconds since the load began."""
+        return all(filled_s <= at_s for filled_s in self._filled_s.values())
 
     def step(self) -> None:
         """Begin with those that are there for good now."""
-        for name in [name for name in self._to_fill if self._cluster.lives[name] and self._cluster.runs(name)]:
+        for name in [name for name in self._to_fill if self._cluster.lives[name] and self._cluster.ready(name)]:
             self._to_fill.remove(name)
             threading.Thread(target=lambda name=name: asyncio.run(self._fill(name)), daemon=True).start()
 
@@ -58,11 +64,12 @@ class Filling:
                 refs = await asyncio.gather(*pending, return_exceptions=True)
                 downloads = [blobs.download(session, ref, OPEN) for ref in refs if isinstance(ref, BlobRef)]
                 await asyncio.gather(*downloads, return_exceptions=True)
+        self._filled_s[name] = time.monotonic() - self._cluster.began_ns / 1e9
 
     async def _fill_outcomes(self, name: str) -> None:
         where = (f"name == {name}",)
         cluster = self._cluster
-        addresses = [cluster.address(one) for one in cluster.schedulers if cluster.runs(one)]
+        addresses = [cluster.address(one) for one in cluster.schedulers if cluster.ready(one)]
         async with AsyncClient(addresses, user="filler", heartbeat_s=cluster.shape.heartbeat_s) as client:
             for _ in range(ROUNDS):
                 jobs = [noop_job(TASKS, where=where, wait_for_nodes_s=60) for _ in range(JOBS)]

@@ -34,6 +34,8 @@ class Soaked:
     faults: Counter[str]
     skipped: int
     kept: list[Kept]
+    judged: bool
+    """Whether what veterans keep was judged: not if the machine was too slow to fill their memory in the first half."""
     peaks_mb: dict[str, float]
     quiet_after_s: float
     violations: list[str]
@@ -51,12 +53,12 @@ class Soak:
         self._watch = Watch()
         self._looked_s = 0.0
         faults = partial(Faults, self._cluster, draw(seed, seconds, gap_s, size), alone=True, veterans=self._veterans)
-        filling = Filling(self._cluster, [name for name in self._cluster.nodes if name in self._veterans])
+        self._filling = Filling(self._cluster, [name for name in self._cluster.nodes if name in self._veterans])
         self._experiment = Experiment(
             self._cluster,
             faults,
             lasts_s=seconds,
-            steps=(self._look, filling.step),
+            steps=(self._look, self._filling.step),
             programs_end_within_s=CLIENTS_END_WITHIN_S,
             quiet_within_s=QUIET_WITHIN_S + 2 * size.retention_s,
             all_quiet=True,
@@ -67,7 +69,8 @@ class Soak:
         found = self._experiment.run()
         found.zones |= {name: zone(number) for number, name in enumerate(self._cluster.nodes)}
         kept = {name: self._watch.kept(name, self._seconds) for name in self._veterans}
-        for name, one in kept.items():
+        judged = self._filling.is_over_by(self._seconds / 2)
+        for name, one in kept.items() if judged else ():
             unseen = f"{name} was to live through the last half, and be looked at, and was not"
             found.troubles += [unseen] if one is None else one.violations()
         violations = list(oracle.judge(found))
@@ -81,6 +84,7 @@ class Soak:
             faults.counts,
             faults.skipped,
             [one for one in kept.values() if one is not None],
+            judged,
             {kind: self._watch.peak_mb(those) for kind, those in names.items()},
             self._experiment.quiet_after_s,
             violations,

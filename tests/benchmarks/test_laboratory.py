@@ -1,22 +1,33 @@
-"""The laboratory's own parts: faults as they come, on a cluster that only writes down what is done to it."""
+"""The laboratory's own parts: faults as they come, what is written down, processes and clocks."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks.laboratory import faults
+from benchmarks.laboratory import evidence, faults, told, work
 from benchmarks.laboratory.faults import WAYS, Fault, Faults, Kind, NobodyMet
 from benchmarks.laboratory.tap import Tap
 from benchmarks.laboratory.told import Event
+from tests.support.daemons import clean_environment
+
+ROOT = Path(__file__).parents[2]
+
+
+# ---- faults as they come ---------------------------------------------------------------------
 
 
 class FakeCluster:
-    """Two schedulers, two nodes, a client. `done` is what was done; who is in `away` does not run."""
+    """Two schedulers, three nodes, a client. `done` is what was done; who is in `away` does not run."""
 
     def __init__(self) -> None:
         self.schedulers = ["scheduler-0", "scheduler-1"]
@@ -25,10 +36,14 @@ class FakeCluster:
         self.processes = {name: SimpleNamespace(code=0) for name in (*self.schedulers, *self.nodes, *self.programs)}
         self.began_ns = 0
         self.away: set[str] = set()
+        self.starting: set[str] = set()
         self.done: list[str] = []
 
     def runs(self, name: str) -> bool:
         return name not in self.away
+
+    def ready(self, name: str) -> bool:
+        return self.runs(name) and name not in self.starting
 
     def launch(self, name: str) -> None:
         self.away.discard(name)
@@ -36,7 +51,7 @@ class FakeCluster:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def cluster(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> FakeCluster:
     cluster = FakeCluster()
 
     def way(_: Any, fault: Fault, target: str) -> tuple[faults.Undo, str]:
@@ -52,7 +67,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return cluster
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     clock = SimpleNamespace(now_s=1.0)
     monkeypatch.setattr(time, "monotonic_ns", lambda: int(clock.now_s * 1e9))
@@ -104,7 +119,12 @@ def test_only_one_scheduler_at_a_time_is_out_of_order(cluster: FakeCluster, cloc
     assert cluster.done == ["stop-scheduler scheduler-0"]
     clock.now_s = 2.0
     played.step()
+    cluster.starting = {"scheduler-0"}
     clock.now_s = 2.1
+    played.step()
+    assert len(cluster.done) == 2, "not before the other works again"
+    cluster.starting.clear()
+    clock.now_s = 2.2
     played.step()
     assert cluster.done[1:] == ["undo stop-scheduler scheduler-0", "kill-scheduler scheduler-1"]
     playing(other := FakeCluster(), *planned)
@@ -147,3 +167,97 @@ def test_what_a_session_tells_twice_is_written_down() -> None:
     assert [error for _, _, error in written] == [
         "outcome of task 3, twice", "outcome of task 4, after the end", "the end or a refusal, twice"
     ]  # fmt: skip
+
+
+# ---- what tasks and programs write down ------------------------------------------------------
+
+
+def test_what_a_task_writes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, host = tmp_path / "runs" / "j", tmp_path / "node-1+0"
+    directory.mkdir(parents=True)
+    host.mkdir()
+    monkeypatch.chdir(host)
+    order = (str(directory), 4, 0.0, 1, 0, "")
+    with pytest.raises(work.PlannedFailure):
+        work.task(order, b"", ())
+    assert work.task(order, b"", (["x"],)) == work.value("j", 4, [["x"]], 0)
+    work.begin(str(directory), 4)  # And is killed.
+    first, second, third = sorted(evidence.read_runs(tmp_path / "runs"), key=lambda one: one.start_ns)
+    assert (first.task, first.pid, first.host, first.node) == (4, os.getpid(), "node-1+0", "node-1")
+    assert first.end_ns is not None and second.end_ns is not None and third.end_ns is None
+    assert first.start_ns < first.end_ns < second.start_ns < second.end_ns < third.start_ns
+    name = next(path.name for path in directory.iterdir())
+    with pytest.raises(FileExistsError):
+        work.create(str(directory), name)
+
+
+def test_what_a_program_that_is_killed_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "ada.1"
+    told.Writer(path).write(Event.OUTCOME, "j", task=3, status="finished", mark=["x"])
+    with path.open("ab") as file:
+        file.write(b'{"event":"outc')
+    (program,) = evidence.read_programs(tmp_path)
+    assert (program.name, program.life, program.over) == ("ada", 1, False)
+    assert [(one.event, one.job, one.task, one.mark) for one in program.lines] == [(Event.OUTCOME, "j", 3, ["x"])]
+
+
+# ---- processes and clocks --------------------------------------------------------------------
+
+
+FORKS = """
+import os, signal, sys, time
+from pathlib import Path
+from benchmarks.laboratory import clocks
+from benchmarks.laboratory.processes import Process
+
+def announce():
+    print(f'{{"now_s": {time.time()}, "cwd": "{Path.cwd()}", "variables": {len(os.environ)}}}', flush=True)
+    signal.pause()
+
+directory = Path(sys.argv[1])
+clock = directory / "clock"
+clocks.new(clock)
+clocks.jump(clock, 3600.0)
+clocks.jump(clock, 60.0)
+process = Process(announce, log=directory / "log", cwd=directory, environment={clocks.VARIABLE: str(clock)})
+said = process.announcement()
+assert 3600 < said["now_s"] - time.time() < 3720, said
+assert said["cwd"] == str(directory) and said["variables"] == 1, said
+assert process.runs
+process.kill()
+assert not process.runs and process.code == -signal.SIGKILL
+failing = Process(lambda: 1 / 0, log=directory / "log", cwd=directory, environment={})
+try:
+    failing.announcement()
+except RuntimeError as error:
+    assert "ZeroDivisionError" in str(error)
+    while failing.runs:
+        time.sleep(0.001)
+    print(failing.code)
+"""
+"""Who forks has one thread, as this process may not."""
+
+
+def test_processes_that_are_forked(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKS, str(tmp_path)],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == "1\n"
+
+
+def test_there_is_one_wall_clock() -> None:
+    """`clocks.py` moves `time.time`: whatever else the product read would not move with it."""
+    other = re.compile(r"datetime|time_ns|CLOCK_REALTIME|from time import|localtime|gmtime|perf_counter_ns")
+    rooms = ("sparrow_py", "scheduler", "node_monitor", "frontends/python", "frontends/command", "frontends/synthetic")
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for room in rooms
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for text in path.read_text().splitlines()
+        if other.search(text)
+    ]
+    assert found == []

@@ -117,6 +117,7 @@ class Cluster(cluster.Cluster):
         super().launch(name, elsewhere=elsewhere)
         if name != CLIENT or any(map(self.runs, SCHEDULERS)):
             self.processes[name].announcement()
+        self.settle()
 
     def _guest(self, name: str) -> list[str]:
         node = NODES[1] if name in self._elsewhere else GUESTS[name]

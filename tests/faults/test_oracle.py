@@ -1,5 +1,5 @@
 """The matrix: what its rows allow, its pairs, and its document. Its oracle is the laboratory's, and is tested there
-(tests/benchmarks/test_chaos.py)."""
+(tests/benchmarks/test_oracle.py)."""
 
 from __future__ import annotations
 
