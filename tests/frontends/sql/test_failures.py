@@ -72,6 +72,7 @@ def test_a_node_dies_under_a_query_which_goes_to_replicas(
         assert frontend.repair(2) == {}
 
 
+@pytest.mark.rest
 def test_results_of_a_stage_that_die_with_their_node_are_computed_again(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
