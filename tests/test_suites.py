@@ -24,6 +24,7 @@ def collected(suite: Suite) -> Counter[str]:
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(600)
 def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> None:
     of = {suite: collected(suite) for suite in Suite}
     assert len(of[Suite.ALL]) > 5000

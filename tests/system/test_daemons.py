@@ -22,13 +22,6 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Shared by all tests that end nothing and have no nodes of their own."""
-    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, scheduler: Daemon) -> Iterator[Daemon]:
     """Its only node."""
     with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", "--attr", "zone=a") as daemon:

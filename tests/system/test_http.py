@@ -25,12 +25,6 @@ FLAGS = ("--enable-command", "--warm", "noop")
 
 
 @pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", *FLAGS, name=NODE) as daemon:
         yield daemon
