@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import conftest
 from tests.support import suites
 from tests.support.suites import Suite, is_alone, may_have_quick_tests, rest_after, room_of
 
@@ -23,6 +24,7 @@ def collected(suite: Suite) -> Counter[str]:
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(600)
 def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> None:
     of = {suite: collected(suite) for suite in Suite}
     assert len(of[Suite.ALL]) > 5000
@@ -71,3 +73,9 @@ def test_sets_of_parameters_beyond_the_first_are_of_the_rest() -> None:
     one, other = rest_after(1, "a", ["b", 2])
     assert (one.values, one.marks) == (("a",), [])
     assert (other.values, [mark.name for mark in other.marks]) == (("b", 2), ["rest"])
+
+
+def test_a_quick_test_that_starts_a_process_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "quick_test_that_runs", "tests/scheduler/test_it.py::test_it")
+    with pytest.raises(AssertionError, match=r"test_it starts a process: mark it with @pytest\.mark\.processes"):
+        subprocess.Popen([sys.executable, "-c", ""])

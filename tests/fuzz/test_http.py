@@ -14,7 +14,7 @@ from schemathesis.specs.openapi import checks
 from sparrow_py.wire.blobs import sha256_hex
 from tests.fuzz.conftest import Fuzzing
 from tests.fuzz.test_parsers import almost
-from tests.support.daemons import Daemon, get_json, wait_for_nodes
+from tests.support.daemons import Daemon, get_json, node_of
 from tests.support.raw import connected, request
 from tests.support.waiting import TIMEOUT_S
 from tests.system.test_http_schema import CHECKS, operations
@@ -48,10 +48,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    log = tmp_path_factory.mktemp("node") / "log"
-    flags = ("--scheduler", scheduler.address, "--node-id", "n", "--warm", "noop", "--blob-bytes-max", "1000000")
-    with Daemon("node_monitor", *flags, log=log) as daemon:
-        wait_for_nodes(scheduler.address, "n")
+    flags = ("--warm", "noop", "--blob-bytes-max", "1000000")
+    with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", *flags) as daemon:
         yield daemon
 
 

@@ -16,7 +16,7 @@ from sparrow_py import Client, JobSpec
 from sparrow_py.wire import messages as m
 from tests.fuzz.conftest import Fuzzing
 from tests.fuzz.speaking import Speaker, kinds
-from tests.support.daemons import Daemon, get_json, nodes_of, wait_for_nodes
+from tests.support.daemons import Daemon, get_json, node_of, nodes_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 TALKS = 12
@@ -115,10 +115,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    directory = tmp_path_factory.mktemp("node")
-    flags = ("--scheduler", scheduler.address, "--slots", "4", "--node-id", "n")
-    with Daemon("node_monitor", *flags, log=directory / "log") as daemon:
-        wait_for_nodes(scheduler.address, "n")
+    with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", slots=4) as daemon:
         yield daemon
 
 

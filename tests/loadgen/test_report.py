@@ -20,6 +20,7 @@ from loadgen.report_figures import sweeps
 from loadgen.report_page import DETAILED_GROUPS_MAX, render
 from sparrow_py.errors import InvalidOption
 from tests.support.recorded_runs import PLAIN, Made, durations_run, made_run, queries_run, sweep_run
+from tests.support.suites import rest_after
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = "<script>alert(1)</script>"
@@ -219,18 +220,19 @@ def test_a_run_without_jobs_has_a_report() -> None:
 # ---- the page stands alone -------------------------------------------------------------------
 
 
-def test_the_page_loads_nothing_and_has_no_script(queries: str, sweep: str) -> None:
-    for html in (queries, sweep):
-        page = Page(html)
-        references = [value for _, name, value in page.attributes if name in ("src", "href", "xlink:href", "data")]
-        assert references  # Those of markers within a drawing.
-        assert all(value.startswith("#") for value in references)
-        assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?([^)]*)", html))
-        assert not {tag for tag, _, _ in page.attributes} & {"script", "link", "img", "iframe", "object", "embed"}
-        assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-        assert "@import" not in html
-        for found in re.findall(r"\S*https?://\S*", html):
-            assert found.startswith(("xmlns=", "xmlns:xlink="))
+@pytest.mark.parametrize("report", rest_after(1, "queries", "sweep"))
+def test_the_page_loads_nothing_and_has_no_script(report: str, request: pytest.FixtureRequest) -> None:
+    html = request.getfixturevalue(report)
+    page = Page(html)
+    references = [value for _, name, value in page.attributes if name in ("src", "href", "xlink:href", "data")]
+    assert references  # Those of markers within a drawing.
+    assert all(value.startswith("#") for value in references)
+    assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?([^)]*)", html))
+    assert not {tag for tag, _, _ in page.attributes} & {"script", "link", "img", "iframe", "object", "embed"}
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert "@import" not in html
+    for found in re.findall(r"\S*https?://\S*", html):
+        assert found.startswith(("xmlns=", "xmlns:xlink="))
 
 
 def test_each_id_is_there_once_and_each_reference_has_one(queries: str) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
@@ -99,6 +99,16 @@ class Daemon:
             raise
         finally:
             self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def node_of(address: str, log: Path, *flags: str, name: str = "n", slots: int = 2) -> Iterator[Daemon]:
+    """A node monitor of the scheduler at this address, linked: each of the two knows of the other."""
+    own = ("--scheduler", address, "--node-id", name, "--slots", str(slots))
+    with Daemon("node_monitor", *own, *flags, log=log) as daemon:
+        wait_until(lambda: name in nodes_of(address), f"node {name} at {address}")
+        wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
+        yield daemon
 
 
 def http(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:

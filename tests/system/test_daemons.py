@@ -15,33 +15,16 @@ import pytest
 
 from sparrow_py import Client, InvalidRequest, JobSpec, NoScheduler, Refused, TaskStatus
 from tests.support import tasks
-from tests.support.daemons import Daemon, clean_environment, get_json, http, nodes_of, wait_for_nodes
+from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of, nodes_of, wait_for_nodes
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-@contextlib.contextmanager
-def node_of(scheduler: Daemon, log: Path) -> Iterator[Daemon]:
-    """The node monitor n of two slots, linked."""
-    flags = ["--scheduler", scheduler.address, "--node-id", "n", "--slots", "2", "--attr", "zone=a"]
-    with Daemon("node_monitor", *flags, log=log) as daemon:
-        wait_for_nodes(scheduler.address, "n")
-        wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Shared by all tests that end nothing and have no nodes of their own."""
-    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
-        yield daemon
-
-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, scheduler: Daemon) -> Iterator[Daemon]:
     """Its only node."""
-    with node_of(scheduler, tmp_path_factory.mktemp("node") / "log") as daemon:
+    with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", "--attr", "zone=a") as daemon:
         yield daemon
 
 
@@ -55,7 +38,7 @@ def own_scheduler(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def own_node(tmp_path: Path, own_scheduler: Daemon) -> Iterator[Daemon]:
     """A test's own."""
-    with node_of(own_scheduler, tmp_path / "node.log") as daemon:
+    with node_of(own_scheduler.address, tmp_path / "node.log", "--attr", "zone=a") as daemon:
         yield daemon
 
 

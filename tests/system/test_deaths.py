@@ -10,7 +10,7 @@ import pytest
 
 from sparrow_py import Client, Job, LocalCluster, TaskStatus
 from tests.support import tasks
-from tests.support.daemons import Daemon, get_json, gone, wait_for_nodes, workers_of
+from tests.support.daemons import Daemon, get_json, gone, node_of, wait_for_nodes, workers_of
 from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -192,18 +192,15 @@ def test_a_lone_scheduler_dies_and_another_takes_its_place(tmp_path: Path, gate:
     starts = tmp_path / "starts"
     with Daemon("scheduler", log=tmp_path / "scheduler.log") as first:
         address, port = first.address, first.port
-        flags = ("--scheduler", address, "--slots", "2", "--node-id", "node")
-        with Daemon("node_monitor", *flags, log=tmp_path / "node.log"):
-            wait_for_nodes(address, "node")
-            with Client(address) as client:
-                arguments = [(starts, task, 0.0, gate) for task in range(6)]
-                job = client.submit_calls(tasks.record_start, arguments)
-                wait_until(lambda: len(tasks.read_starts(starts)) == 2)
-                first.kill()
-                with Daemon("scheduler", log=tmp_path / "second.log", port=port):
-                    wait_until(lambda: get_json(address, "/v1/jobs")["jobs"] != [], "the job to come")
-                    gate.touch()
-                    assert job.results(TIMEOUT_S) == list(range(6))
+        with node_of(address, tmp_path / "node.log"), Client(address) as client:
+            arguments = [(starts, task, 0.0, gate) for task in range(6)]
+            job = client.submit_calls(tasks.record_start, arguments)
+            wait_until(lambda: len(tasks.read_starts(starts)) == 2)
+            first.kill()
+            with Daemon("scheduler", log=tmp_path / "second.log", port=port):
+                wait_until(lambda: get_json(address, "/v1/jobs")["jobs"] != [], "the job to come")
+                gate.touch()
+                assert job.results(TIMEOUT_S) == list(range(6))
     assert Counter(task for task, _ in tasks.read_starts(starts)) == Counter(range(6))
 
 

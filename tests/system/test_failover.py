@@ -100,7 +100,7 @@ def test_a_scheduler_that_was_cut_off_and_replaced_starts_nothing_more(
 ) -> None:
     """It stands still with asks for tasks in its sockets, and answers them when it goes on: too late. And says so."""
     starts = tmp_path / "starts"
-    with Client(two_of_each, heartbeat_s=0.4) as client:
+    with Client(two_of_each, heartbeat_s=1.0) as client:
         job = client.submit_calls(tasks.record_start, [(starts, task, 0.02) for task in range(TASKS)])
         told = count_outcomes(job)
         wait_until(lambda: len(tasks.read_starts(starts)) >= 20)

@@ -15,30 +15,18 @@ from typing import Any
 import pytest
 
 from sparrow_py import Client, JobSpec
-from tests.support.daemons import Daemon, clean_environment, get_json, http, wait_for_nodes
+from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of
 from tests.support.raw import connected
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 LIMITS = {"http_body_bytes_max": 4096, "http_results_bytes_max": 20_000, "http_retention_s": 0.0}
-
-
-@pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
-        yield daemon
-
-
-@contextmanager
-def node_of(scheduler: Daemon, log: Path) -> Iterator[Daemon]:
-    flags = ("--slots", "2", "--node-id", "rack/n", "--enable-command", "--warm", "noop")
-    with Daemon("node_monitor", "--scheduler", scheduler.address, *flags, log=log) as daemon:
-        wait_for_nodes(scheduler.address, "rack/n")
-        yield daemon
+NODE = "rack/n"
+FLAGS = ("--enable-command", "--warm", "noop")
 
 
 @pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with node_of(scheduler, tmp_path_factory.mktemp("node") / "log") as daemon:
+    with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", *FLAGS, name=NODE) as daemon:
         yield daemon
 
 
@@ -49,7 +37,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in LIMITS.items()]
     with (
         Daemon("scheduler", *flags, log=directory / "scheduler.log") as daemon,
-        node_of(daemon, directory / "node.log"),
+        node_of(daemon.address, directory / "node.log", *FLAGS, name=NODE),
     ):
         yield daemon
 
@@ -419,7 +407,10 @@ def test_a_token_is_needed_for_all_of_it(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_drains_takes_no_jobs_and_lets_readers_read_on(tmp_path: Path, gate: Path) -> None:
-    with Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon, node_of(daemon, tmp_path / "node.log"):
+    with (
+        Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon,
+        node_of(daemon.address, tmp_path / "node.log", *FLAGS, name=NODE),
+    ):
         job = submit(daemon, app="command", tasks=[held(gate)])
         with reading(daemon, job["id"]) as response:
             daemon.signal()
@@ -434,7 +425,10 @@ def test_a_scheduler_that_drains_takes_no_jobs_and_lets_readers_read_on(tmp_path
 
 @pytest.mark.rest
 def test_a_reader_of_a_scheduler_that_ends_does_not_take_what_it_has_for_all(tmp_path: Path, gate: Path) -> None:
-    with Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon, node_of(daemon, tmp_path / "node.log"):
+    with (
+        Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon,
+        node_of(daemon.address, tmp_path / "node.log", *FLAGS, name=NODE),
+    ):
         job = submit(daemon, app="command", tasks=[held(gate)])
         with reading(daemon, job["id"]) as response:
             daemon.signal()
@@ -453,7 +447,10 @@ def test_the_examples_of_the_document_run(tmp_path: Path) -> None:
     assert "sparrow-scheduler" in start
     assert len(examples) > 5
     sparrow = f'sparrow() {{ "{sys.executable}" -m frontends.cli "$@"; }}\n'
-    with Daemon("scheduler", log=tmp_path / "log") as daemon, node_of(daemon, tmp_path / "node.log") as node:
+    with (
+        Daemon("scheduler", log=tmp_path / "log") as daemon,
+        node_of(daemon.address, tmp_path / "node.log", *FLAGS, name=NODE) as node,
+    ):
         environment = clean_environment(
             SCHEDULER=f"http://{daemon.address}", NODE=f"http://{node.address}", SPARROW_SCHEDULER=daemon.address
         )

@@ -32,12 +32,6 @@ CHECKS: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with Daemon("scheduler", log=tmp_path_factory.mktemp("scheduler") / "log") as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """The one that is asked: it may well be told to drain."""
     directory = tmp_path_factory.mktemp("asked")

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparrow_py import AsyncClient, Client, ClusterError, SchedulerHere, TaskStatus
 from tests.support import tasks
-from tests.support.daemons import Daemon, get_json, wait_for_nodes
+from tests.support.daemons import Daemon, get_json, node_of, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
-
-
-@contextlib.contextmanager
-def node_monitor(tmp_path: Path, address: str, name: str = "node") -> Iterator[Daemon]:
-    flags = ("--scheduler", address, "--slots", "2", "--node-id", name)
-    with Daemon("node_monitor", *flags, log=tmp_path / f"{name}.log") as daemon:
-        wait_for_nodes(address, name)
-        yield daemon
 
 
 def test_calls_cancellation_and_large_data(tmp_path: Path, gate: Path) -> None:
     here = SchedulerHere()
-    with Client(here) as client, node_monitor(tmp_path, here.address):
+    with Client(here) as client, node_of(here.address, tmp_path / "node.log"):
         assert list(client.map(tasks.square, range(2000))) == [x * x for x in range(2000)]
         assert client.submit(len, bytes(3 << 20)).result(TIMEOUT_S) == 3 << 20
         job = client.submit_calls(tasks.hold, [(gate, f"m{number}") for number in range(4)])
@@ -38,7 +28,7 @@ def test_calls_cancellation_and_large_data(tmp_path: Path, gate: Path) -> None:
 
 def test_other_clients_may_use_it(tmp_path: Path) -> None:
     here = SchedulerHere()
-    with Client(here) as client, node_monitor(tmp_path, here.address), Client(here.address) as other:
+    with Client(here) as client, node_of(here.address, tmp_path / "node.log"), Client(here.address) as other:
         futures = [client.submit(tasks.square, 3), other.submit(tasks.square, 4)]
         assert [future.result(TIMEOUT_S) for future in futures] == [9, 16]
 
@@ -47,7 +37,7 @@ def test_work_waits_for_node_monitors(tmp_path: Path) -> None:
     here = SchedulerHere()
     with Client(here) as client:
         future = client.submit(tasks.square, 5)
-        with node_monitor(tmp_path, here.address):
+        with node_of(here.address, tmp_path / "node.log"):
             assert future.result(TIMEOUT_S) == 25
 
 

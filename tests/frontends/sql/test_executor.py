@@ -24,11 +24,22 @@ ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE has
 runs = itertools.count(1)
 
 
-@pytest.fixture
-def monitor(tmp_path: Path) -> Iterator[Monitor]:
-    """An executor with two places."""
-    with Monitor(MODULE, tmp_path, "--any-data", SPARROW_EXECUTOR_PLACES="2") as monitor:
+@pytest.fixture(scope="module")
+def monitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitor]:
+    """An executor with two places, which no test changes."""
+    with two_places(tmp_path_factory.mktemp("executor")) as monitor:
         yield monitor
+
+
+@pytest.fixture
+def own_monitor(tmp_path: Path) -> Iterator[Monitor]:
+    """One for a test that loads partitions or ends it."""
+    with two_places(tmp_path) as monitor:
+        yield monitor
+
+
+def two_places(folder: Path) -> Monitor:
+    return Monitor(MODULE, folder, "--any-data", SPARROW_EXECUTOR_PLACES="2")
 
 
 def start(monitor: Monitor, task: Task, *inputs: x.Data) -> int:
@@ -59,25 +70,25 @@ def test_the_process_hides_before_the_imports_that_take_long(tmp_path: Path) -> 
     assert ended.returncode == 40
 
 
-def test_held_partitions_are_advertised_before_the_load_ends(monitor: Monitor, tpch_hundredth: Path) -> None:
+def test_held_partitions_are_advertised_before_the_load_ends(own_monitor: Monitor, tpch_hundredth: Path) -> None:
     dataset = Dataset(tpch_hundredth)
-    run = start(monitor, Load(str(tpch_hundredth), [3, 1]))
-    assert monitor.receive(x.Attributes).attributes == {dataset.attribute: "3"}
-    assert monitor.receive(x.Attributes).attributes == {dataset.attribute: "1,3"}
-    done = monitor.receive(x.Done)
+    run = start(own_monitor, Load(str(tpch_hundredth), [3, 1]))
+    assert own_monitor.receive(x.Attributes).attributes == {dataset.attribute: "3"}
+    assert own_monitor.receive(x.Attributes).attributes == {dataset.attribute: "1,3"}
+    done = own_monitor.receive(x.Done)
     assert (done.run, done.status) == (run, TaskStatus.FINISHED)
     # Partitions that are held are not loaded again.
-    assert do(monitor, Load(str(tpch_hundredth), [3])).status is TaskStatus.FINISHED
-    start(monitor, Drop(dataset.key))
-    assert monitor.receive(x.Attributes).attributes == {}
-    assert monitor.receive(x.Done).status is TaskStatus.FINISHED
+    assert do(own_monitor, Load(str(tpch_hundredth), [3])).status is TaskStatus.FINISHED
+    start(own_monitor, Drop(dataset.key))
+    assert own_monitor.receive(x.Attributes).attributes == {}
+    assert own_monitor.receive(x.Done).status is TaskStatus.FINISHED
 
 
-def test_a_fragment_for_a_partition_that_is_not_held_loads_it(monitor: Monitor, tpch_hundredth: Path) -> None:
-    start(monitor, Fragment("SELECT count(*) AS n FROM denorm", str(tpch_hundredth), 5, last=True))
-    assert monitor.receive(x.Attributes).attributes == {Dataset(tpch_hundredth).attribute: "5"}
+def test_a_fragment_for_a_partition_that_is_not_held_loads_it(own_monitor: Monitor, tpch_hundredth: Path) -> None:
+    start(own_monitor, Fragment("SELECT count(*) AS n FROM denorm", str(tpch_hundredth), 5, last=True))
+    assert own_monitor.receive(x.Attributes).attributes == {Dataset(tpch_hundredth).attribute: "5"}
     rows = Dataset(tpch_hundredth).manifest.partition_rows["denorm"][5]
-    assert decode_tables([read(monitor.receive(x.Done).result)]).to_pylist() == [{"n": rows}]
+    assert decode_tables([read(own_monitor.receive(x.Done).result)]).to_pylist() == [{"n": rows}]
 
 
 def test_results_for_other_stages_are_files_and_a_small_last_result_is_inline(monitor: Monitor) -> None:
@@ -148,10 +159,10 @@ def test_runs_that_wait_are_returned_when_revoked(monitor: Monitor) -> None:
     assert {monitor.receive(x.Done).run for _ in busy} == set(busy)
 
 
-def test_the_executor_ends_at_once_when_its_node_monitor_goes(monitor: Monitor) -> None:
-    start(monitor, Fragment(ENDLESS))
-    monitor.hang_up()
-    assert monitor.process.wait(30) == 0
+def test_the_executor_ends_at_once_when_its_node_monitor_goes(own_monitor: Monitor) -> None:
+    start(own_monitor, Fragment(ENDLESS))
+    own_monitor.hang_up()
+    assert own_monitor.process.wait(30) == 0
 
 
 @pytest.mark.rest

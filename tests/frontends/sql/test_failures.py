@@ -72,6 +72,7 @@ def test_a_node_that_dies_during_a_query_is_replaced_by_replicas(
         assert frontend.repair(2) == {}
 
 
+@pytest.mark.rest
 def test_results_that_are_lost_with_their_node_are_computed_again(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
 ) -> None:
@@ -172,9 +173,8 @@ def test_a_partition_is_lost_in_the_midst_of_a_query(doomed: LocalCluster, tpch_
         assert caught.value.partitions == list(range(0, PARTITIONS, 3))
 
 
-@pytest.mark.rest
 def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
-    doomed: LocalCluster, tpch_hundredth: Path, tmp_path: Path
+    sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     for path in tpch_hundredth.rglob("*"):
@@ -182,30 +182,26 @@ def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
             target = copy / path.relative_to(tpch_hundredth)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(path, target)
-    with SqlFrontend(doomed, copy) as frontend, pytest.raises(Exception, match="partition 4 of orders has no file"):
+    with (
+        SqlFrontend(sql_cluster, copy) as frontend,
+        pytest.raises(Exception, match="partition 4 of orders has no file"),
+    ):
         frontend.place(1)
 
 
-@pytest.mark.rest
-def test_a_query_that_takes_too_long_is_stopped(doomed: LocalCluster, tpch_hundredth: Path) -> None:
+def test_a_query_that_takes_too_long_is_stopped(sql_cluster: LocalCluster, frontend_hundredth: SqlFrontend) -> None:
     endless = "SELECT count(*) FROM part a, part b, part c WHERE hash(a.p_name || b.p_name || c.p_name) = 1"
-    with SqlFrontend(doomed, tpch_hundredth) as frontend:
-        frontend.place(1)
-        with pytest.raises(TimeoutError):
-            frontend.query(endless, timeout_s=0.5)
-        # The slots are free again: no task of the query runs on.
-        wait_until(lambda: all(node["busy"] == 0 for node in nodes_of(doomed.addresses[0]).values()))
+    with pytest.raises(TimeoutError):
+        frontend_hundredth.query(endless, timeout_s=0.5)
+    # The slots are free again: no task of the query runs on.
+    wait_until(lambda: all(node["busy"] == 0 for node in nodes_of(sql_cluster.addresses[0]).values()))
 
 
-@pytest.mark.rest
-def test_a_fragment_that_fails_is_an_error_that_names_its_task(doomed: LocalCluster, tpch_hundredth: Path) -> None:
-    with SqlFrontend(doomed, tpch_hundredth) as frontend:
-        frontend.place(1)
-        with pytest.raises(QueryFailed, match=r"^task \d+ of stage scan on node-\d: .*Could not convert string"):
-            frontend.query("SELECT sum(CAST(l_shipmode AS INTEGER)) FROM lineitem")
+def test_a_fragment_that_fails_is_an_error_that_names_its_task(frontend_hundredth: SqlFrontend) -> None:
+    with pytest.raises(QueryFailed, match=r"^task \d+ of stage scan on node-\d: .*Could not convert string"):
+        frontend_hundredth.query("SELECT sum(CAST(l_shipmode AS INTEGER)) FROM lineitem")
 
 
-@pytest.mark.rest
 def test_queries_of_several_threads_share_a_frontend(
     frontend_hundredth: SqlFrontend, reference_hundredth: Reference
 ) -> None:

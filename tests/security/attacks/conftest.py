@@ -8,7 +8,7 @@ import pytest
 
 from sparrow_py import CallOptions, Client
 from tests.support import tasks
-from tests.support.daemons import Daemon, get_json, wait_for_nodes
+from tests.support.daemons import Daemon, get_json, node_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 RSS_GROWTH_BYTES_MAX = 48 << 20
@@ -30,10 +30,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def node(scheduler: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    log = tmp_path_factory.mktemp("node") / "log"
-    flags = ("--slots", "2", "--node-id", "n", "--blob-bytes-max", "10000000")
-    with Daemon("node_monitor", "--scheduler", scheduler.address, *flags, log=log) as daemon:
-        wait_for_nodes(scheduler.address, "n")
+    with node_of(scheduler.address, tmp_path_factory.mktemp("node") / "log", "--blob-bytes-max", "10000000") as daemon:
         yield daemon
 
 
