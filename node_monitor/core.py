@@ -29,7 +29,9 @@ from node_monitor.executors.offers import STOOD_S
 from node_monitor.memory import Memory
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.queueing.ahead import AskingAhead
-from node_monitor.queueing.queues import (
+from node_monitor.queueing.policies import make_queue
+from node_monitor.queueing.ready_tasks import ReadyTasks
+from node_monitor.queueing.tickets import (
     MAX_DURATION_S,
     MAX_WEIGHT,
     MIN_WEIGHT,
@@ -37,9 +39,7 @@ from node_monitor.queueing.queues import (
     Charge,
     Key,
     QueuedTicket,
-    make_queue,
 )
-from node_monitor.queueing.ready_tasks import ReadyTasks
 from node_monitor.tasks_here import Ask, CommonHere, Held, JobHere
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.executors import executor_protocol as x
@@ -753,14 +753,14 @@ class NodeMonitorCore:
             if task is not None:
                 self._start_ready(charge, task, now_s)
             else:
-                charge.executor = app.take_place(ticket.user)
+                executor = app.take_place(ticket.user)
                 ask = asks.get(ticket.key)
                 if ask is None:
                     ask = asks[ticket.key] = self._new_ask(ticket, now_s)
-                ask.charges.append(charge)
+                ask.slots.append((charge, executor))
             serves = self.free_slots > 0 and (bool(app.free) or self._has_accounts or self._some_app_serves())
         for ask in asks.values():
-            self._send_ask(ask, len(ask.charges))
+            self._send_ask(ask, len(ask.slots))
         if self._uneven:
             self._even_out(now_s)
         if self.free_slots > self._idle_told and not queue.size and self._report_idle:
@@ -834,7 +834,7 @@ class NodeMonitorCore:
         self.counters.asks += 1
         scheduler, ticket = ask.ticket.key
         demand = ask.ticket.demand
-        free = self._free_for(len(ask.charges), demand) if demand else None
+        free = self._free_for(len(ask.slots), demand) if demand else None
         self._to_scheduler(scheduler, m.GetTasks(ask.id, ticket, count, free))
 
     def _free_for(self, count: int, demand: dict[str, float]) -> dict[str, float]:
@@ -856,8 +856,8 @@ class NodeMonitorCore:
             ticket.ahead.less(count)
         else:
             for _ in range(count):
-                charge = ask.charges.pop()
-                ask.app.release(charge.executor)
+                charge, executor = ask.slots.pop()
+                ask.app.release(executor)
                 self._give_up(charge)
             self.free_slots += count
         if not ask.left:
@@ -939,9 +939,9 @@ class NodeMonitorCore:
 
     def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A slot asked for a task, which has come."""
-        app, charge = ask.app, ask.charges.pop(0)  # That with the warmest executor.
-        executor, ticket = charge.executor, charge.ticket
-        if not ask.charges:
+        charge, executor = ask.slots.pop(0)  # That with the warmest executor.
+        app, ticket = ask.app, charge.ticket
+        if not ask.slots:
             del self._asks[ask.id]
         if executor.leaving and app.serves(ticket.user):
             executor = app.take_place(ticket.user)
@@ -1543,7 +1543,7 @@ class NodeMonitorCore:
     def _problem(self) -> str | None:
         executors = self._executors.values()
         taken: dict[str, float] = {}
-        charges = [charge for ask in self._asks.values() for charge in ask.charges]
+        charges = [charge for ask in self._asks.values() for charge, _ in ask.slots]
         for charge in [*charges, *(held.charge for held in self._held.values())]:
             for name, amount in (charge.ticket.demand or {}).items():
                 taken[name] = taken.get(name, 0.0) + amount
@@ -1554,7 +1554,7 @@ class NodeMonitorCore:
             if not fetching or any(hash_ not in held.missing for held in fetching):
                 return f"{hash_} is fetched for attempts that do not wait for it"
         busy = sum(executor.busy_places for executor in executors)
-        asking = sum(len(ask.charges) for ask in self._asks.values())
+        asking = sum(len(ask.slots) for ask in self._asks.values())
         if self.free_slots + busy + asking != self.slots:
             return f"{self.free_slots} free + {busy} busy + {asking} asking slots are not {self.slots}"
         if self.free_slots < 0:
@@ -1565,7 +1565,7 @@ class NodeMonitorCore:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self.apps.values():
             asks = [ask for ask in self._asks.values() if ask.app is app]
-            if problem := app.problem(sum(not one.executor.leaving for ask in asks for one in ask.charges)):
+            if problem := app.problem(sum(not executor.leaving for ask in asks for _, executor in ask.slots)):
                 return f"app {app.name}: {problem}"
         problem = self._problem_of_idle() or self._problem_ahead()
         if problem:

@@ -9,8 +9,7 @@ from sparrow_py.wire.messages import Data
 
 if TYPE_CHECKING:
     from node_monitor.executors.executor_state import AppState, ExecutorState
-    from node_monitor.queueing.ahead import Ahead
-    from node_monitor.queueing.queues import Charge, QueuedTicket
+    from node_monitor.queueing.tickets import AheadOfTurn, Charge, QueuedTicket
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -89,7 +88,7 @@ class Held:
         self.given_at_s = 0.0
         self.began_at_s: float | None = None
         """Since when its executor works for it, as far as is known; None while it waits."""
-        self.ahead: Ahead | None = None
+        self.ahead: AheadOfTurn | None = None
         """The books in which it counts, while it waits for an earlier run of its executor."""
         self.missing: frozenset[str] = NOTHING
         """Hashes of inputs that are being fetched; it has a place, and does not run yet."""
@@ -125,17 +124,18 @@ class Held:
 class Ask:
     """A getTask that has not been answered wholly.
 
-    charges: of the slots that wait for its answer. ahead: for so many tasks ahead of slots. It is one or the other.
+    slots: those that wait for its answer, each with its charge and the executor that has a place for it. ahead: for so
+    many tasks ahead of slots. It is one or the other.
     """
 
-    __slots__ = ("ahead", "app", "charges", "deadline_s", "id", "ticket")
+    __slots__ = ("ahead", "app", "deadline_s", "id", "slots", "ticket")
 
     def __init__(self, ask_id: int, app: AppState, ticket: QueuedTicket, deadline_s: float) -> None:
         self.id = ask_id
         self.app = app
         self.ticket = ticket
         self.deadline_s = deadline_s
-        self.charges: list[Charge] = []
+        self.slots: list[tuple[Charge, ExecutorState]] = []
         self.ahead = 0
 
     @property
@@ -146,4 +146,4 @@ class Ask:
     @property
     def left(self) -> int:
         """How many answers are to come."""
-        return self.ahead or len(self.charges)
+        return self.ahead or len(self.slots)

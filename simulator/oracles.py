@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from node_monitor.queueing.queues import FairQueue
+from node_monitor.queueing.fair import FairQueue
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
 from simulator.job_log import JobLog, Start

@@ -14,7 +14,7 @@ import pytest
 from node_monitor.core import AHEAD_S, NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.queueing.queues import TURN_S
+from node_monitor.queueing.tickets import TURN_S
 from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus

@@ -168,7 +168,7 @@ def shares(nodes: int, seed: int, seconds: float) -> dict[str, float]:
 
 def test_three_users_get_slot_seconds_by_weight_on_one_node() -> None:
     """§3.5 through scheduler, node monitor and executors: weights 1, 1, 2, and tasks of 20 to 400 ms. On one node the
-    bound of `node_monitor.queueing.queues` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
+    bound of `node_monitor.queueing.fair` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
     got = shares(1, seed=1, seconds=60.0)
     assert all(abs(share - 1) < 6.4 / 60 for share in got.values()), got
 
