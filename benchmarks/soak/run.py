@@ -24,7 +24,7 @@ from benchmarks.soak.plan import draw
 from benchmarks.soak.watch import Kept, Watch
 from frontends.synthetic.tasks import noop_job
 from node_monitor.blobs.blob_store import UPLOADS_AT_ONCE_MAX
-from node_monitor.memory import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
+from node_monitor.remembered_outcomes import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
 from sparrow_py import AsyncClient, CallOptions
 from sparrow_py.access.credentials import OPEN
 from sparrow_py.client import blobs

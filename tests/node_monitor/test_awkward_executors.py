@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import ERROR_CHARS_MAX, NodeMonitorCore
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.offers import START_FAILURES_MAX
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.results import ERROR_CHARS_MAX
 from simulator.blobs import FakeBlobs
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x

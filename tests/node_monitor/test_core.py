@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import RESTART_DELAY_S, NodeMonitorCore
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.supervision import RESTART_DELAY_S
 from simulator.blobs import FakeBlobs
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
@@ -70,7 +71,7 @@ def test_the_common_bytes_go_when_the_job_and_its_last_run_have_ended() -> None:
     rig.receive(m.ForgetJob("j1"))
     assert not rig.take(x.ForgetCommon)
     rig.done("p0", 1)
-    assert len(rig.take(x.ForgetCommon)) == 1 and not rig.core._jobs
+    assert len(rig.take(x.ForgetCommon)) == 1 and not rig.core.jobs.by_key
 
 
 def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
@@ -85,7 +86,7 @@ def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
     rig.take(x.Run)
     rig.launch(9, ask=2)
     (run,) = rig.take(x.Run)
-    assert run.common == rig.core._jobs["s", "j1"].commons[0].number
+    assert run.common == rig.core.jobs.by_key["s", "j1"].commons[0].number
 
 
 def test_a_launch_that_comes_twice_is_run_once_and_not_handed_back() -> None:
@@ -218,8 +219,8 @@ def test_short_tasks_are_given_ahead_of_time_but_none_behind_a_long_one() -> Non
     assert len(rig.take(x.Run)) == 1
     rig.done("p0", 1, service_s=0.0001)  # Now they are known to be short.
     assert len(rig.take(x.Run)) == 4
-    held = next(iter(rig.core._held.values()))
-    held.job.duration_s = 5.0  # Now they are known to be long.
+    attempt = next(iter(rig.core.attempts.by_key.values()))
+    attempt.job.duration_s = 5.0  # Now they are known to be long.
     rig.launch(6, ask=2)
     rig.done("p0", 2, service_s=5.0)
     assert not rig.take(x.Run)
@@ -249,10 +250,10 @@ def test_a_scheduler_that_is_lost_leaves_nothing_behind() -> None:
     rig.launch(1, ask=1)
     rig.core.scheduler_down("s", 0.0)
     rig.settle()
-    assert len(rig.core.queue) == 0 and rig.core.free_slots == 1 and not rig.core._asks
+    assert len(rig.core.queue) == 0 and rig.core.free_slots == 1 and not rig.core.asks.open
     rig.take(m.Report)
     rig.done("p1", 1)
-    assert rig.core.free_slots == 2 and not rig.core._jobs and rig.core.idle
+    assert rig.core.free_slots == 2 and not rig.core.jobs.by_key and rig.core.idle
 
 
 def test_a_result_too_large_for_the_scheduler_fails_its_task() -> None:

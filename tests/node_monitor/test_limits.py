@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import KILL_GRACE_S, NodeMonitorCore
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.stopping import KILL_GRACE_S
 from simulator.blobs import FakeBlobs
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x

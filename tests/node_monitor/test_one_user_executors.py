@@ -66,9 +66,9 @@ class Rig:
     def answer(self) -> list[tuple[str, str, int]]:
         """All asks get tasks: (executor, user, run) of each that started."""
         for _, ask in self.outbox.take(m.GetTasks):
-            if ask.ask not in self.core._asks:
+            if ask.ask not in self.core.asks.open:
                 continue  # It timed out.
-            user = self.core._asks[ask.ask].ticket.user
+            user = self.core.asks.open[ask.ask].ticket.user
             for _ in range(ask.count):
                 self._numbers += 1
                 self.core.receive("s", m.Launch(ask.ask, user, 0, 0, self._numbers, user.encode()), self.now_s)
@@ -92,7 +92,7 @@ class Rig:
 
     def account(self, executor: str) -> str:
         """As which it runs."""
-        return self.core._executors[executor].app.plan.account
+        return self.core.executors[executor].app.plan.account
 
 
 def test_users_who_take_turns_have_executors_of_their_own_and_keep_them() -> None:
@@ -203,7 +203,7 @@ def test_from_the_decision_to_end_an_executor_on_it_is_given_nothing() -> None:
     rig.start_what_is_to_start()
     rig.reserve("anna", 2)
     ((executor, _, run),) = rig.answer()
-    attempt = next(iter(rig.core._held.values())).attempt
+    attempt = next(iter(rig.core.attempts.by_key.values())).number
     rig.core.receive("s", m.CancelAttempt("anna", attempt, running=True), 0.0)
     rig.settle()
     assert rig.outbox.killed == [executor]
@@ -225,9 +225,9 @@ def test_an_executor_that_is_to_end_is_given_nothing_ahead_either() -> None:
     rig.settle()
     given = rig.answer()
     assert len(given) > 1, "short ones are given ahead"
-    running = rig.core._executors[executor].running
+    running = rig.core.executors[executor].running
     stopped = running[given[0][2]]
-    rig.core.receive("s", m.CancelAttempt("anna", stopped.attempt, running=True), 0.0)
+    rig.core.receive("s", m.CancelAttempt("anna", stopped.number, running=True), 0.0)
     rig.settle()
     assert rig.outbox.killed == [executor]
     for at, _, run in given:
@@ -282,12 +282,12 @@ def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
             rig.now_s += 1.0
             rig.core.tick(rig.now_s)
             rig.settle()
-        runs = [(at, run) for at, run in runs if at in rig.core._executors and run in rig.core._executors[at].running]
+        runs = [(at, run) for at, run in runs if at in rig.core.executors and run in rig.core.executors[at].running]
         if runs and step == "done":
             rig.done(*runs.pop(0))
         elif runs and step == "cancel":
-            held = rig.core._executors[runs[0][0]].running[runs[0][1]]
-            rig.core.receive("s", m.CancelAttempt(held.job.id, held.attempt, running=True), rig.now_s)
+            attempt = rig.core.executors[runs[0][0]].running[runs[0][1]]
+            rig.core.receive("s", m.CancelAttempt(attempt.job.id, attempt.number, running=True), rig.now_s)
             rig.settle()
         elif runs and step == "die":
             if runs[0][0] in rig.outbox.killed:

@@ -93,8 +93,8 @@ def test_never_more_than_prefetch_tasks_a_slot_are_ahead(app: str, prefetch: int
     while log.ended_count == 0:
         world.run_for(0.0001)
         core = world.nodes[0].core
-        asked = sum(ask.left for ask in core._asks.values())
-        waiting = len(core._held) + len(list(core._ready.all())) - world.nodes[0].running
+        asked = sum(ask.left for ask in core.asks.open.values())
+        waiting = len(core.attempts.by_key) + len(list(core.backlog.ready.all())) - world.nodes[0].running
         assert waiting + asked <= prefetch * 2 + core.slots - world.nodes[0].running
         most = max(most, waiting)
     world.run()
@@ -108,8 +108,8 @@ def test_prefetched_tasks_count_as_queued_and_can_be_cancelled() -> None:
     log = world.submit([0.1] * 10, prefetch=4, probe_ratio=1)
     world.run_for(0.05)
     core = world.nodes[0].core
-    assert len(core._held) == 1 and len(log.starts) == 1
-    assert len(list(core._ready.all())) == 4 and len(core.queue) == 9
+    assert len(core.attempts.by_key) == 1 and len(log.starts) == 1
+    assert len(list(core.backlog.ready.all())) == 4 and len(core.queue) == 9
     world.cancel(log)
     world.run()
     world.check_end()
