@@ -148,7 +148,7 @@ class Attempt:
     def forbidden(self, state: State) -> InvariantViolated:
         """The error that it cannot become this."""
         name = f"attempt {self.number} of task {self.task} of job {self.job.id}"
-        return InvariantViolated(f"{name}, which {self.state.value}, cannot become: {state.value}", self.story())
+        return InvariantViolated(f"{name}: {self.state.value!r} cannot become {state.value!r}", self.story())
 
     def story(self) -> list[str]:
         """Its states so far, if they are remembered."""
