@@ -6,45 +6,19 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
 from node_monitor.supervision import RESTART_DELAY_S
-from simulator.blobs import FakeBlobs
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 FINISHED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.LOST, TaskStatus.CANCELLED
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of one-place executors p0, p1, … of the app "pool"."""
-
-    def __init__(self, slots: int = 1, executors: int | None = None, **options: Any) -> None:
-        self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [AppPlan("pool")], self.outbox, FakeBlobs())
-        self.core.scheduler_up("s")
-        for number in range(slots if executors is None else executors):
-            self.core.executor_up(f"p{number}", "pool", 1, 0.0)
-
-    def receive(self, *messages: m.Message, scheduler: str = "s", now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive(scheduler, message, now_s)
-        self.settle(now_s)
-
-    def settle(self, now_s: float = 0.0) -> None:
-        self.core.pump(now_s)
-        self.core.check_invariants()
-
-    def done(self, executor: str, run: int, service_s: float = 0.0001, now_s: float = 0.0) -> None:
-        self.core.done(executor, x.Done(run, FINISHED, b"r", "", 0.0, service_s), now_s)
-        self.settle(now_s)
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def launch(self, *attempts: int, ask: int, job: str = "j1") -> None:
         self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))

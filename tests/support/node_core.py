@@ -63,7 +63,7 @@ class NodeCore:
         status: TaskStatus = TaskStatus.FINISHED,
         *,
         error: str = "",
-        service_s: float = 0.1,
+        service_s: float = 0.0001,
         now_s: float | None = None,
     ) -> None:
         """The executor ended the run."""
