@@ -102,8 +102,8 @@ class VirtualExecutor:
         assert isinstance(run.payload, bytes)
         job_id, number = run.payload.decode().split()[:2]
         log, task = world.logs[job_id], int(number)
-        held = self.node.core._executors[self.id].running[run.run]
-        start = Start(log, task, (held.job.id, held.attempt), self.node, held.job.scheduler)
+        held = self.node.core.executors[self.id].running[run.run]
+        start = Start(log, task, (held.job.id, held.number), self.node, held.job.scheduler)
         log.starts.append(start)
         world.starts.append(start)
         self.users.add(log.client.user)

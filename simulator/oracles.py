@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from node_monitor.queueing.queues import FairQueue
+from node_monitor.queueing.fair import FairQueue
 from simulator import guarantees
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
@@ -70,7 +70,7 @@ def _quiet(link: Link, scheduler: SchedulerHost, node: NodeHost) -> bool:
 
 def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
     name, core = scheduler.name, scheduler.core
-    ready = [(key, task) for key, task in node.core._ready.all() if key[0] == name]
+    ready = [(key, task) for key, task in node.core.backlog.ready.all() if key[0] == name]
     tickets = [ticket for ticket in node.core.queue.tickets() if ticket.key[0] == name]
     # Those for which it was asked ahead of a slot are queued at the node, and spent for the scheduler.
     queued = sum(ticket.count - ticket.asked for ticket in tickets) - sum(1 for _, task in ready if task.ask)
@@ -82,7 +82,7 @@ def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
     )
     if not agrees and not link.duplicated:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
-    held = {(job, attempt) for owner, job, attempt in node.core._held if owner == name}
+    held = {(job, attempt) for owner, job, attempt in node.core.attempts.by_key if owner == name}
     held |= {(task.job, task.attempt) for _, task in ready}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
@@ -127,18 +127,19 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
 
 def _check_node_empty(world: Members, node: NodeHost) -> None:
     core = node.core
-    job = next((job_id for _, job_id, _ in core._held), "")
+    job = next((job_id for _, job_id, _ in core.attempts.by_key), "")
     _nothing_left(
         node.name, job,
-        queued=list(core.queue.tickets()), asks=core._asks, held=list(core._held), jobs=list(core._jobs),
-        taken_slots=core.slots - core.free_slots, fetching=core._fetching, tried=core._tried, pins=node.blobs.pins,
+        queued=list(core.queue.tickets()), asks=core.asks.open, attempts=list(core.attempts.by_key),
+        jobs=list(core.jobs.by_key), taken_slots=core.slots - core.free_slots, fetching=core.inputs.fetching,
+        tried=core.inputs.tried, pins=node.blobs.pins,
         flows=isinstance(core.queue, FairQueue) and core.queue.flow_count,
     )  # fmt: skip
     for name, amount in world.resources.items():
         if abs(core.free[name] - amount) > 1e-9:
             raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
-    _nothing_left(node.name, ready=list(core._ready.all()), ahead=list(core._ahead.all()))
-    for known in core._executors.values():
+    _nothing_left(node.name, ready=list(core.backlog.ready.all()), ahead=list(core.backlog.ahead.all()))
+    for known in core.executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():
         _nothing_left(f"executor {executor.id}", commons=executor.commons)

@@ -15,7 +15,7 @@ from benchmarks.laboratory.kinds import INPUT_BYTES, MEDIUM_BYTES
 from benchmarks.soak.plan import zone
 from frontends.synthetic.tasks import noop_job
 from node_monitor.blobs.blob_store import UPLOADS_AT_ONCE_MAX
-from node_monitor.memory import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
+from node_monitor.remembered_outcomes import LARGE_OUTCOME_BYTES_MAX, OUTCOMES_MAX
 from sparrow_py import AsyncClient, CallOptions
 from sparrow_py.access.credentials import OPEN
 from sparrow_py.errors import SparrowError

@@ -2,7 +2,7 @@
 
 What is judged is the last half: the median of its first fifth against that of its last. Judged are veterans alone,
 as a process that was started anew has still to fill what it may (a node monitor remembers the last 10,000 outcomes,
-`node_monitor/memory.py`).
+`node_monitor/remembered_outcomes.py`).
 """
 
 from __future__ import annotations

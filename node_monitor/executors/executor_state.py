@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from node_monitor.attempts import Attempt
 from node_monitor.executors.accounts import OWN, UserAccounts
 from node_monitor.executors.offers import Offer
 from node_monitor.executors.suspicion import Suspicion
-
-if TYPE_CHECKING:
-    from node_monitor.tasks_here import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class ExecutorState:
 
     __slots__ = (
         "app", "attributes", "busy_places", "came_at_s", "commons", "did_tasks", "ended_here", "failures_before",
-        "free_since_s", "fresh", "id", "leaving", "places", "revoked", "running", "user",
+        "free_since_s", "fresh", "gone", "id", "leaving", "places", "revoked", "running", "user",
     )  # fmt: skip
 
     def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float) -> None:
@@ -86,7 +83,8 @@ class ExecutorState:
         self.leaving = False
         self.ended_here = False
         """Whether it is leaving as its end was decided here."""
-        self.running: dict[int, Held] = {}
+        self.gone = False
+        self.running: dict[int, Attempt] = {}
         """Runs given to it and not ended, oldest first."""
         self.revoked: deque[int] = deque()
         """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
@@ -101,12 +99,25 @@ class ExecutorState:
         return 0.0 if first is None or first.began_at_s is None else now_s - first.began_at_s
 
     def end(self, run: int, now_s: float) -> None:
-        """The run is over; if another waited for it, that one begins."""
-        held = self.running.pop(run)
-        if held.ahead is not None:
-            held.is_not_ahead()
-        elif self.places == 1 and self.running:
+        """The run is over; if another waited for it, that one begins, unless the executor is gone."""
+        attempt = self.running.pop(run)
+        if attempt.ahead is not None:
+            attempt.is_not_behind()
+        elif self.places == 1 and self.running and not self.gone:
             next(iter(self.running.values())).begins(now_s)
+
+
+class Balance:
+    """Whether there may be too few executors for a user, or too many that are kept: `Supervision` evens that out.
+
+    idle_max: executors of an app that are kept for their users while they have nothing to do.
+    """
+
+    __slots__ = ("idle_max", "uneven")
+
+    def __init__(self, idle_max: int) -> None:
+        self.idle_max = idle_max
+        self.uneven = False
 
 
 class OfferedApp:
@@ -116,9 +127,10 @@ class OfferedApp:
     accounts.
     """
 
-    __slots__ = ("_users", "by_account", "for_everybody", "idle")
+    __slots__ = ("_users", "balance", "by_account", "for_everybody", "idle")
 
-    def __init__(self, users: UserAccounts) -> None:
+    def __init__(self, users: UserAccounts, balance: Balance) -> None:
+        self.balance = balance
         self.by_account: dict[str, AppState] = {}
         self.idle = 0
         self._users = users
@@ -181,8 +193,8 @@ class AppState:
     """An app's executors of one account."""
 
     __slots__ = (
-        "executors", "free", "fresh", "kept", "name", "offer", "offered", "plan", "short", "starting", "suspicion",
-        "waiting", "wanted",
+        "_balance", "executors", "free", "fresh", "kept", "name", "offer", "offered", "plan", "short", "starting",
+        "suspicion", "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, plan: AppPlan, offered: OfferedApp) -> None:
@@ -190,6 +202,7 @@ class AppState:
         self.name = plan.name
         self.offered = offered
         """The app, with the executors of other accounts."""
+        self._balance = offered.balance
         self.executors: dict[str, ExecutorState] = {}
         self.free: list[ExecutorState] = []
         """An entry for each free place that is nobody's; the one freed last is used first, while it is warm."""
@@ -249,6 +262,7 @@ class AppState:
     def went(self, executor: ExecutorState) -> None:
         """An executor is gone."""
         self.retire(executor)
+        executor.gone = True
         del self.executors[executor.id]
 
     def serves(self, user: str) -> bool:
@@ -286,17 +300,27 @@ class AppState:
         needed = len(executor.running) if executor.places > 1 else bool(executor.running)
         freed = executor.busy_places - needed
         executor.busy_places = needed
-        if executor.leaving:
-            return freed
-        if executor.user is None:
-            if freed == 1:
+        user = executor.user
+        if user is None:
+            if executor.leaving:
+                pass
+            elif freed == 1:
                 self.free.append(executor)
             else:
                 self.free += [executor] * freed
-        elif freed:
+            return freed
+        if freed and not executor.leaving:
             executor.free_since_s = now_s
-            self._keep(executor, executor.user)
+            self._keep(executor, user)
+        if self.offered.idle > self._balance.idle_max and not executor.gone:
+            self._balance.uneven = True
         return freed
+
+    def passed_over(self, user: str) -> None:
+        """It was the user's turn, and no executor was free for the user's task."""
+        if self.plan.one_user:
+            self.short.add(user)
+            self._balance.uneven = True
 
     def unused_longest(self) -> ExecutorState:
         """The executor that its user has not used for longest; there must be one in `kept`."""
@@ -333,6 +357,6 @@ class AppState:
             if not kept or any(one.user != user or one.leaving for one in kept):
                 return f"executors kept for {user}: {[one.id for one in kept]}"
         for one in self.executors.values():
-            if one.user is not None and any(held.charge.ticket.user != one.user for held in one.running.values()):
+            if one.user is not None and any(attempt.charge.ticket.user != one.user for attempt in one.running.values()):
                 return f"executor {one.id} of {one.user} runs others' tasks"
         return None

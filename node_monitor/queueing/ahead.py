@@ -6,34 +6,9 @@ until the queue's policy takes the reservation. So to ask ahead changes nobody's
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from node_monitor.queueing.queues import Key, QueuedTicket
-
-
-class Ahead:
-    """One user's tasks of one app, as far as they are ahead of their turn: asked for, ready, or behind a running task.
-
-    tickets: those that may have reservations for which no task was asked, in order of arrival.
-    """
-
-    __slots__ = ("_books", "app", "count", "refill_at", "tickets", "user")
-
-    def __init__(self, books: AskingAhead, app: str, user: str) -> None:
-        self._books = books
-        self.app = app
-        self.user = user
-        self.count = 0
-        self.refill_at = 0
-        """More are asked for when so few are left."""
-        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()
-
-    def less(self, count: int = 1) -> None:
-        """So many are not ahead any more."""
-        self.count -= count
-        if self.count <= self.refill_at or not self.count:
-            self._books.looks(self)
+from node_monitor.queueing.tickets import AheadOfTurn, QueuedTicket
 
 
 class AskingAhead:
@@ -41,11 +16,11 @@ class AskingAhead:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._all: dict[tuple[str, str], Ahead] = {}
-        self.due: dict[Ahead, None] = {}
+        self._all: dict[tuple[str, str], AheadOfTurn] = {}
+        self.due: dict[AheadOfTurn, None] = {}
         """Those for which there may be something to ask for."""
 
-    def all(self) -> Iterator[Ahead]:
+    def all(self) -> Iterator[AheadOfTurn]:
         """All books."""
         yield from self._all.values()
 
@@ -54,7 +29,7 @@ class AskingAhead:
         key = (ticket.app, ticket.user)
         ahead = self._all.get(key)
         if ahead is None:
-            ahead = self._all[key] = Ahead(self, *key)
+            ahead = self._all[key] = AheadOfTurn(*key, self.looks)
         ticket.ahead = ahead
         ahead.tickets[ticket.key] = ticket
         self.due[ahead] = None
@@ -72,7 +47,7 @@ class AskingAhead:
             if ahead.app == app:
                 self.due[ahead] = None
 
-    def looks(self, ahead: Ahead) -> None:
+    def looks(self, ahead: AheadOfTurn) -> None:
         """Ask for more, if there is anything to ask for; an empty book is closed."""
         if ahead.tickets:
             self.due[ahead] = None
@@ -93,7 +68,7 @@ class AskingAhead:
                 self.looks(ahead)
         return asking
 
-    def _fill(self, ahead: Ahead, unasked: Callable[[QueuedTicket], int]) -> Iterator[tuple[QueuedTicket, int]]:
+    def _fill(self, ahead: AheadOfTurn, unasked: Callable[[QueuedTicket], int]) -> Iterator[tuple[QueuedTicket, int]]:
         """In bulk: once what is ahead has fallen to half of what the first ticket may have."""
         filling = False
         while ahead.tickets:

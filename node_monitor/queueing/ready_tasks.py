@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from node_monitor.queueing.queues import Key
+from node_monitor.queueing.tickets import Key
 from sparrow_py.wire.messages import Launch
 
 

@@ -8,13 +8,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from node_monitor.core import RESTART_DELAY_MAX_S, NodeMonitorCore
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.apps import App, by_account, offered_apps
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.http.metrics import collect
 from node_monitor.http.views import status
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.supervision import RESTART_DELAY_MAX_S
 from simulator.blobs import FakeBlobs
 from sparrow_py.access.principals import ANYBODY
 from sparrow_py.errors import InvalidOption

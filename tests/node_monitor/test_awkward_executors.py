@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from node_monitor.core import ERROR_CHARS_MAX, NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.offers import START_FAILURES_MAX
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
+from node_monitor.results import ERROR_CHARS_MAX
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 FINISHED, FAILED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.CANCELLED
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of one slot, for the app "pool" with executors of one place."""
 
     def __init__(self, *executors: str) -> None:
-        self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(), 1, [AppPlan("pool")], self.outbox, FakeBlobs())
-        self.core.scheduler_up("s")
+        super().__init__(executors=0)
         for executor in executors:
             self.core.executor_up(executor, "pool", 1, 0.0)
-
-    def receive(self, *messages: m.Message, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive("s", message, now_s)
-        self.settle(now_s)
-
-    def settle(self, now_s: float = 0.0) -> None:
-        self.core.pump(now_s)
-        self.core.check_invariants()
-
-    def done(self, run: int, status: TaskStatus = FINISHED, error: str = "", now_s: float = 0.0) -> None:
-        self.core.done("p", x.Done(run, status, b"", error, 0.0, 0.0001), now_s)
-        self.settle(now_s)
-
-    def returned(self, *runs: int) -> None:
-        self.core.returned("p", x.Returned(list(runs)), 0.0)
-        self.settle()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def reports(self) -> list[tuple[int, TaskStatus]]:
         return [(report.attempt, report.status) for report in self.take(m.Report)]
@@ -62,7 +36,7 @@ def ahead() -> Rig:
     rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
     for attempt in (2, 3):
         rig.receive(m.Launch(2, "j1", 0, attempt - 1, attempt, b""))
-    rig.done(1)
+    rig.done("p", 1)
     assert [run.run for run in rig.take(x.Run)] == [1, 2, 3]
     assert rig.reports() == [(1, FINISHED)]
     return rig
@@ -84,7 +58,7 @@ def test_of_tasks_that_may_start_only_once_none_is_given_ahead() -> None:
     rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
     for attempt in (2, 3):
         rig.receive(m.Launch(2, "j1", 0, attempt - 1, attempt, b""))
-    rig.done(1)
+    rig.done("p", 1)
     assert [run.run for run in rig.take(x.Run)] == [1, 2]
 
 
@@ -95,27 +69,27 @@ def test_a_revoke_that_comes_too_late_is_answered(ahead: Rig) -> None:
     """Else the one who cancels would wait until the task ends."""
     ahead.receive(m.CancelAttempt("j1", 3))
     assert ahead.take(x.Revoke) == [x.Revoke([3])]
-    ahead.returned()
+    ahead.returned("p")
     assert ahead.take(m.AttemptRuns) == [m.AttemptRuns("j1", 3)]
     assert ahead.reports() == []
-    ahead.done(2)
-    ahead.done(3)
+    ahead.done("p", 2)
+    ahead.done("p", 3)
     assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
     assert ahead.core.idle and ahead.core.free_slots == 1
 
 
 def test_a_revoke_in_time_cancels(ahead: Rig) -> None:
     ahead.receive(m.CancelAttempt("j1", 3))
-    ahead.returned(3)
+    ahead.returned("p", 3)
     assert ahead.take(m.AttemptRuns) == []
     assert ahead.reports() == [(3, CANCELLED)]
 
 
 def test_a_revoke_of_a_run_that_ends_meanwhile_needs_no_answer(ahead: Rig) -> None:
     ahead.receive(m.CancelAttempt("j1", 3))
-    ahead.done(2)
-    ahead.done(3)
-    ahead.returned()
+    ahead.done("p", 2)
+    ahead.done("p", 3)
+    ahead.returned("p")
     assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
     assert ahead.take(m.AttemptRuns) == []
 
@@ -130,16 +104,16 @@ def test_an_executor_that_returns_what_nobody_asked_back_is_cut_off(ahead: Rig) 
 
 def test_an_executor_that_answers_twice_is_cut_off(ahead: Rig) -> None:
     ahead.receive(m.CancelAttempt("j1", 3))
-    ahead.returned(3)
+    ahead.returned("p", 3)
     with pytest.raises(LinkError, match="nobody revoked"):
         ahead.core.returned("p", x.Returned([2]), 0.0)
 
 
 def test_of_an_answer_only_what_was_asked_back_counts(ahead: Rig) -> None:
     ahead.receive(m.CancelAttempt("j1", 3))
-    ahead.returned(2, 3)
+    ahead.returned("p", 2, 3)
     assert ahead.reports() == [(3, CANCELLED)]
-    ahead.done(2)
+    ahead.done("p", 2)
     assert ahead.reports() == [(2, FINISHED)]
 
 
@@ -152,7 +126,7 @@ def test_an_error_of_any_length_is_cut_and_reported() -> None:
     rig.core.scheduler_up("s", m.MESSAGE_OVERHEAD_BYTES + 10_000)
     rig.receive(reserve(1, app="pool"))
     rig.receive(m.Launch(1, "j1", 0, 0, 1, b""))
-    rig.done(1, FAILED, "e" * 20_000)
+    rig.done("p", 1, FAILED, error="e" * 20_000)
     (report,) = rig.take(m.Report)
     assert (report.attempt, report.status) == (1, FAILED)
     assert report.error == "e" * ERROR_CHARS_MAX
@@ -250,8 +224,8 @@ def test_the_last_words_of_an_executor_that_is_leaving_count_and_it_gets_nothing
     ahead.receive(reserve(2, 8, app="pool", job="j1", prefetch=8))
     (ask,) = ahead.take(m.GetTasks)
     ahead.receive(*(m.Launch(ask.ask, "j1", 0, task, 100 + task, b"") for task in range(ask.count)))
-    ahead.done(2)
-    ahead.done(3)
+    ahead.done("p", 2)
+    ahead.done("p", 3)
     assert ahead.reports() == [(2, FINISHED), (3, FINISHED)]
     assert ahead.take(x.Run) == []
     assert ahead.core.free_slots == 1
@@ -284,7 +258,7 @@ def test_a_task_done_ends_the_row_of_starts_in_vain() -> None:
     rig.settle(now_s)
     (ask,) = rig.take(m.GetTasks)
     rig.receive(m.Launch(ask.ask, "j1", 0, 0, 1, b""), now_s=now_s)
-    rig.done(1, now_s=now_s)
+    rig.done("p", 1, now_s=now_s)
     rig.core.executor_down("p", "it was killed", now_s)
     fail_to_start(rig, 1, now_s)
     rig.receive(reserve(2, app="pool"), now_s=now_s)

@@ -6,44 +6,19 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import RESTART_DELAY_S, NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
+from node_monitor.supervision import RESTART_DELAY_S
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 FINISHED, LOST, CANCELLED = TaskStatus.FINISHED, TaskStatus.LOST, TaskStatus.CANCELLED
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of one-place executors p0, p1, … of the app "pool"."""
-
-    def __init__(self, slots: int = 1, executors: int | None = None, **options: Any) -> None:
-        self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [AppPlan("pool")], self.outbox, FakeBlobs())
-        self.core.scheduler_up("s")
-        for number in range(slots if executors is None else executors):
-            self.core.executor_up(f"p{number}", "pool", 1, 0.0)
-
-    def receive(self, *messages: m.Message, scheduler: str = "s", now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive(scheduler, message, now_s)
-        self.settle(now_s)
-
-    def settle(self, now_s: float = 0.0) -> None:
-        self.core.pump(now_s)
-        self.core.check_invariants()
-
-    def done(self, executor: str, run: int, service_s: float = 0.0001, now_s: float = 0.0) -> None:
-        self.core.done(executor, x.Done(run, FINISHED, b"r", "", 0.0, service_s), now_s)
-        self.settle(now_s)
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def launch(self, *attempts: int, ask: int, job: str = "j1") -> None:
         self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
@@ -70,7 +45,7 @@ def test_the_common_bytes_go_when_the_job_and_its_last_run_have_ended() -> None:
     rig.receive(m.ForgetJob("j1"))
     assert not rig.take(x.ForgetCommon)
     rig.done("p0", 1)
-    assert len(rig.take(x.ForgetCommon)) == 1 and not rig.core._jobs
+    assert len(rig.take(x.ForgetCommon)) == 1 and not rig.core.jobs.by_key
 
 
 def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
@@ -85,7 +60,7 @@ def test_common_bytes_that_come_again_outlive_an_orphan_of_the_job() -> None:
     rig.take(x.Run)
     rig.launch(9, ask=2)
     (run,) = rig.take(x.Run)
-    assert run.common == rig.core._jobs["s", "j1"].commons[0].number
+    assert run.common == rig.core.jobs.by_key["s", "j1"].commons[0].number
 
 
 def test_a_launch_that_comes_twice_is_run_once_and_not_handed_back() -> None:
@@ -218,8 +193,8 @@ def test_short_tasks_are_given_ahead_of_time_but_none_behind_a_long_one() -> Non
     assert len(rig.take(x.Run)) == 1
     rig.done("p0", 1, service_s=0.0001)  # Now they are known to be short.
     assert len(rig.take(x.Run)) == 4
-    held = next(iter(rig.core._held.values()))
-    held.job.duration_s = 5.0  # Now they are known to be long.
+    attempt = next(iter(rig.core.attempts.by_key.values()))
+    attempt.job.duration_s = 5.0  # Now they are known to be long.
     rig.launch(6, ask=2)
     rig.done("p0", 2, service_s=5.0)
     assert not rig.take(x.Run)
@@ -249,10 +224,10 @@ def test_a_scheduler_that_is_lost_leaves_nothing_behind() -> None:
     rig.launch(1, ask=1)
     rig.core.scheduler_down("s", 0.0)
     rig.settle()
-    assert len(rig.core.queue) == 0 and rig.core.free_slots == 1 and not rig.core._asks
+    assert len(rig.core.queue) == 0 and rig.core.free_slots == 1 and not rig.core.asks.open
     rig.take(m.Report)
     rig.done("p1", 1)
-    assert rig.core.free_slots == 2 and not rig.core._jobs and rig.core.idle
+    assert rig.core.free_slots == 2 and not rig.core.jobs.by_key and rig.core.idle
 
 
 def test_a_result_too_large_for_the_scheduler_fails_its_task() -> None:

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import KILL_GRACE_S, NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
+from node_monitor.stopping import KILL_GRACE_S
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import MANY, POOL, NodeCore
+from tests.support.recorder import reserve
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 
@@ -23,25 +21,12 @@ def ref(name: str, *at: str) -> BlobRef:
     return BlobRef(name * 64, 1 << 20, at or ("far:1",))
 
 
-class Rig:
+class Rig(NodeCore):
     """A node with one-place executors p0, … of the app "pool", or one executor of all places of the app "many"."""
 
     def __init__(self, slots: int = 1, app: str = "pool", **resources: float) -> None:
-        self.outbox, self.blobs, self.app = Recorder(), FakeBlobs(), app
-        plan = AppPlan(app, one_process=app == "many")
-        self.core = NodeMonitorCore(NodeMonitorOptions(), slots, [plan], self.outbox, self.blobs, resources)
-        self.core.scheduler_up("s")
-        for number in range(slots if app == "pool" else 1):
-            self.core.executor_up(f"p{number}", app, 1 if app == "pool" else slots, 0.0)
-
-    def receive(self, *messages: Any, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive("s", message, now_s)
-        self.settle(now_s)
-
-    def settle(self, now_s: float = 0.0) -> None:
-        self.core.pump(now_s)
-        self.core.check_invariants()
+        super().__init__(slots, [MANY if app == "many" else POOL], resources=resources)
+        self.app = app
 
     def reserve(self, ticket: int, count: int = 1, **fields: Any) -> list[m.GetTasks]:
         """What is asked for once this is reserved."""
@@ -58,26 +43,11 @@ class Rig:
             (ask,) = self.reserve(attempt, **fields)
             self.launch(attempt, ask.ask)
 
-    def tick(self, now_s: float) -> None:
-        self.core.tick(now_s)
-        self.settle(now_s)
-
-    def done(self, run: int, status: TaskStatus = FINISHED, *, executor: str = "p0", service_s: float = 0.1) -> None:
-        self.core.done(executor, x.Done(run, status, b"r", "", 0.0, service_s), 0.0)
-        self.settle()
-
-    def died(self, executor: str) -> None:
-        self.core.executor_down(executor, f"{executor} was killed", 0.0)
-        self.settle()
-
     def fetched(self, name: str, reason: str = "") -> None:
         if not reason:
             self.blobs.add(ref(name))
         self.core.fetched(name * 64, reason, 0.0)
         self.settle()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def reports(self) -> list[tuple[int, TaskStatus, str]]:
         return [(report.attempt, report.status, report.error) for report in self.take(m.Report)]
@@ -101,7 +71,7 @@ def test_what_is_taken_comes_back_when_the_task_ends_is_not_there_or_is_handed_b
     (ask,) = rig.take(m.GetTasks)
     rig.launch(1, ask.ask)
     assert rig.core.free == {"cpu": 0.0} and not rig.take(m.GetTasks)
-    rig.done(1, executor="p1")
+    rig.done("p1", 1)
     assert len(rig.take(m.GetTasks)) == 1
     rig.tick(1.0)  # The ask is not answered.
     assert rig.core.free == {"cpu": 1.0}
@@ -149,9 +119,9 @@ def test_in_an_executor_of_many_places_only_the_run_is_stopped() -> None:
     rig.start(1, 2, timeout_s=2.0)
     rig.tick(2.0)
     assert rig.take(x.Kill) == [x.Kill([1]), x.Kill([2])] and not rig.outbox.killed
-    rig.done(1, FAILED)
+    rig.done("p0", 1, FAILED)
     assert rig.reports() == [(1, FAILED, "it ran for longer than task_timeout_s = 2 s")]
-    rig.done(2)  # It ended by itself before it was told.
+    rig.done("p0", 2)  # It ended by itself before it was told.
     assert [status for _, status, _ in rig.reports()] == [FINISHED]
     rig.tick(2.0 + KILL_GRACE_S)
     assert not rig.outbox.killed
@@ -171,7 +141,7 @@ def test_an_executor_that_does_not_end_the_run_is_ended_itself() -> None:
 def test_a_task_that_ended_in_time_is_not_stopped() -> None:
     rig = Rig()
     rig.start(1, timeout_s=2.0)
-    rig.done(1)
+    rig.done("p0", 1)
     rig.start(2)
     rig.tick(2.0)
     assert not rig.outbox.killed
@@ -212,7 +182,7 @@ def test_in_an_executor_of_many_places_by_a_message() -> None:
     rig.start(1)
     rig.receive(m.CancelAttempt("j", 1, True))
     assert rig.take(x.Kill) == [x.Kill([1])]
-    rig.done(1, FAILED)
+    rig.done("p0", 1, FAILED)
     assert rig.reports() == [(1, CANCELLED, "it was cancelled while it ran")]
 
 
@@ -222,10 +192,10 @@ def test_a_run_that_was_given_ahead_of_time_is_revoked_and_stopped_if_it_runs_by
     rig.launch(1, 1)
     rig.launch(2, 2)
     rig.launch(3, 2)
-    rig.done(1, service_s=0.0001)  # Both others are given.
+    rig.done("p0", 1, service_s=0.0001)  # Both others are given.
     rig.receive(m.CancelAttempt("j", 3), m.CancelAttempt("j", 3, True))
     assert rig.take(x.Revoke) == [x.Revoke([3])]
-    rig.done(2, service_s=0.0001)
+    rig.done("p0", 2, service_s=0.0001)
     rig.core.returned("p0", x.Returned([]), 0.0)
     rig.settle()
     assert rig.outbox.killed == ["p0"] and not rig.take(m.AttemptRuns)
@@ -251,7 +221,7 @@ def test_a_task_holds_its_place_until_all_its_large_inputs_are_here() -> None:
     assert isinstance(run.payload, x.File) and run.inputs == [rig.blobs.file("a" * 64), b"small"]
     assert rig.blobs.pins
     rig.receive(m.ForgetJob("j"))
-    rig.done(1)
+    rig.done("p0", 1)
     assert not rig.blobs.pins
 
 
@@ -345,7 +315,7 @@ def test_a_cordoned_node_serves_what_is_queued_and_says_so() -> None:
     rig.core.cordon(0.0)
     assert [state.state for state in rig.take(m.NodeState)] == [m.CORDONED]
     rig.launch(1, 1)
-    rig.done(1)
+    rig.done("p0", 1)
     assert len(rig.take(m.GetTasks)) == 1
     rig.core.uncordon(0.0)
     assert [state.state for state in rig.take(m.NodeState)] == [m.READY]
@@ -361,7 +331,7 @@ def test_a_draining_node_hands_back_what_has_not_started_and_what_runs_goes_on()
     assert [back.attempt for back in rig.take(m.HandBack)] == [2] and len(rig.core.queue) == 0
     rig.core.cordon(0.0)  # It goes on draining.
     assert [state.state for state in rig.take(m.NodeState)] == [m.DRAINING]
-    rig.done(1, executor="p1")
+    rig.done("p1", 1)
     assert rig.core.idle and not rig.take(m.GetTasks)
 
 

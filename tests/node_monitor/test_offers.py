@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,22 +11,21 @@ from node_monitor.executors.offers import START_FAILURES_MAX, STOOD_S, Offer, Of
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
 from sparrow_py.wire import messages as m
+from tests.support.node_core import NodeCore
 from tests.support.recorder import Recorder, reserve
 
 REASON = "exited with code 1; it said:\nNo module named 'sparrow_py'"
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of some slots with the app "pool"; its start is at 0 s, with executors wanted."""
 
     def __init__(self, slots: int = 1, *, forks: bool = False) -> None:
-        self.outbox = Recorder()
         plans = [AppPlan("noop", one_process=True, supervised=False), AppPlan("pool", "r1", forks=forks)]
-        self.core = NodeMonitorCore(NodeMonitorOptions(), slots, plans, self.outbox, FakeBlobs())
+        super().__init__(slots, plans, executors=0, schedulers=())
         self.core.executor_up("noop", "noop", slots, 0.0)
         self.core.scheduler_up("s")
         self.core.start(["pool"])
-        self.now_s = 0.0
 
     @property
     def offer(self) -> Offer:
@@ -39,9 +36,9 @@ class Rig:
         for _ in range(self.started()):
             self.core.executor_failed("pool", reason, self.now_s)
             self.settle()
-        self.tick()
+        self.wait()
 
-    def tick(self) -> None:
+    def wait(self) -> None:
         while (due_s := self.core.next_deadline_s()) is not None:
             self.now_s = max(self.now_s, due_s)
             self.core.tick(self.now_s)
@@ -51,10 +48,6 @@ class Rig:
         self.core.executor_up(executor, "pool", 1, self.now_s)
         self.settle()
 
-    def settle(self) -> None:
-        self.core.pump(self.now_s)
-        self.core.check_invariants()
-
     def started(self) -> int:
         """How many starts were wanted since this was last asked."""
         count, self.outbox.started = len(self.outbox.started), []
@@ -62,9 +55,6 @@ class Rig:
 
     def told(self) -> list[m.NodeInfo]:
         return [changed.node for _, changed in self.outbox.take(m.NodeChanged)]
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def withdraw(self) -> None:
         for _ in range(START_FAILURES_MAX):
@@ -156,7 +146,7 @@ def test_starts_that_fail_together_are_one_failure() -> None:
     rig.settle()
     assert rig.offer.failures <= 2
     assert not rig.offer.withdrawn
-    rig.tick()
+    rig.wait()
     assert rig.started() == 8
 
 
@@ -166,7 +156,7 @@ def test_executors_that_come_and_end_at_once_are_starts_in_vain() -> None:
         assert not rig.offer.withdrawn
         rig.up(f"p{number}")
         rig.core.executor_down(f"p{number}", "exited with code 1", rig.now_s)
-        rig.tick()
+        rig.wait()
     assert rig.offer.withdrawn
 
 
@@ -176,7 +166,7 @@ def test_an_executor_that_stood_for_long_was_no_start_in_vain() -> None:
         rig.up(f"p{number}")
         rig.now_s += STOOD_S
         rig.core.executor_down(f"p{number}", "was killed by SIGKILL", rig.now_s)
-        rig.tick()
+        rig.wait()
         assert not rig.offer.withdrawn
 
 
@@ -185,7 +175,7 @@ def test_as_long_as_one_executor_is_there_the_app_is_offered() -> None:
     rig.up("p1")
     for _ in range(2 * START_FAILURES_MAX):
         rig.core.executor_failed("pool", REASON, rig.now_s)
-        rig.tick()
+        rig.wait()
     assert not rig.offer.withdrawn
 
 

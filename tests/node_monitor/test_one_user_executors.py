@@ -8,41 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_monitor.core import IDLE_WORKERS_PER_SLOT, NodeMonitorCore
+from node_monitor.core import IDLE_WORKERS_PER_SLOT
 from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 
-class Rig:
+class Rig(NodeCore):
     """A node whose executors of the app "pool" are forked, or executed. All that it is to start starts when told."""
 
     def __init__(
         self, slots: int = 1, *, forks: bool = True, accounts: UserAccounts = ALL_AS_OURSELVES, **options: Any
     ) -> None:
-        self.outbox = Recorder()
-        self.blobs = FakeBlobs()
         plans = [AppPlan("pool", forks=forks, account=account) for account in accounts.names]
-        self.core = NodeMonitorCore(
-            NodeMonitorOptions(**options), slots, plans, self.outbox, self.blobs, users=accounts
-        )
-        self.core.scheduler_up("s")
+        super().__init__(slots, plans, executors=0, users=accounts, **options)
         self.core.start(["pool"])
         self.pool = self.core.apps[plans[0].name]
-        self.now_s = 0.0
         self.users: dict[str, set[str]] = {}
         """Executor to those whose tasks it was given."""
         self._numbers = 0
         self.ended: set[str] = set()
-
-    def settle(self) -> None:
-        self.core.pump(self.now_s)
-        self.core.check_invariants()
 
     def start_what_is_to_start(self) -> None:
         for name, places in self.outbox.started:
@@ -66,9 +55,9 @@ class Rig:
     def answer(self) -> list[tuple[str, str, int]]:
         """All asks get tasks: (executor, user, run) of each that started."""
         for _, ask in self.outbox.take(m.GetTasks):
-            if ask.ask not in self.core._asks:
+            if ask.ask not in self.core.asks.open:
                 continue  # It timed out.
-            user = self.core._asks[ask.ask].ticket.user
+            user = self.core.asks.open[ask.ask].ticket.user
             for _ in range(ask.count):
                 self._numbers += 1
                 self.core.receive("s", m.Launch(ask.ask, user, 0, 0, self._numbers, user.encode()), self.now_s)
@@ -78,21 +67,21 @@ class Rig:
             self.users.setdefault(at, set()).add(user)
         return started
 
-    def done(self, executor: str, run: int) -> None:
+    def run_ends(self, executor: str, run: int) -> None:
+        """The executor's run ends, after 10 ms."""
         self.now_s += 0.01
-        self.core.done(executor, x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.01), self.now_s)
-        self.settle()
+        self.done(executor, run, service_s=0.01)
 
     def run(self, user: str) -> str:
         """A task of this user runs here; the executor that ran it."""
         self.reserve(user)
         ((executor, _, run),) = self.answer()
-        self.done(executor, run)
+        self.run_ends(executor, run)
         return executor
 
     def account(self, executor: str) -> str:
         """As which it runs."""
-        return self.core._executors[executor].app.plan.account
+        return self.core.executors[executor].app.plan.account
 
 
 def test_users_who_take_turns_have_executors_of_their_own_and_keep_them() -> None:
@@ -134,11 +123,11 @@ def test_while_a_fork_is_under_way_the_slot_is_others_and_then_the_newcomers() -
     rig.reserve("anna", 3)
     ((mine, _, run),) = rig.answer()
     rig.reserve("bert")
-    rig.done(mine, run)
+    rig.run_ends(mine, run)
     ((executor, user, run),) = rig.answer()
     assert (executor, user) == (mine, "anna"), "no fresh executor is there, and the slot does not wait for it"
     rig.start_what_is_to_start()
-    rig.done(executor, run)
+    rig.run_ends(executor, run)
     ((executor, user, _),) = rig.answer()
     assert (executor, user) != (mine, "anna") and user == "bert"
 
@@ -150,14 +139,14 @@ def test_executors_that_cost_are_not_kept_ahead_but_started_for_who_lacks_one() 
     started = rig.answer()
     assert rig.outbox.started == [], "as many as slots"
     rig.reserve("bert")
-    rig.done(*started[0][::2])
+    rig.run_ends(*started[0][::2])
     assert len(rig.outbox.started) == 1
     ((_, user, _),) = rig.answer()
     assert user == "anna"
     rig.start_what_is_to_start()
     served = started[1:]
     while "bert" not in [user for _, user, _ in served]:
-        rig.done(*served.pop(0)[::2])
+        rig.run_ends(*served.pop(0)[::2])
         served += rig.answer()
 
 
@@ -203,11 +192,11 @@ def test_from_the_decision_to_end_an_executor_on_it_is_given_nothing() -> None:
     rig.start_what_is_to_start()
     rig.reserve("anna", 2)
     ((executor, _, run),) = rig.answer()
-    attempt = next(iter(rig.core._held.values())).attempt
+    attempt = next(iter(rig.core.attempts.by_key.values())).number
     rig.core.receive("s", m.CancelAttempt("anna", attempt, running=True), 0.0)
     rig.settle()
     assert rig.outbox.killed == [executor]
-    rig.done(executor, run)  # It ended by itself just before.
+    rig.run_ends(executor, run)  # It ended by itself just before.
     assert rig.answer() == [], "its slot is free, and it has no place"
     rig.start_what_is_to_start()
     ((other, _, _),) = rig.answer()
@@ -225,13 +214,13 @@ def test_an_executor_that_is_to_end_is_given_nothing_ahead_either() -> None:
     rig.settle()
     given = rig.answer()
     assert len(given) > 1, "short ones are given ahead"
-    running = rig.core._executors[executor].running
+    running = rig.core.executors[executor].running
     stopped = running[given[0][2]]
-    rig.core.receive("s", m.CancelAttempt("anna", stopped.attempt, running=True), 0.0)
+    rig.core.receive("s", m.CancelAttempt("anna", stopped.number, running=True), 0.0)
     rig.settle()
     assert rig.outbox.killed == [executor]
     for at, _, run in given:
-        rig.done(at, run)  # What it said before it was killed.
+        rig.run_ends(at, run)  # What it said before it was killed.
     assert all(at != executor for at, _, _ in rig.answer())
 
 
@@ -282,12 +271,12 @@ def test_no_executor_ever_runs_two_users_tasks_nor_anything_once_it_is_to_end(
             rig.now_s += 1.0
             rig.core.tick(rig.now_s)
             rig.settle()
-        runs = [(at, run) for at, run in runs if at in rig.core._executors and run in rig.core._executors[at].running]
+        runs = [(at, run) for at, run in runs if at in rig.core.executors and run in rig.core.executors[at].running]
         if runs and step == "done":
-            rig.done(*runs.pop(0))
+            rig.run_ends(*runs.pop(0))
         elif runs and step == "cancel":
-            held = rig.core._executors[runs[0][0]].running[runs[0][1]]
-            rig.core.receive("s", m.CancelAttempt(held.job.id, held.attempt, running=True), rig.now_s)
+            attempt = rig.core.executors[runs[0][0]].running[runs[0][1]]
+            rig.core.receive("s", m.CancelAttempt(attempt.job.id, attempt.number, running=True), rig.now_s)
             rig.settle()
         elif runs and step == "die":
             if runs[0][0] in rig.outbox.killed:

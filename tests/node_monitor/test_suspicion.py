@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.suspicion import AVOIDED_FIRST_S, AVOIDED_MAX_S, SUSPICIOUS_JOBS, Suspicion
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of one slot, for the app "pool" with executors of one place."""
 
     def __init__(self) -> None:
-        self.outbox = Recorder()
-        self.core = NodeMonitorCore(NodeMonitorOptions(), 1, [AppPlan("pool")], self.outbox, FakeBlobs())
-        self.core.scheduler_up("s")
+        super().__init__(executors=0)
         self.core.executor_up("p", "pool", 1, 0.0)
         self.attempts = 0
-
-    def settle(self, now_s: float) -> None:
-        self.core.pump(now_s)
-        self.core.check_invariants()
-
-    def take(self, kind: type[Any]) -> list[Any]:
-        return [message for _, message in self.outbox.take(kind)]
 
     def reserved(self, job: str, user: str = "anna", now_s: float = 0.0) -> bool:
         """Whether a reservation is taken; it is the only one then, and asks."""

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import AHEAD_S, NodeMonitorCore
+from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from node_monitor.queueing.queues import TURN_S
+from node_monitor.pipelining import AHEAD_S
+from node_monitor.queueing.tickets import TURN_S
 from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
@@ -261,7 +262,7 @@ def test_what_ended_in_one_frame_divides_the_node_monitors_time(
     node.reserve("bert", 1, 100, 0.0001, prefetch=8)
     node.run(0.01)
     runs = node.given["p0"][:2]
-    whole_s = node.core._executors["p0"].worked_s(1.0)
+    whole_s = node.core.executors["p0"].worked_s(1.0)
     settled: list[float] = []
     monkeypatch.setattr(node.core.queue, "settle", lambda charge, service_s: settled.append(service_s))
     node.core.done_together("p0", [_done(run, said_s) for run, said_s in zip(runs, said, strict=True)], 1.0)

@@ -1,6 +1,6 @@
 """Paper §3.5, Resource Allocation Policies, sentence by sentence, on virtual nodes with the real queues.
 
-Tolerances come from the bound proved in `node_monitor.queueing.queues`: while users stay backlogged, the services they
+Tolerances come from the bound proved in `node_monitor.queueing.fair`: while users stay backlogged, the services they
 get divided by their weights differ by at most c (l_i + l_j) + 2 c max(l_i, l_j), l = longest task / weight, c = slots.
 """
 
@@ -11,7 +11,8 @@ from itertools import combinations
 
 import pytest
 
-from node_monitor.queueing.queues import QueuedTicket, make_queue
+from node_monitor.queueing.policies import make_queue
+from node_monitor.queueing.tickets import QueuedTicket
 from tests.support.virtual_node import GapWatch, VirtualNode
 
 

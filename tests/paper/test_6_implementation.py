@@ -93,8 +93,8 @@ def test_never_more_than_prefetch_tasks_a_slot_are_ahead(app: str, prefetch: int
     while log.ended_count == 0:
         world.run_for(0.0001)
         core = world.nodes[0].core
-        asked = sum(ask.left for ask in core._asks.values())
-        waiting = len(core._held) + len(list(core._ready.all())) - world.nodes[0].running
+        asked = sum(ask.left for ask in core.asks.open.values())
+        waiting = len(core.attempts.by_key) + len(list(core.backlog.ready.all())) - world.nodes[0].running
         assert waiting + asked <= prefetch * 2 + core.slots - world.nodes[0].running
         most = max(most, waiting)
     world.run()
@@ -108,8 +108,8 @@ def test_prefetched_tasks_count_as_queued_and_can_be_cancelled() -> None:
     log = world.submit([0.1] * 10, prefetch=4, probe_ratio=1)
     world.run_for(0.05)
     core = world.nodes[0].core
-    assert len(core._held) == 1 and len(log.starts) == 1
-    assert len(list(core._ready.all())) == 4 and len(core.queue) == 9
+    assert len(core.attempts.by_key) == 1 and len(log.starts) == 1
+    assert len(list(core.backlog.ready.all())) == 4 and len(core.queue) == 9
     world.cancel(log)
     world.run()
     world.check_end()
@@ -168,7 +168,7 @@ def shares(nodes: int, seed: int, seconds: float) -> dict[str, float]:
 
 def test_three_users_get_slot_seconds_by_weight_on_one_node() -> None:
     """§3.5 through scheduler, node monitor and executors: weights 1, 1, 2, and tasks of 20 to 400 ms. On one node the
-    bound of `node_monitor.queueing.queues` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
+    bound of `node_monitor.queueing.fair` is 4 · 4 · 0.4 s = 6.4 s of the 60 s that a unit of weight gets."""
     got = shares(1, seed=1, seconds=60.0)
     assert all(abs(share - 1) < 6.4 / 60 for share in got.values()), got
 

@@ -8,8 +8,9 @@ import pytest
 
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
-from node_monitor.memory import STARTED_MIN, Memory
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.remembered_outcomes import RememberedOutcomes
+from node_monitor.remembered_starts import STARTED_MIN, RememberedStarts
 from scheduler.book import footprint
 from scheduler.book.register import TAKEN_OVER_MAX
 from scheduler.options import PLACEMENTS
@@ -465,7 +466,7 @@ def test_a_scheduler_whose_job_was_claimed_while_it_had_nothing_here_is_fenced_a
     assert node.to("old") == [m.Fenced("j", 1), m.HandBack("j", 2, "another scheduler has the job")]
     assert not node.outbox.take(x.Run)
     node.receive("old", m.ForgetJob("j"))
-    assert not node.core._jobs
+    assert not node.core.jobs.by_key
 
 
 def test_the_scheduler_that_claimed_may_launch() -> None:
@@ -577,7 +578,7 @@ def test_a_node_names_the_tasks_that_it_has_started_even_if_their_outcomes_are_f
 ) -> None:
     node = Node()
     launch(node, 0, 1, 2)
-    monkeypatch.setattr(Memory, "outcomes", lambda *_: iter(()))
+    monkeypatch.setattr(RememberedOutcomes, "of", lambda *_: iter(()))
     assert starts_of(node) == ([0, 1, 2], True)
 
 
@@ -599,44 +600,44 @@ def test_starts_outlast_the_scheduler_and_its_forgetting() -> None:
 
 
 def test_a_node_that_has_forgotten_starts_does_not_vouch_for_jobs_that_may_be_among_them() -> None:
-    memory = Memory(share=0.0)
+    starts = RememberedStarts(share=0.0)
     for task in range(STARTED_MIN):
-        memory.started(("anna", 1), "first", task, 10.0)
-    memory.started(("anna", 1), "first", 0, 11.0)
-    assert memory.remembers_since("anna", 0.0) and len(memory.started_of(("anna", 1), "first")) == STARTED_MIN
-    memory.started(("anna", 1), "second", 0, 20.0)
-    assert memory.started_of(("anna", 1), "first") == [] and memory.started_of(("anna", 1), "second") == [0]
+        starts.add(("anna", 1), "first", task, 10.0)
+    starts.add(("anna", 1), "first", 0, 11.0)
+    assert starts.complete_since("anna", 0.0) and len(starts.of(("anna", 1), "first")) == STARTED_MIN
+    starts.add(("anna", 1), "second", 0, 20.0)
+    assert starts.of(("anna", 1), "first") == [] and starts.of(("anna", 1), "second") == [0]
     assert (
-        not memory.remembers_since("anna", 9.0)
-        and not memory.remembers_since("anna", 10.0)
-        and memory.remembers_since("anna", 10.1)
+        not starts.complete_since("anna", 9.0)
+        and not starts.complete_since("anna", 10.0)
+        and starts.complete_since("anna", 10.1)
     )
 
 
 def test_one_users_starts_drive_out_nobody_elses() -> None:
-    memory = Memory(share=0.0)
-    memory.started(("bert", 1), "his", 0, 1.0)
+    starts = RememberedStarts(share=0.0)
+    starts.add(("bert", 1), "his", 0, 1.0)
     for task in range(STARTED_MIN):
-        memory.started(("anna", 1), f"j{task}", 0, 10.0 + task)
-    assert memory.remembers_since("bert", 0.0) and memory.started_of(("bert", 1), "his") == [0]
-    assert not memory.remembers_since("anna", 10.0) and memory.remembers_since("anna", 10.5)
+        starts.add(("anna", 1), f"j{task}", 0, 10.0 + task)
+    assert starts.complete_since("bert", 0.0) and starts.of(("bert", 1), "his") == [0]
+    assert not starts.complete_since("anna", 10.0) and starts.complete_since("anna", 10.5)
 
 
 def test_users_who_forget_are_known_one_by_one_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node_monitor.memory.FORGETFUL_USERS_MAX", 1)
-    memory = Memory(share=0.0)
+    monkeypatch.setattr("node_monitor.remembered_starts.FORGETFUL_USERS_MAX", 1)
+    starts = RememberedStarts(share=0.0)
     for user, since_s in (("anna", 10.0), ("bert", 20.0)):
         for task in range(STARTED_MIN + 1):
-            memory.started((user, 1), "j", task, since_s)
-    assert [memory.remembers_since(user, 15.0) for user in ("anna", "bert", "carl")] == [True, False, True]
-    assert not memory.remembers_since("carl", 10.0)
+            starts.add((user, 1), "j", task, since_s)
+    assert [starts.complete_since(user, 15.0) for user in ("anna", "bert", "carl")] == [True, False, True]
+    assert not starts.complete_since("carl", 10.0)
 
 
 def test_a_job_with_more_tasks_than_are_remembered_is_not_vouched_for() -> None:
-    memory = Memory(share=0.0)
+    starts = RememberedStarts(share=0.0)
     for task in range(STARTED_MIN + 1):
-        memory.started(("anna", 1), "j", task, 10.0 + task)
-    assert not memory.remembers_since("anna", 9.0)
+        starts.add(("anna", 1), "j", task, 10.0 + task)
+    assert not starts.complete_since("anna", 9.0)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -8,9 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-import node_monitor.core
+from node_monitor.asking import Asking
+from node_monitor.attempt_book import AttemptBook
 from node_monitor.core import NodeMonitorCore
-from node_monitor.memory import Memory
+from node_monitor.executors.executor_state import AppState
+from node_monitor.jobs import LocalJob
+from node_monitor.queueing.backlog import Backlog
+from node_monitor.remembered_outcomes import RememberedOutcomes
+from node_monitor.remembered_starts import RememberedStarts
+from node_monitor.slots import Slots
+from node_monitor.stopping import Stopping
 from scheduler.book.advance_notice import AdvanceNotice
 from scheduler.book.endings import Endings
 from scheduler.book.jobs import JobState, StageState
@@ -157,15 +164,7 @@ def cancelling() -> None:
 def wrap(patch: Patch, owner: Any, name: str, around: Callable[..., Any]) -> None:
     """Replace a method by `around(inner, *arguments)`."""
     inner = getattr(owner, name)
-    replace(patch, owner, name, lambda *arguments, **named: around(inner, *arguments, **named))
-
-
-def replace(patch: Patch, owner: Any, name: str, other: Callable[..., Any]) -> None:
-    """Replace a method, also where messages are dispatched to it."""
-    for kind, handler in node_monitor.core._FROM_SCHEDULER.items():
-        if handler is getattr(owner, name):
-            patch.setitem(node_monitor.core._FROM_SCHEDULER, kind, other)
-    patch.setattr(owner, name, other)
+    patch.setattr(owner, name, lambda *arguments, **named: around(inner, *arguments, **named))
 
 
 def every(nth: int, bug: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,12 +184,10 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def drops_reports(patch: Patch) -> None:
-    def report(inner: Any, core: Any, *arguments: Any) -> None:
-        told, core._to_scheduler = core._to_scheduler, nothing
-        inner(core, *arguments)
-        core._to_scheduler = told
+    def leave(inner: Any, book: Any, attempt: Any, executor: Any, now_s: float, last: Any, *charged: Any) -> None:
+        inner(book, attempt, executor, now_s, None, *charged)
 
-    wrap(patch, NodeMonitorCore, "done", every(3, report))
+    wrap(patch, AttemptBook, "leave", every(3, leave))
 
 
 def takes_what_finished_for_lost(patch: Patch) -> None:
@@ -201,16 +198,16 @@ def takes_what_finished_for_lost(patch: Patch) -> None:
 
 
 def launches_twice(patch: Patch) -> None:
-    def launch(inner: Any, core: Any, scheduler: str, message: Any, now_s: float) -> None:
-        inner(core, scheduler, message, now_s)
-        core._launched.pop(scheduler, None)
-        inner(core, scheduler, message, now_s)
+    def launch(inner: Any, asking: Any, scheduler: str, message: Any, now_s: float) -> None:
+        inner(asking, scheduler, message, now_s)
+        asking._launched.pop(scheduler, None)
+        inner(asking, scheduler, message, now_s)
 
-    wrap(patch, NodeMonitorCore, "_launch", every(5, launch))
+    wrap(patch, Asking, "launch", every(5, launch))
 
 
 def forgets_cancelled_reservations(patch: Patch) -> None:
-    patch.setattr(NodeMonitorCore, "_cancel_unasked", lambda core, ticket: 0)
+    patch.setattr(Backlog, "cancel_unasked", lambda backlog, ticket: 0)
 
 
 def starts_once_too_often(patch: Patch) -> None:
@@ -234,7 +231,7 @@ def forgets_starts_in_vain(patch: Patch) -> None:
 
 
 def vouches_for_nothing(patch: Patch) -> None:
-    patch.setattr(Memory, "remembers_since", lambda memory, user, submitted_s: False)
+    patch.setattr(RememberedStarts, "complete_since", lambda starts, user, submitted_s: False)
 
 
 def tells_an_outcome_twice(patch: Patch) -> None:
@@ -260,19 +257,17 @@ def mixes_results_up(patch: Patch) -> None:
 
 
 def leaks_slots(patch: Patch) -> None:
-    def placed(inner: Any, core: Any, executor: Any, now_s: float) -> None:
-        inner(core, executor, now_s)
-        core.free_slots -= 1
+    def freed(inner: Any, app: Any, executor: Any, now_s: float) -> int:
+        return inner(app, executor, now_s) - 1
 
-    wrap(patch, NodeMonitorCore, "_place_freed", every(4, placed))
+    wrap(patch, AppState, "free_places", every(4, freed))
 
 
 def lends_slots_twice(patch: Patch) -> None:
-    def placed(inner: Any, core: Any, executor: Any, now_s: float) -> None:
-        inner(core, executor, now_s)
-        core.free_slots += 1
+    def freed(inner: Any, app: Any, executor: Any, now_s: float) -> int:
+        return inner(app, executor, now_s) + 1
 
-    wrap(patch, NodeMonitorCore, "_place_freed", every(3, placed))
+    wrap(patch, AppState, "free_places", every(3, freed))
 
 
 def ignores_constraints(patch: Patch) -> None:
@@ -280,7 +275,7 @@ def ignores_constraints(patch: Patch) -> None:
 
 
 def ignores_demands(patch: Patch) -> None:
-    patch.setattr(NodeMonitorCore, "_fits", lambda core, ticket: True)
+    patch.setattr(Slots, "fits", lambda slots, demand: True)
     patch.setattr("scheduler.sampling.binding.fitting", lambda demand, free: 1000)  # Which would see to it, too.
 
 
@@ -306,15 +301,16 @@ def opens_stages_too_soon(patch: Patch) -> None:
 
 
 def mixes_inputs_up(patch: Patch) -> None:
-    wrap(patch, NodeMonitorCore, "_inputs", lambda inner, core, held: inner(core, held)[::-1])
+    wrap(patch, LocalJob, "inputs_of", lambda inner, job, wanted: inner(job, wanted)[::-1])
 
 
 def runs_without_common_bytes(patch: Patch) -> None:
-    def launch(inner: Any, core: Any, scheduler: str, message: Any, now_s: float) -> None:
-        core._jobs[scheduler, message.job].commons.clear()
+    def receive(inner: Any, core: Any, scheduler: str, message: Any, now_s: float) -> None:
+        if isinstance(message, m.Launch):
+            core.jobs.by_key[scheduler, message.job].commons.clear()
         inner(core, scheduler, message, now_s)
 
-    wrap(patch, NodeMonitorCore, "_launch", every(3, launch))
+    wrap(patch, NodeMonitorCore, "receive", every(3, receive))
 
 
 def ignores_delays(patch: Patch) -> None:
@@ -327,7 +323,7 @@ def ignores_delays(patch: Patch) -> None:
 
 
 def lets_tasks_run_for_ever(patch: Patch) -> None:
-    patch.setattr(NodeMonitorCore, "_at_run", nothing)
+    patch.setattr(Stopping, "stop_at", nothing)
 
 
 def cancels_of_itself(patch: Patch) -> None:
@@ -351,11 +347,11 @@ def cancels_of_itself(patch: Patch) -> None:
 
 
 def remembers_no_outcomes(patch: Patch) -> None:
-    patch.setattr(Memory, "outcomes", lambda memory, owner, job: iter(()))
+    patch.setattr(RememberedOutcomes, "of", lambda outcomes, owner, job: iter(()))
 
 
 def keeps_what_it_should_forget(patch: Patch) -> None:
-    replace(patch, NodeMonitorCore, "_forget_job", nothing)
+    patch.setattr(NodeMonitorCore, "_forget_job", nothing)
 
 
 def answers_for_slots_that_did_not_ask(patch: Patch) -> None:

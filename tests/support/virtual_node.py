@@ -9,7 +9,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from node_monitor.queueing.queues import TURN_S, Charge, QueuedTicket, ReservationQueue
+from node_monitor.queueing.reservation_queue import ReservationQueue
+from node_monitor.queueing.tickets import TURN_S, Charge, QueuedTicket
 
 
 class VirtualNode:
@@ -138,6 +139,6 @@ class GapWatch:
         self.worst = max(self.worst, self._high - self._low)
 
     def bound(self, node: VirtualNode) -> float:
-        """The bound of `node_monitor.queueing.queues` on `worst`, with some room for sums of floats."""
+        """The bound of `node_monitor.queueing.fair` on `worst`, with some room for sums of floats."""
         l_i, l_j = (node.longest[user] / weight for user, weight in (self.first, self.second))
         return self.outstanding * (l_i + l_j + 2 * max(l_i, l_j)) * (1 + 1e-9) + 1e-9

@@ -1,15 +1,10 @@
-"""The queues of reservations at a node monitor, and the policies that pick the next one (paper §3.5).
-
-The paper shares the cluster by sharing every node: each user's probes wait in a queue of their own, the node serves the
-queues by weighted fair queueing, and shares then hold across the cluster in expectation; where operators want strict
-priorities there is a queue per priority instead. Three policies, one interface (`ReservationQueue`): `FairQueue`, the
-default, `PriorityQueue`, `FifoQueue`.
+"""Weighted fair sharing of slot-seconds between users: the queue's default policy, its bounds and their proofs (§3.5).
 
 Pure: no clock, no randomness, no I/O. Durations are seconds of slot time (one slot held for one second is one
 slot-second).
 
-The algorithm of `FairQueue`
-============================
+The algorithm
+=============
 Start-time fair queueing (Goyal, Vin, Cheng 1996) for as many servers as there are slots, fair in slot-seconds. Of each
 user k there are two numbers, each divided by its weight w_k: T_k, its true service, that is what tasks that have ended
 took; and P_k, what is pending, that is the estimates for tasks that have not. The node has a virtual time V.
@@ -76,32 +71,23 @@ exact as on its first day. The rounding, at most one tick a charge, is left out 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from node_monitor.executors.executor_state import ExecutorState
-    from node_monitor.queueing.ahead import Ahead
-
-MAX_DURATION_S = 1e9
-"""Longest duration accepted (seconds, 31 years). Longer, or not a number, is an error of the caller."""
-
-CHARGE_S_MAX = 600.0
-"""Default of the most that a task is charged before it has ended (seconds), whatever its user states."""
+from node_monitor.queueing.reservation_queue import ReservationQueue
+from node_monitor.queueing.tickets import (
+    CHARGE_S_MAX,
+    MAX_DURATION_S,
+    TURN_S,
+    Charge,
+    Key,
+    QueuedTicket,
+    check_duration,
+)
 
 LEAST_CHARGE_S = 1e-5
 """Least charge for a task (seconds): one that takes no time takes its turn all the same."""
-
-TURN_S = 0.002
-"""Seconds that a turn at a slot counts at least, where the longest of a user's tasks matters: a slot may be given
-several short tasks at a time, so many seconds of them at most by their mean duration. It is also the estimate of a
-task's duration for a user of whom nothing is known."""
-
-MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
-"""Weights accepted; only their ratios matter."""
 
 MAX_DEBTORS = 1024
 """Idle users whose debt a level remembers; beyond it the smallest debts are forgiven. V can stand still while new users
@@ -115,264 +101,6 @@ _EWMA_GAIN = 0.25
 
 _HEAP_SLACK = 64
 """Superseded heap entries tolerated beyond the number of live ones before a heap is rebuilt."""
-
-Key = tuple[str, int]
-
-
-class QueuedTicket:
-    """What is queued: `count` reservations for one group ("ticket") of a scheduler. The queue it is added to owns it.
-
-    key: (scheduler name, ticket id), unique among what is queued.
-    job, user, app: names. weight: the user's share relative to others', `MIN_WEIGHT` to `MAX_WEIGHT`.
-    priority: higher goes first, under the policy "priority" only.
-    prefetch, asked, ahead: tasks that may be fetched ahead of a free slot, for how many of the reservations that was
-    asked and not answered, and whose books they are in: the node monitor's business, not the queue's.
-    expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
-    count: reservations left.
-    """
-
-    __slots__ = (
-        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "job", "key", "prefetch", "priority", "user",
-        "weight",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        key: Key,
-        job: str,
-        user: str,
-        weight: float = 1.0,
-        priority: int = 0,
-        app: str = "",
-        prefetch: int = 0,
-        expected_duration_s: float | None = None,
-        demand: dict[str, float] | None = None,
-        count: int = 1,
-    ) -> None:
-        self.key = key
-        self.job = job
-        self.user = user
-        self.weight = weight
-        self.priority = priority
-        self.app = app
-        self.prefetch = prefetch
-        self.expected_duration_s = expected_duration_s
-        self.demand = demand
-        self.count = count
-        self.asked = 0
-        self.ahead: Ahead | None = None
-
-    def __repr__(self) -> str:
-        return f"QueuedTicket({self.key}, user={self.user!r}, count={self.count})"
-
-
-class Charge:
-    """One reservation taken off the queue and charged to its user, until `settle` or `refund`, whichever it is, once.
-
-    estimate_s: what was charged, in seconds of slot time.
-    executor: where a place was taken for it; the node monitor's business, not the queue's, and there while it asks.
-    """
-
-    __slots__ = ("_cost", "_flow", "_lifts", "_open", "_rate", "estimate_s", "executor", "ticket")
-
-    executor: ExecutorState
-
-    def __init__(self, ticket: QueuedTicket, estimate_s: float, flow: _Flow | None = None, cost: int = 0) -> None:
-        self.ticket = ticket
-        self.estimate_s = estimate_s
-        self._flow = flow
-        self._cost = cost  # ticks charged
-        self._open = True
-        if flow is not None:
-            self._rate = flow.rate  # the weight may change before the end
-            self._lifts = flow.lifts
-
-
-class ReservationQueue(ABC):
-    """Reservations queued at one node monitor, and the policy that picks the next. Counts are plain numbers: a ticket
-    for 100,000 reservations costs what a ticket for one does. All operations take constant time but for the length of a
-    heap's path and the tickets that `take` passes over because they may not run."""
-
-    def __init__(self) -> None:
-        self._index: dict[str, dict[int, QueuedTicket]] = {}  # scheduler -> ticket id -> ticket
-        self._users: dict[str, int] = {}  # reservations queued, users with none left out
-        self.size = 0
-        """Reservations queued in all."""
-
-    def add(self, ticket: QueuedTicket) -> None:
-        """Queue a ticket. If its key is queued already the count of that one grows, and it keeps its place. The weight
-        is the user's from now on. ValueError, and nothing is queued, if a number is out of range."""
-        if ticket.count < 1:
-            raise ValueError(f"count must be at least 1, not {ticket.count}")
-        if not MIN_WEIGHT <= ticket.weight <= MAX_WEIGHT:
-            raise ValueError(f"weight must be from {MIN_WEIGHT} to {MAX_WEIGHT}, not {ticket.weight}")
-        if ticket.expected_duration_s is not None:
-            _check_duration("expected_duration_s", ticket.expected_duration_s)
-        scheduler, number = ticket.key
-        tickets = self._index.get(scheduler)
-        if tickets is None:
-            tickets = self._index[scheduler] = {}
-        known = tickets.get(number)
-        users, user = self._users, (known or ticket).user
-        self.size += ticket.count
-        users[user] = users.get(user, 0) + ticket.count
-        if known is None:
-            tickets[number] = ticket
-            self._enqueue(ticket)
-        else:
-            known.count += ticket.count
-            known.weight = ticket.weight
-            self._reweigh(known)
-
-    def cancel(self, key: Key, count: int | None = None) -> int:
-        """Remove `count` reservations of a ticket uncharged, or all; returns how many went, 0 if it was not queued."""
-        ticket = self.ticket(key)
-        if ticket is None:
-            return 0
-        if count is None or count >= ticket.count:
-            count = ticket.count
-            self._dequeue(ticket)
-            self._unindex(key)
-        self._spend(ticket, count)
-        ticket.count -= count
-        return count
-
-    def cancel_scheduler(self, scheduler: str) -> int:
-        """Remove all tickets of a scheduler; returns how many reservations went."""
-        return sum([self.cancel(ticket.key) for ticket in list(self._index.get(scheduler, {}).values())])
-
-    def clear(self) -> int:
-        """Remove everything queued; returns how many reservations went. Outstanding charges stay."""
-        return sum([self.cancel_scheduler(scheduler) for scheduler in list(self._index)])
-
-    @abstractmethod
-    def take(
-        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
-    ) -> Charge | None:
-        """Take the next reservation by policy among the tickets for which `may_run` is true, and charge its user an
-        estimate. None, and nothing is charged, if there is none, or if it is of a ticket that is not `wanted`. Within a
-        user (FIFO: within the queue) tickets go in order of arrival, those that may not run are passed over. Neither
-        function may touch the queue."""
-
-    @abstractmethod
-    def take_of(self, ticket: QueuedTicket) -> Charge:
-        """Take another reservation of a ticket, which is queued, for the slot that was just given to one of it."""
-
-    @abstractmethod
-    def refund(self, charge: Charge) -> None:
-        """The ask led to no task (no-op, time-out, handed back): as if it had never been charged, so it does not cost
-        the user its turn. What held a slot, however briefly, is settled instead, or its user had that for nothing. The
-        reservation stays taken; whoever wants it queued again adds it."""
-
-    @abstractmethod
-    def settle(self, charge: Charge, service_s: float) -> None:
-        """The task ended after service_s seconds of slot time: the charge is corrected to it."""
-
-    def user_count(self, user: str) -> int:
-        """Reservations queued for the user."""
-        return self._users.get(user, 0)
-
-    def others_wait(self, user: str) -> bool:
-        """Whether anybody but the user has something queued."""
-        return len(self._users) > (user in self._users)
-
-    def users(self) -> dict[str, int]:
-        """Reservations queued per user, users with none left out. A copy."""
-        return dict(self._users)
-
-    def __len__(self) -> int:
-        """Reservations queued in all."""
-        return self.size
-
-    def ticket(self, key: Key) -> QueuedTicket | None:
-        """The ticket queued under the key."""
-        tickets = self._index.get(key[0])
-        return None if tickets is None else tickets.get(key[1])
-
-    def tickets(self) -> Iterator[QueuedTicket]:
-        """All tickets queued, in no particular order. The queue must not change meanwhile."""
-        for tickets in self._index.values():
-            yield from tickets.values()
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError, with a message, if the bookkeeping does not add up. Costs a pass over all tickets."""
-        users: dict[str, int] = {}
-        for scheduler, tickets in self._index.items():
-            assert tickets, f"scheduler {scheduler} is indexed without a ticket"
-            for number, ticket in tickets.items():
-                assert ticket.key == (scheduler, number), f"{ticket} is indexed as {(scheduler, number)}"
-                assert ticket.count > 0, f"{ticket} is queued with nothing left"
-                users[ticket.user] = users.get(ticket.user, 0) + ticket.count
-        assert users == self._users, f"reservations per user: counted {users}, kept {self._users}"
-        assert sum(users.values()) == self.size, f"reservations: counted {sum(users.values())}, kept {self.size}"
-
-    @abstractmethod
-    def _enqueue(self, ticket: QueuedTicket) -> None:
-        """Give the new ticket its place."""
-
-    @abstractmethod
-    def _dequeue(self, ticket: QueuedTicket) -> None:
-        """Take the ticket's place away."""
-
-    def _reweigh(self, ticket: QueuedTicket) -> None:  # noqa: B027 - a policy without weights has nothing to do
-        """The ticket, queued already, came with another weight."""
-
-    def _spend(self, ticket: QueuedTicket, count: int) -> None:
-        """Count reservations of the ticket as gone."""
-        self.size -= count
-        left = self._users[ticket.user] - count
-        if left:
-            self._users[ticket.user] = left
-        else:
-            del self._users[ticket.user]
-
-    def _unindex(self, key: Key) -> None:
-        tickets = self._index[key[0]]
-        del tickets[key[1]]
-        if not tickets:
-            del self._index[key[0]]
-
-
-class FifoQueue(ReservationQueue):
-    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
-
-    def take(
-        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
-    ) -> Charge | None:
-        for ticket in self._line.values():
-            if may_run(ticket):
-                return self.take_of(ticket) if wanted is None or wanted(ticket) else None
-        return None
-
-    def take_of(self, ticket: QueuedTicket) -> Charge:
-        self._spend(ticket, 1)
-        ticket.count -= 1
-        if not ticket.count:
-            del self._line[ticket.key]
-            self._unindex(ticket.key)
-        stated = ticket.expected_duration_s
-        return Charge(ticket, TURN_S if stated is None else stated)
-
-    def refund(self, charge: Charge) -> None:
-        _close(charge)
-
-    def settle(self, charge: Charge, service_s: float) -> None:
-        _check_duration("service_s", service_s)
-        _close(charge)
-
-    def check_invariants(self) -> None:
-        super().check_invariants()
-        assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
-
-    def _enqueue(self, ticket: QueuedTicket) -> None:
-        self._line[ticket.key] = ticket
-
-    def _dequeue(self, ticket: QueuedTicket) -> None:
-        del self._line[ticket.key]
 
 
 class FairQueue(ReservationQueue):
@@ -391,10 +119,10 @@ class FairQueue(ReservationQueue):
             raise ValueError(f"charge_s_max must be above 0 and at most {MAX_DURATION_S} seconds, not {charge_s_max}")
         self.slots = slots
         self.charge_s_max = charge_s_max
-        self._level = _Level(0, charge_s_max)
+        self._level = Level(0, charge_s_max)
         self._ranked = [self._level]  # levels, highest priority first
 
-    def _levels(self) -> list[_Level]:
+    def _levels(self) -> list[Level]:
         return self._ranked
 
     @property
@@ -423,7 +151,7 @@ class FairQueue(ReservationQueue):
     def take_of(self, ticket: QueuedTicket) -> Charge:
         return self._charge(self._level_of(ticket), ticket)
 
-    def _charge(self, level: _Level, ticket: QueuedTicket) -> Charge:
+    def _charge(self, level: Level, ticket: QueuedTicket) -> Charge:
         charge = level.charge(ticket)
         self.size -= 1  # As `_spend` does, at every task.
         users, user = self._users, ticket.user
@@ -437,13 +165,14 @@ class FairQueue(ReservationQueue):
         return charge
 
     def refund(self, charge: Charge) -> None:
-        flow = _close(charge)
-        flow.level.end(flow, charge, 0)
+        mine: FairCharge = charge.close()
+        mine.flow.level.end(mine, 0)
 
     def settle(self, charge: Charge, service_s: float) -> None:
         if not 0.0 <= service_s <= MAX_DURATION_S:  # At every task, which is why it is looked at here.
-            _check_duration("service_s", service_s)
-        flow = _close(charge)
+            check_duration("service_s", service_s)
+        mine: FairCharge = charge.close()
+        flow = mine.flow
         if flow.known:
             flow.mean_s += _EWMA_GAIN * (service_s - flow.mean_s)
         else:
@@ -451,7 +180,7 @@ class FairQueue(ReservationQueue):
         if service_s > flow.longest_s:  # noqa: PLR1730 - at every task, where max() costs more than all else here
             flow.longest_s = service_s
         cost_s = service_s if service_s > LEAST_CHARGE_S else LEAST_CHARGE_S
-        flow.level.end(flow, charge, int(cost_s * charge._rate))
+        flow.level.end(mine, int(cost_s * mine.rate))
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -466,7 +195,7 @@ class FairQueue(ReservationQueue):
                 queued += len(flow.tickets)
         assert queued == sum(1 for _ in self.tickets()), "a ticket is indexed but has no place"
 
-    def _level_of(self, ticket: QueuedTicket) -> _Level:
+    def _level_of(self, ticket: QueuedTicket) -> Level:
         """Where the ticket is queued."""
         return self._level
 
@@ -480,42 +209,19 @@ class FairQueue(ReservationQueue):
         self._level_of(ticket).reweigh(ticket)
 
 
-class PriorityQueue(FairQueue):
-    """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
-    the users within one priority, as in `FairQueue`."""
+class FairCharge(Charge):
+    """A charge, and what it put on its user's tag."""
 
-    def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
-        super().__init__(slots, charge_s_max)
-        self._ranked = []
-        self._by_priority: dict[int, _Level] = {}
+    __slots__ = ("cost", "flow", "lifts", "rate")
 
-    def check_invariants(self) -> None:
-        super().check_invariants()
-        ranked = sorted(self._by_priority.values(), key=lambda level: -level.priority)
-        assert self._ranked == ranked, "levels out of order"
-
-    def _level_of(self, ticket: QueuedTicket) -> _Level:
-        return self._by_priority[ticket.priority]
-
-    def _enqueue(self, ticket: QueuedTicket) -> None:
-        level = self._by_priority.get(ticket.priority)
-        if level is None:
-            level = _Level(ticket.priority, self.charge_s_max)
-            # Those without a user are let go only now: they cost next to nothing, and may be of use again.
-            self._ranked = sorted([*(one for one in self._ranked if one.active), level], key=lambda one: -one.priority)
-            self._by_priority = {one.priority: one for one in self._ranked}
-        level.enqueue(ticket)
-
-
-def make_queue(policy: str, slots: int, charge_s_max: float = CHARGE_S_MAX) -> ReservationQueue:
-    """The queue for a policy: "fair" (the daemon's default), "fifo" or "priority"; the rest as for `FairQueue`."""
-    if policy == "fair":
-        return FairQueue(slots, charge_s_max)
-    if policy == "priority":
-        return PriorityQueue(slots, charge_s_max)
-    if policy == "fifo":
-        return FifoQueue()
-    raise ValueError(f"unknown queue policy {policy!r}: allowed are 'fair', 'fifo', 'priority'")
+    def __init__(self, ticket: QueuedTicket, estimate_s: float, flow: _Flow, cost: int) -> None:
+        self.ticket = ticket  # Not by the parent's __init__: this is for every task.
+        self.estimate_s = estimate_s
+        self._open = True
+        self.flow = flow
+        self.cost = cost  # ticks charged
+        self.rate = flow.rate  # the weight may change before the end
+        self.lifts = flow.lifts
 
 
 class _Flow:
@@ -526,7 +232,7 @@ class _Flow:
         "tickets", "true", "user",
     )  # fmt: skip
 
-    def __init__(self, user: str, level: _Level) -> None:
+    def __init__(self, user: str, level: Level) -> None:
         self.user = user
         self.level = level
         self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # in order of arrival; any = backlogged
@@ -550,7 +256,7 @@ class _Flow:
 _Entry = tuple[int, float, int, _Flow]  # position when pushed, order, flow; two that are equal are of the same flow
 
 
-class _Level:
+class Level:
     """The users of one priority, their tags and their virtual time.
 
     `heap` has a live entry for each backlogged user, at or below its position: one that fell gets a new entry, one that
@@ -632,7 +338,7 @@ class _Level:
                 self._lift(flow)
             self._push(flow)
 
-    def charge(self, ticket: QueuedTicket) -> Charge:
+    def charge(self, ticket: QueuedTicket) -> FairCharge:
         """Serve the ticket's flow: its entry in the heap may be below its position from now on."""
         flow = self.flows[ticket.user]
         if flow.true > self.virtual:
@@ -654,13 +360,14 @@ class _Level:
             del flow.tickets[ticket.key]
             if not flow.tickets:
                 flow.entry = None
-        return Charge(ticket, estimate_s, flow, cost)
+        return FairCharge(ticket, estimate_s, flow, cost)
 
-    def end(self, flow: _Flow, charge: Charge, service: int) -> None:
+    def end(self, charge: FairCharge, service: int) -> None:
         """The charge ends: it was worth `service` ticks."""
-        flow.pending -= charge._cost
+        flow = charge.flow
+        flow.pending -= charge.cost
         flow.outstanding -= 1
-        if charge._lifts != flow.lifts:  # It ran already when the flow was lifted.
+        if charge.lifts != flow.lifts:  # It ran already when the flow was lifted.
             known = min(flow.slack, service)
             flow.slack -= known
             service -= known
@@ -766,16 +473,3 @@ class _Level:
         for heap in (self.heap, self.debts):
             for i in range(1, len(heap)):
                 assert heap[(i - 1) // 2][:3] <= heap[i][:3], "a heap is out of order"
-
-
-def _close(charge: Charge) -> _Flow:
-    """Mark a charge ended; a second end would take it off the user's tag twice."""
-    if not charge._open:
-        raise ValueError(f"the charge for {charge.ticket} was settled or refunded before")
-    charge._open = False
-    return charge._flow  # type: ignore[return-value]  # None under FIFO, which does not look at it
-
-
-def _check_duration(name: str, duration_s: float) -> None:
-    if not 0.0 <= duration_s <= MAX_DURATION_S:  # false for NaN, too
-        raise ValueError(f"{name} must be from 0 to {MAX_DURATION_S} seconds, not {duration_s}")

@@ -1,0 +1,190 @@
+"""An attempt that has a place at an executor of this node: its states, and what may follow each.
+
+The states say what the node monitor has decided. What the executor does meanwhile becomes known later: for some
+milliseconds nobody but the executor knows which of its runs it works for. So an attempt that was asked back may run.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from node_monitor.jobs import CommonBytes, LocalJob
+from node_monitor.queueing.tickets import AheadOfTurn, Charge
+from sparrow_py.errors import InvariantViolated
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire.messages import Data
+
+
+class State(Enum):
+    """Of an attempt at this node."""
+
+    may_become: tuple[State, ...]
+    """The states that may follow, as `TRANSITIONS` says."""
+
+    PLACED = "placed"
+    """It has a place, its charge and its resources; its executor does not have it yet."""
+    WAITS = "waits for its inputs"
+    """Large data that it needs are being fetched."""
+    GIVEN_AHEAD = "given ahead"
+    """Its executor has it, behind another run."""
+    RUNS = "runs"
+    """Its executor works for it, as far as is known."""
+    ASKED_BACK = "asked back"
+    """It was behind another run for too long: its executor is to return it, unless it runs by now."""
+    CANCELLED = "cancelled behind another"
+    """Its scheduler cancelled it while it was behind another run: its executor is to return it; if it runs by now, it
+    goes on, and its scheduler hears so."""
+    CANCELLED_EVEN_IF_IT_RUNS = "cancelled behind another, even if it runs"
+    """The same, but if it runs by now it is stopped."""
+    STOPPED = "is being stopped"
+    """Its executor was told to end it, or is being ended."""
+    ENDED = "ended"
+    """It was reported, handed back or withdrawn, and is here no more."""
+
+
+# Names of their own: to look a member up in its class takes longer than all else that a change of state costs.
+PLACED = State.PLACED
+WAITS = State.WAITS
+GIVEN_AHEAD = State.GIVEN_AHEAD
+RUNS = State.RUNS
+ASKED_BACK = State.ASKED_BACK
+STOPPED = State.STOPPED
+ENDED = State.ENDED
+
+# What follows as a rule comes first: it is found fastest.
+TRANSITIONS: dict[State, tuple[State, ...]] = {
+    # Its executor gets it, behind another run or not; or it has to wait for large data first.
+    PLACED: (RUNS, GIVEN_AHEAD, WAITS),
+    # The data come, and it starts. Or they cannot be had, or nobody wants it any more: it was not started.
+    WAITS: (RUNS, ENDED),
+    # The run before it ends, and it is next. Or it is asked back: for others' sake, or for its scheduler's.
+    GIVEN_AHEAD: (RUNS, ASKED_BACK, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, ENDED),
+    # Returned; or not, and so it keeps its place; or it is next by now.
+    ASKED_BACK: (RUNS, GIVEN_AHEAD, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, ENDED),
+    # Returned; or not, and then it runs, though the end of the run before it may be yet to come.
+    State.CANCELLED: (RUNS, GIVEN_AHEAD, State.CANCELLED_EVEN_IF_IT_RUNS, STOPPED, ENDED),
+    State.CANCELLED_EVEN_IF_IT_RUNS: (STOPPED, ENDED),
+    # It ends by itself, or with its executor, or is stopped. Its executor may still return what was asked back before.
+    RUNS: (ENDED, STOPPED),
+    STOPPED: (ENDED,),
+    ENDED: (),
+}
+for _state, _after in TRANSITIONS.items():
+    _state.may_become = _after
+
+
+class Attempt:
+    """One attempt of a task. `enter` and `leave` of `AttemptBook` are its beginning and its end here."""
+
+    __slots__ = (
+        "ahead", "began_at_s", "charge", "common", "executor_id", "given_at_s", "inputs", "job", "missing", "number",
+        "payload", "run", "state", "stopped_as", "task",
+    )  # fmt: skip
+
+    state: State
+    executor_id: str
+    run: int
+    """What it is called between the node monitor and its executor; both there once it is given to one."""
+    given_at_s: float
+    """When it got its place, or was sent to its executor."""
+    missing: frozenset[str]
+    """Hashes of the large data that it waits for; there while it waits."""
+    stopped_as: tuple[TaskStatus, str]
+    """How it ends unless it finishes meanwhile, and why; there once it is stopped."""
+
+    def __init__(
+        self,
+        job: LocalJob,
+        task: int,
+        number: int,
+        payload: Data,
+        common: CommonBytes | None,
+        inputs: tuple[tuple[int, int], ...],
+        charge: Charge,
+    ) -> None:
+        """number: its id, which is unique in its job."""
+        self.state = PLACED
+        self.job = job
+        self.task = task
+        self.number = number
+        self.payload = payload
+        self.common = common
+        self.inputs = inputs
+        self.charge = charge
+        self.began_at_s: float | None = None
+        """Since when its executor works for it, as far as is known."""
+        self.ahead: AheadOfTurn | None = None
+        """The book in which it counts as ahead of its turn, while it is behind another run of its executor."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """(scheduler, job, id)."""
+        return self.job.scheduler, self.job.id, self.number
+
+    @property
+    def task_timeout_s(self) -> float | None:
+        """How long it may run."""
+        return None if self.common is None else self.common.task_timeout_s
+
+    def becomes(self, state: State) -> None:
+        """Change the state; `InvariantViolated` if the table forbids that."""
+        if state not in self.state.may_become:
+            raise self.forbidden(state)
+        self.state = state
+
+    def begins(self, now_s: float) -> None:
+        """The run before it has ended, so that its executor works for it now. One that was cancelled stays so."""
+        self.began_at_s = now_s
+        self.is_not_behind()
+        if self.state is GIVEN_AHEAD or self.state is ASKED_BACK:
+            self.state = RUNS
+
+    def is_not_behind(self) -> None:
+        """It waits for no other run any more."""
+        if self.ahead is not None:
+            self.ahead.less()
+            self.ahead = None
+
+    def forbidden(self, state: State) -> InvariantViolated:
+        """The error that it cannot become this."""
+        name = f"attempt {self.number} of task {self.task} of job {self.job.id}"
+        return InvariantViolated(f"{name}: {self.state.value!r} cannot become {state.value!r}", self.story())
+
+    def story(self) -> list[str]:
+        """Its states so far, if they are remembered."""
+        return []
+
+    def problem(self) -> str | None:
+        """What of its state does not hold, if anything."""
+        behind = self.ahead is not None
+        if self.state in (PLACED, ENDED):
+            return f"{self.key} is here, and {self.state.value}"
+        if self.state is WAITS and (behind or not self.missing or self.began_at_s is not None):
+            return f"{self.key} waits for {self.missing}, and should not"
+        if self.state is RUNS and (behind or self.began_at_s is None):
+            return f"{self.key} runs, and is behind another run"
+        if self.state in (GIVEN_AHEAD, ASKED_BACK) and not (behind and self.began_at_s is None):
+            return f"{self.key} is {self.state.value}, and behind no other run"
+        return None
+
+
+class RememberingAttempt(Attempt):
+    """An attempt that remembers its states, for people who look for a bug (`history_len_max`)."""
+
+    __slots__ = ("_states",)
+
+    @property
+    def state(self) -> State:  # A slot there, as reading it has to cost nothing.
+        """What it is now."""
+        return self._states[-1]
+
+    @state.setter
+    def state(self, state: State) -> None:
+        if state is PLACED:
+            self._states = [state]
+        else:
+            self._states.append(state)
+
+    def story(self) -> list[str]:
+        """Its states so far."""
+        return [state.value for state in self._states]

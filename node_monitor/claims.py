@@ -1,0 +1,106 @@
+"""Another scheduler claims a job: what is here of the job goes over, and what is known of the job is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node_monitor.attempt_book import AttemptBook
+from node_monitor.attempts import WAITS
+from node_monitor.fences import Fences, Owner
+from node_monitor.history import History
+from node_monitor.jobs import Jobs, LocalJob
+from node_monitor.queueing.backlog import Backlog
+from node_monitor.queueing.tickets import Key
+from node_monitor.remembered_outcomes import RememberedOutcomes
+from node_monitor.remembered_starts import RememberedStarts
+from sparrow_py.wire import messages as m
+
+
+class Claims:
+    """Jobs change their scheduler here (ARCHITECTURE.md, "Failover")."""
+
+    __slots__ = ("_backlog", "_book", "_fences", "_history", "_jobs", "_outcomes", "_starts", "_to_scheduler")
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        book: AttemptBook,
+        backlog: Backlog,
+        fences: Fences,
+        outcomes: RememberedOutcomes,
+        starts: RememberedStarts,
+        history: History,
+        to_scheduler: Callable[[str, m.Message], None],
+    ) -> None:
+        self._jobs = jobs
+        self._book = book
+        self._backlog = backlog
+        self._fences = fences
+        self._outcomes = outcomes
+        self._starts = starts
+        self._history = history
+        self._to_scheduler = to_scheduler
+
+    def claim(self, scheduler: str, message: m.Claim, now_s: float) -> None:
+        """The job is this scheduler's now, unless another has claimed it since: it hears what is known of it here."""
+        owner, job_id, epoch = (message.user, message.instance), message.job, message.epoch
+        known = self._fences.epoch(owner, job_id)
+        if known > epoch:
+            self._to_scheduler(scheduler, m.Fenced(job_id, known))
+            return
+        self._fences.raise_to(owner, job_id, epoch)
+        for job in [job for job in self._jobs.by_key.values() if job.id == job_id and job.owner == owner]:
+            if job.scheduler != scheduler:
+                self._to_scheduler(job.scheduler, m.Fenced(job_id, epoch))
+                self._hand_over(job, scheduler)
+        for report in self._outcomes.of(owner, job_id):
+            self._to_scheduler(scheduler, report)
+        self._withdraw_ready(scheduler, owner, job_id, epoch)
+        attempts = [
+            one for one in self._book.by_key.values() if one.job.id == job_id and one.job.scheduler == scheduler
+        ]
+        for unstarted in [one for one in attempts if one.state is WAITS]:
+            self._book.withdraw(unstarted, now_s)
+        running = [(one.task, one.number) for one in attempts if one.key in self._book.by_key]
+        left = self._jobs.by_key.get((scheduler, job_id))
+        if left is not None and not left.attempts:  # What the earlier scheduler had sent; this one does not know of it.
+            self._jobs.forget(left)
+        vouches = message.age_s is not None and self._tell_starts(scheduler, message, now_s - message.age_s)
+        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches))
+        self._history.note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+
+    def _hand_over(self, job: LocalJob, scheduler: str) -> None:
+        """What of the job is here is the other scheduler's from now on."""
+        attempts = [one for one in self._book.by_key.values() if one.job is job]
+        for attempt in attempts:
+            del self._book.by_key[attempt.key]
+        there = self._jobs.hand_over(job, scheduler)
+        for attempt in attempts:
+            attempt.job = there
+            self._book.by_key[attempt.key] = attempt
+
+    def _withdraw_ready(self, scheduler: str, owner: Owner, job_id: str, epoch: int) -> None:
+        """The job's ready tasks of earlier epochs do not start; another scheduler that sent them hears so."""
+        for key, task in self._backlog.ready.remove(
+            lambda key, task: (
+                task.job == job_id and self._owner(key, task) == owner and task.attempt >> m.EPOCH_SHIFT < epoch
+            )
+        ):
+            if key[0] != scheduler:
+                self._to_scheduler(key[0], m.Fenced(job_id, epoch))
+                self._backlog.say_handed_back(key[0], task, "another scheduler has the job")
+            self._backlog.withdraw(key, task)
+
+    def _owner(self, key: Key, task: m.Launch) -> Owner:
+        """The user and the instance of a ready task's job."""
+        ticket = self._backlog.queue.ticket(key)
+        job = self._jobs.by_key.get((key[0], task.job))
+        return ("" if ticket is None else ticket.user, 0 if job is None else job.instance)
+
+    def _tell_starts(self, scheduler: str, message: m.Claim, submitted_s: float) -> bool:
+        """Name the job's tasks that were started here; returns whether those are all."""
+        tasks = self._starts.of((message.user, message.instance), message.job)
+        for first in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
+            some = tasks[first : first + m.NUMBERS_PER_MESSAGE_MAX]
+            self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some))
+        return self._starts.complete_since(message.user, submitted_s)

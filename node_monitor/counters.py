@@ -1,0 +1,27 @@
+"""What a node monitor counts, for its metrics."""
+
+from __future__ import annotations
+
+
+class Counters:
+    """What the metrics show; all counts since the start."""
+
+    __slots__ = (
+        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops",
+        "refused_reservations", "reservations", "start_failures", "started", "suspicions", "withdrawals",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.ask_timeouts = 0
+        self.asks = 0
+        self.cancelled_reservations = 0
+        self.ended = 0
+        self.executor_deaths = 0
+        self.handed_back = 0
+        self.noops = 0
+        self.refused_reservations = 0
+        self.reservations = 0
+        self.start_failures = 0
+        self.started = 0
+        self.suspicions = 0
+        self.withdrawals = 0

@@ -1,0 +1,51 @@
+"""Tickets in order of arrival, whoever's they are: as the paper's prototype without shares (§3.5)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from node_monitor.queueing.reservation_queue import ReservationQueue
+from node_monitor.queueing.tickets import TURN_S, Charge, Key, QueuedTicket, check_duration
+
+
+class FifoQueue(ReservationQueue):
+    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
+
+    def take(
+        self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
+    ) -> Charge | None:
+        for ticket in self._line.values():
+            if may_run(ticket):
+                return self.take_of(ticket) if wanted is None or wanted(ticket) else None
+        return None
+
+    def take_of(self, ticket: QueuedTicket) -> Charge:
+        self._spend(ticket, 1)
+        ticket.count -= 1
+        if not ticket.count:
+            del self._line[ticket.key]
+            self._unindex(ticket.key)
+        stated = ticket.expected_duration_s
+        return Charge(ticket, TURN_S if stated is None else stated)
+
+    def refund(self, charge: Charge) -> None:
+        charge.close()
+
+    def settle(self, charge: Charge, service_s: float) -> None:
+        check_duration("service_s", service_s)
+        charge.close()
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
+
+    def _enqueue(self, ticket: QueuedTicket) -> None:
+        self._line[ticket.key] = ticket
+
+    def _dequeue(self, ticket: QueuedTicket) -> None:
+        del self._line[ticket.key]

@@ -1,0 +1,122 @@
+"""Free slots serve the queue: ready tasks start, and for other reservations slots ask.
+
+A slot that is free is offered to the fair queue. A second lane beside it (workers that a framework leases, gangs that
+are pushed) would be asked for its charge in `Serving.fill`, where `queue.take` is, before the queue or after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from node_monitor.asking import Ask, Asking
+from node_monitor.executors.executor_state import AppState, Balance
+from node_monitor.pipelining import Pipelining
+from node_monitor.queueing.backlog import Backlog
+from node_monitor.queueing.tickets import SLOTS_PER_CHARGE, Charge, Key, QueuedTicket
+from node_monitor.schedulers import Schedulers
+from node_monitor.slots import Slots
+from node_monitor.starting import Starting
+from node_monitor.supervision import Supervision
+from sparrow_py.wire import messages as m
+
+
+class Serving:
+    """How the node's slots are used."""
+
+    __slots__ = (
+        "_apps", "_asking", "_balance", "_has_accounts", "_pipelining", "_queue", "_ready", "_schedulers", "_slots",
+        "_starting", "_supervision",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        apps: Mapping[str, AppState],
+        balance: Balance,
+        slots: Slots,
+        backlog: Backlog,
+        asking: Asking,
+        starting: Starting,
+        pipelining: Pipelining,
+        supervision: Supervision,
+        schedulers: Schedulers,
+    ) -> None:
+        self._apps = apps
+        self._balance = balance
+        self._slots = slots
+        self._queue = backlog.queue
+        self._ready = backlog.ready
+        self._asking = asking
+        self._starting = starting
+        self._pipelining = pipelining
+        self._supervision = supervision
+        self._schedulers = schedulers
+        self._has_accounts = any(app.offered.has_accounts for app in apps.values())
+
+    def fill(self, now_s: float) -> None:
+        """Use the slots that are free."""
+        asks: dict[Key, Ask] = {}
+        queue, slots = self._queue, self._slots
+        some_ready = bool(self._ready)
+        serves = queue.size > 0 and slots.free > 0 and (self._has_accounts or self._some_app_serves())
+        while serves and queue.size:
+            charge = queue.take(self._may_run)
+            if charge is None:
+                break
+            slots.free -= SLOTS_PER_CHARGE
+            ticket = charge.ticket
+            if ticket.demand:
+                slots.take_resources(charge)
+            app = self._apps[ticket.app]
+            task = self._ready.take(ticket.key) if some_ready else None
+            if task is not None:
+                self._start_ready(charge, task, now_s)
+            else:
+                executor = app.take_place(ticket.user)
+                ask = asks.get(ticket.key)
+                if ask is None:
+                    ask = asks[ticket.key] = self._asking.new(ticket, now_s)
+                ask.slots.append((charge, executor))
+            serves = slots.free > 0 and (bool(app.free) or self._has_accounts or self._some_app_serves())
+        for ask in asks.values():
+            self._asking.send(ask, len(ask.slots))
+        if self._balance.uneven:
+            self._supervision.even_out(now_s)
+        if slots.free > self._schedulers.idle_told and not queue.size:
+            self._schedulers.say_idle(slots.free)
+
+    def _some_app_serves(self) -> bool:
+        """Whether an executor has a free place: else the queue need not be looked through, unless users of some account
+        lack executors (`_may_run` finds them), as each account has fewer than slots."""
+        for app in self._apps.values():  # noqa: SIM110 - asked with every event, where a generator costs four times that
+            if app.free or app.kept:
+                return True
+        return False
+
+    def _may_run(self, ticket: QueuedTicket) -> bool:
+        """Whether a reservation of the ticket may have a slot now. One whose task is under way may not, yet."""
+        app = self._apps[ticket.app]
+        if ticket.count <= ticket.asked:
+            return False
+        if not app.free and ticket.user not in app.kept:
+            app.passed_over(ticket.user)
+            return False
+        return not ticket.demand or self._slots.fits(ticket.demand)
+
+    def _start_ready(self, charge: Charge, task: m.Launch, now_s: float) -> None:
+        """It is the turn of a task that is here."""
+        ticket = charge.ticket
+        if task.ask and ticket.ahead is not None:
+            ticket.ahead.less()
+        attempt = self._starting.enter(ticket.key[0], task, charge)
+        if attempt is None:
+            self._slots.return_resources(charge)
+            self._queue.refund(charge)
+            self._slots.free += SLOTS_PER_CHARGE
+            return
+        executor = self._apps[ticket.app].take_place(ticket.user)
+        executor.busy_places += 1
+        if executor.fresh:
+            self._supervision.assign(executor, ticket.user)
+        self._starting.give(executor, attempt, now_s)
+        if ticket.prefetch and executor.places == 1:
+            self._pipelining.started(executor, attempt, ticket, now_s)
