@@ -33,7 +33,6 @@ class Outcomes:
         self._ledger = ledger
         self._jobs = ledger.jobs
         self._admission = ledger.admission
-        self._holds = ledger.holds
         self._settled = ledger.counters.settled
         self._to_client = ledger.to_client
 
@@ -135,7 +134,7 @@ class Outcomes:
             stage.large = True  # Its task may have to produce that again.
         else:
             self.drop_payload(stage, task)
-        if needed and isinstance(result, bytes) and not self._holds(job, len(result)):
+        if needed and isinstance(result, bytes) and not self._ledger.holds(job, len(result)):
             self.cancel(job, self._admission.over_bytes(job.user), now_s)
 
     def drop_payload(self, stage: StageState, task: int) -> None:
@@ -143,4 +142,4 @@ class Outcomes:
         payload = stage.payloads[task]
         stage.payloads[task] = None
         if payload and type(payload) is bytes:
-            self._holds(stage.job, -len(payload))
+            self._ledger.holds(stage.job, -len(payload))

@@ -49,8 +49,9 @@ class Register:
         """The job, which was admitted, is here."""
         self._ledger.jobs[job.id] = job
         self.by_client.setdefault(job.client, {})[job.id] = job
+        placing = self._ledger.placing
         for stage in job.stages:
-            self._ledger.placing.stage_came(stage)
+            placing.stage_came(stage)
 
     def accept(self, job: JobState, now_s: float) -> None:
         """Tell the job's client that it will run."""

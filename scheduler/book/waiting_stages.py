@@ -16,7 +16,8 @@ Group = tuple[str, Kind, int]
 
 def group_of(stage: StageState) -> Group | None:
     """The stage's group; None if it shares with nobody, as its tasks want nodes of their own."""
-    return None if stage.spec.local else (stage.job.user, stage.kind, stage.spec.prefetch)
+    spec = stage.spec
+    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch)
 
 
 class WaitingStages:

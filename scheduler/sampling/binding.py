@@ -32,14 +32,13 @@ class Binding:
         self._turns = turns
         self._tickets = probing.tickets
         self._dropped = probing.dropped
-        self._spend = probing.spend
-        self._ensure = probing.ensure
+        self._probing = probing
+        self._surplus = surplus
         self._adaptive = adaptive
         self._counters = book.counters
         self._to_node = book.to_node
         self._launch = book.launch
         self._count_placed = book.count_placed
-        self._none_unplaced = surplus.none_unplaced
         self._keeps_history = book.keeps_history
         self._reorders = book.options.order != "reserved"
 
@@ -51,7 +50,7 @@ class Binding:
         if ticket is not None and not (self._dropped and (node.id, ticket.id) in self._dropped):
             stage = ticket.stage
             plan = stage.plan
-            known = self._spend(ticket, node, left)
+            known = self._probing.spend(ticket, node, left)
             if plan.locality is not None:  # Each of its reservations is one task's: one too many would be another's.
                 left -= known - self._serve_local(stage, plan.locality, node, message, known, now_s)
             elif self._reorders:
@@ -85,7 +84,7 @@ class Binding:
         if left and reserved.unplaced:  # The first may have to keep away from the node, which this one need not.
             left = self._serve(reserved, node, message, left, now_s)
         if plan.live < reserved.unplaced:  # It lent its reservation, and gets it back as the others' surplus.
-            self._ensure(reserved, now_s)
+            self._probing.ensure(reserved, now_s)
         return left
 
     def _serve(self, stage: StageState, node: Node, message: m.GetTasks, count: int, now_s: float) -> int:
@@ -99,7 +98,8 @@ class Binding:
         if job.using is not None and not self._book.may_start_at(job, node):
             declined = count
             plan.asked_too_soon[node.id] = plan.asked_too_soon.get(node.id, 0) + count
-        left, locality, launch = count, plan.locality, self._launch
+        left, locality = count, plan.locality
+        launch, count_placed = self._launch, self._count_placed  # Bound methods are faster to call as local names.
         while left > declined and stage.unplaced:
             if locality is None:
                 task = stage.take_next()
@@ -113,7 +113,7 @@ class Binding:
             launch(stage, task, node, message.ask)
         launched = count - left
         if launched:
-            self._count_placed(stage, launched)
+            count_placed(stage, launched)
             if self._turns.by_work:
                 self._turns.served(stage, launched)
             if self._adaptive is not None and stage.reserved_at_s is not None:
@@ -123,11 +123,11 @@ class Binding:
         if self._keeps_history:
             self._book.note(now_s, job.id, "node %s took %d", node.id, launched)
         if not stage.unplaced:
-            self._none_unplaced(stage, now_s)
+            self._surplus.none_unplaced(stage, now_s)
         elif left:
             if declined:
                 self._book.leave_alone(stage, node.id, now_s)
-            self._ensure(stage, now_s)
+            self._probing.ensure(stage, now_s)
         return left
 
 

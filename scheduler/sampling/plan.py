@@ -32,12 +32,13 @@ class StagePlan:
     )  # fmt: skip
 
     def __init__(self, stage: StageState) -> None:
+        spec = stage.spec
         self.group = group_of(stage)
         """Its reservations may pass to stages of the same group, and theirs to it."""
         self.locality: Locality | None = None
-        if stage.spec.local:
+        if spec.local:
             self.locality = stage.preferences = Locality()
-        self.probe_ratio = stage.spec.probe_ratio
+        self.probe_ratio = spec.probe_ratio
         """The job's own, or what the scheduler has raised it to."""
         self.tickets: dict[int, Ticket] = {}
         self.own_ticket: Ticket | None = None

@@ -375,8 +375,8 @@ def tries_for_ever(patch: Patch) -> None:
         ticket = binding._tickets.get(message.ticket)
         binding._to_node(node.id, m.NoTask(message.ask, message.count))
         if ticket is not None:
-            binding._spend(ticket, node, message.count)
-            binding._ensure(ticket.stage, now_s)
+            binding._probing.spend(ticket, node, message.count)
+            binding._probing.ensure(ticket.stage, now_s)
 
     wrap(patch, Binding, "get_tasks", get_tasks)
 
