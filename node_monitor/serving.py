@@ -81,7 +81,7 @@ class Serving:
             self._asking.send(ask, len(ask.slots))
         if self._balance.uneven:
             self._supervision.even_out(now_s)
-        if slots.free > self._schedulers.idle_told and not queue.size:
+        if not queue.size and slots.free > self._schedulers.idle_told:
             self._schedulers.say_idle(slots.free)
 
     def _some_app_serves(self) -> bool:

@@ -140,9 +140,13 @@ class Starting:
         if RUNS not in attempt.state.may_become:
             raise attempt.forbidden(RUNS)
         job, common = attempt.job, attempt.common
-        number = common.number if common is not None and common.data else 0
-        if common is not None and number and number not in executor.commons:
-            self._commons.send(executor, number, self._inputs.local(common.data, executor))
+        number, timeout_s = 0, None
+        if common is not None:
+            timeout_s = common.task_timeout_s
+            if common.data:
+                number = common.number
+                if number not in executor.commons:
+                    self._commons.send(executor, number, self._inputs.local(common.data, executor))
         self._counters.started += 1
         if job.once:
             self._starts.add(job.owner, job.id, attempt.task, now_s)
@@ -157,7 +161,6 @@ class Starting:
             attempt.began_at_s = now_s
         else:
             attempt.state = GIVEN_AHEAD
-        timeout_s = common.task_timeout_s if common is not None else None
         if timeout_s is not None:
             reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
             self._stopping.stop_at(now_s + timeout_s, executor.id, attempt.run, reason)
