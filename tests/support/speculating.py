@@ -61,7 +61,7 @@ class SpeculatingClient:
         job_id = f"j{self.world.number()}"
         tasks = [f"{job_id} {task} {seconds:.6f} 0".encode() for task, seconds in enumerate(durations_s)]
         fields = {"app": "many", "common": job_id.encode(), **fields}
-        log = self.world.logs[job_id] = JobLog(self.world, JobSpec(tasks, job_id=job_id, **fields), self.client)
+        log = self.world.logs[job_id] = JobLog(self.world.engine, JobSpec(tasks, job_id=job_id, **fields), self.client)
         job = self.jobs[job_id] = SpeculatedJob(log.spec, speculate, log, self)
         self.copies[job_id] = []
         self.core.submit(replace(log.spec, report_placed=True), job, self.world.now)
@@ -112,7 +112,7 @@ class SpeculatingClient:
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
         self.copies[original].append(spec)
         self.open_copies.add(spec.job_id)
-        self.world.logs[spec.job_id] = JobLog(self.world, spec, self.client)  # Its moves are noted there.
+        self.world.logs[spec.job_id] = JobLog(self.world.engine, spec, self.client)  # Its moves are noted there.
         self.core.submit(spec, sink, self.world.now)
 
     def forget(self, job_id: str) -> None:
