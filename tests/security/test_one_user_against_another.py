@@ -261,8 +261,8 @@ def test_a_daemon_raises_its_limit_and_its_executors_have_the_old_one(tmp_path: 
     show = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     code = (
         "import os, resource, subprocess, sys\n"
-        "from node_monitor.confinement import Confinement\n"
-        "from sparrow_py import open_files\n"
+        "from node_monitor.executors.confinement import Confinement\n"
+        "from sparrow_py.limits import open_files\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 600))\n"
         "open_files.raise_limit()\n"
         f"{show}\n"
