@@ -175,8 +175,9 @@ def test_a_partition_is_lost_in_the_midst_of_a_query(doomed: LocalCluster, tpch_
         assert caught.value.partitions == list(range(0, PARTITIONS, 3))
 
 
+@pytest.mark.rest
 def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
-    sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path
+    doomed: LocalCluster, tpch_hundredth: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     for path in tpch_hundredth.rglob("*"):
