@@ -186,7 +186,7 @@ def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(path, target)
     with (
-        SqlFrontend(sql_cluster, copy) as frontend,
+        SqlFrontend(doomed, copy) as frontend,
         pytest.raises(Exception, match="partition 4 of orders has no file"),
     ):
         frontend.place(1)
