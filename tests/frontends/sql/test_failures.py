@@ -173,8 +173,9 @@ def test_a_partition_is_lost_in_the_midst_of_a_query(doomed: LocalCluster, tpch_
         assert caught.value.partitions == list(range(0, PARTITIONS, 3))
 
 
+@pytest.mark.rest
 def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
-    sql_cluster: LocalCluster, tpch_hundredth: Path, tmp_path: Path
+    doomed: LocalCluster, tpch_hundredth: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     for path in tpch_hundredth.rglob("*"):
@@ -183,7 +184,7 @@ def test_files_that_are_gone_are_an_error_that_names_table_and_partition(
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(path, target)
     with (
-        SqlFrontend(sql_cluster, copy) as frontend,
+        SqlFrontend(doomed, copy) as frontend,
         pytest.raises(Exception, match="partition 4 of orders has no file"),
     ):
         frontend.place(1)
