@@ -27,11 +27,11 @@ from node_monitor.attempt_book import AttemptBook
 from node_monitor.attempts import WAITS
 from node_monitor.claims import Claims
 from node_monitor.counters import Counters
-from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.common_bytes import SentCommonBytes
 from node_monitor.executors.executor_state import AppPlan, Balance, ExecutorState, OfferedApp
 from node_monitor.fences import Fences
 from node_monitor.history import History
+from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.inputs import Blobs, Inputs
 from node_monitor.invariants import Invariants
 from node_monitor.jobs import Jobs

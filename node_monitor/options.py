@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from node_monitor.executors.accounts import UserAccounts
+from node_monitor.host.accounts import UserAccounts
 from node_monitor.queueing.tickets import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.wire.addresses import check_source

@@ -35,8 +35,8 @@ import aiohttp
 
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
-from node_monitor.executors import access_lists
-from node_monitor.executors.removal import END_TIMEOUT_S, Remover, remove_tree
+from node_monitor.host import access_lists
+from node_monitor.host.removal import END_TIMEOUT_S, Remover, remove_tree
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidOption, LinkError, shown
 from sparrow_py.executors import executor_protocol as x

@@ -28,9 +28,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
-from node_monitor.executors import access_lists
-from node_monitor.executors.confinement import Account
-from node_monitor.executors.removal import END_TIMEOUT_S, remove_tree
+from node_monitor.host import access_lists
+from node_monitor.host.os_account import Account
+from node_monitor.host.removal import END_TIMEOUT_S, remove_tree
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors.executor_files import NAME_BYTES
 from sparrow_py.executors.executor_protocol import File

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from node_monitor.executors.accounts import OWN, UserAccounts
 from node_monitor.executors.executor_state import AppPlan
+from node_monitor.host.accounts import OWN, UserAccounts
 from node_monitor.options import NodeMonitorOptions
 from sparrow_py import start
 from sparrow_py.errors import InvalidOption

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from node_monitor.executors.accounts import ALL_AS_OURSELVES, OWN, UserAccounts
+from node_monitor.host.accounts import ALL_AS_OURSELVES, OWN, UserAccounts
+from node_monitor.host.os_account import Account
 from sparrow_py.errors import InvalidOption
 from sparrow_py.limits import open_files
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
@@ -20,7 +18,6 @@ from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
 if TYPE_CHECKING:
     from node_monitor.options import NodeMonitorOptions
 
-PROBE_TIMEOUT_S = 20.0
 PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 """Who may ptrace whom among the processes of one account: 0, or no such file, is every one."""
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
@@ -38,45 +35,6 @@ def ptrace_warning() -> str:
         f"{PTRACE_SCOPE} is {found}: tasks of one account can get into a process of it that starts, and so into "
         "other users' tasks; set kernel.yama.ptrace_scope=1, or give each user an account by run_as (SECURITY.md)"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A user of this machine that is not the daemon's."""
-
-    name: str
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    home: str
-
-    @classmethod
-    def named(cls, name: str) -> Account | None:
-        """The user of this name or number; None if it is our own. `InvalidOption` if we cannot become it."""
-        try:
-            entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
-        except (KeyError, OverflowError):
-            raise InvalidOption("run_as", name, "a user of this machine") from None
-        if entry.pw_uid == os.geteuid():
-            return None
-        if os.geteuid() != 0:
-            raise InvalidOption("run_as", name, "this process's own user; it takes root to start executors as another")
-        if entry.pw_uid == 0:
-            raise InvalidOption("run_as", name, "another user than root")
-        groups = [entry.pw_gid, *(group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)]
-        return cls(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(dict.fromkeys(groups)), entry.pw_dir)
-
-    def check(self, interpreter: str) -> None:
-        """`InvalidOption` unless this process may become the user, and the user may run the interpreter."""
-        try:
-            subprocess.run(
-                [interpreter, "-I", "-S", "-c", ""],
-                user=self.uid, group=self.gid, extra_groups=self.groups, cwd="/",
-                check=True, capture_output=True, timeout=PROBE_TIMEOUT_S,
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError) as error:
-            allowed = f"a user that this process may become, and that may run {interpreter} ({error})"
-            raise InvalidOption("run_as", self.name, allowed) from None
 
 
 @dataclass(frozen=True, slots=True)

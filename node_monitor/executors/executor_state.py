@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from node_monitor.attempts import Attempt
-from node_monitor.executors.accounts import OWN, UserAccounts
 from node_monitor.executors.offers import Offer
 from node_monitor.executors.suspicion import Suspicion
+from node_monitor.host.accounts import OWN, UserAccounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.result_files import LEFT_AGE_MAX_S, ResultDirectory
 from node_monitor.executors.apps import App
 from node_monitor.executors.builtin import BUILTIN_APPS
-from node_monitor.executors.confinement import Account, Confinement
+from node_monitor.executors.confinement import Confinement
 from node_monitor.executors.environment import passed_on
 from node_monitor.executors.mute_connections import MuteConnections
 from node_monitor.executors.processes import ExecutorProcess, Processes
 from node_monitor.executors.socket_directory import SocketDirectory
+from node_monitor.host.os_account import Account
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x

@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from node_monitor.executors import access_lists
-from node_monitor.executors.confinement import Account
-from node_monitor.executors.removal import END_TIMEOUT_S, remove_tree
+from node_monitor.host import access_lists
+from node_monitor.host.os_account import Account
+from node_monitor.host.removal import END_TIMEOUT_S, remove_tree
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executors.executor_protocol import FILES_SUFFIX
 

@@ -14,9 +14,9 @@ import pytest
 
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.result_files import ResultDirectory
-from node_monitor.executors import access_lists
-from node_monitor.executors.confinement import Account
 from node_monitor.executors.socket_directory import SocketDirectory
+from node_monitor.host import access_lists
+from node_monitor.host.os_account import Account
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executors.executor_protocol import File
 from tests.support.stores import store_in

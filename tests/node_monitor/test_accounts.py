@@ -9,9 +9,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.apps import App, by_account, offered_apps
 from node_monitor.executors.executor_state import AppPlan
+from node_monitor.host.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
 from node_monitor.http.metrics import collect
 from node_monitor.http.views import status
 from node_monitor.options import NodeMonitorOptions

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node_monitor.core import IDLE_WORKERS_PER_SLOT
-from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.executor_state import AppPlan
+from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from node_monitor.executors import removal
-from node_monitor.executors.removal import Remover, remove_tree
+from node_monitor.host import removal
+from node_monitor.host.removal import Remover, remove_tree
 from sparrow_py.logs.line_interval import LineInterval
 from tests.support.waiting import TIMEOUT_S
 

@@ -15,7 +15,7 @@ import pytest
 
 from node_monitor.blobs import result_files
 from node_monitor.blobs.result_files import ResultDirectory, Taking
-from node_monitor.executors.confinement import Account
+from node_monitor.host.os_account import Account
 from sparrow_py.errors import LinkError
 from sparrow_py.executors.executor_protocol import File
 from tests.support.unprivileged import NOBODY, SOMEBODY, takes_root

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from node_monitor.blobs.result_files import ResultDirectory, Taking
-from node_monitor.executors.confinement import Account
-from node_monitor.executors.removal import remove_tree
+from node_monitor.host.os_account import Account
+from node_monitor.host.removal import remove_tree
 from sparrow_py.errors import LinkError
 from sparrow_py.executors.executor_protocol import File
 from tests.support.unprivileged import NOBODY, interpreter, open_folder, takes_root

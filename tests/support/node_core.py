@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.executors.executor_state import AppPlan
+from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
