@@ -18,6 +18,7 @@ from benchmarks.laboratory import evidence, faults, told, work
 from benchmarks.laboratory.faults import WAYS, Fault, Faults, Kind, NobodyMet
 from benchmarks.laboratory.tap import Tap
 from benchmarks.laboratory.told import Event
+from sparrow_py.job import JobSpec
 from tests.support.daemons import clean_environment
 
 ROOT = Path(__file__).parents[2]
@@ -153,16 +154,15 @@ def test_a_rolling_upgrade_and_veterans(cluster: FakeCluster, clock: SimpleNames
 def test_what_a_session_tells_twice_is_written_down() -> None:
     written: list[tuple[Event, str, str]] = []
     told = SimpleNamespace(write=lambda event, job, error: written.append((event, job, error)))
-    sink = SimpleNamespace(placed=None, not_cancelled=None)
-    for name in ("accepted", "outcome", "ended"):
-        setattr(sink, name, lambda *_: None)
+    sink = SimpleNamespace(**dict.fromkeys(("accepted", "settle", "finish"), lambda *_: None))
     tap = Tap("j", sink, told)  # type: ignore[arg-type]
-    outcome: Any = SimpleNamespace(task=3)
+    tap.begin(JobSpec([b""] * 5), lambda *_: None)
+    outcome: Any = SimpleNamespace(task=3, result=b"")
     for tell in (tap.accepted, lambda: tap.outcome(outcome), tap.ended):
         tell()
     assert not written
     tap.outcome(outcome)
-    tap.outcome(SimpleNamespace(task=4))  # type: ignore[arg-type]
+    tap.outcome(SimpleNamespace(task=4, result=b""))  # type: ignore[arg-type]
     tap.ended()
     assert [error for _, _, error in written] == [
         "outcome of task 3, twice", "outcome of task 4, after the end", "the end or a refusal, twice"
