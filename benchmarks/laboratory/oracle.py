@@ -298,10 +298,12 @@ def failures_are_explained(found: Evidence) -> Iterator[str]:
 
 
 def _timed_out(job: Job, runs: list[Run]) -> bool:
+    """Whether a run lasted for so long, or none has written its start: a worker that stands still, or is forked on a busy
+    machine, may be killed before the function that it was given begins."""
     if job.task_timeout_s is None:
         return False
     least_ns = TIMED_OUT * job.task_timeout_s * 1e9
-    return any(run.end_ns is None or run.end_ns - run.start_ns > least_ns for run in runs)
+    return not runs or any(run.end_ns is None or run.end_ns - run.start_ns > least_ns for run in runs)
 
 
 def cancellations_are_explained(found: Evidence) -> Iterator[str]:
