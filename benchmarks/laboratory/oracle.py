@@ -298,8 +298,8 @@ def failures_are_explained(found: Evidence) -> Iterator[str]:
 
 
 def _timed_out(job: Job, runs: list[Run]) -> bool:
-    """Whether a run lasted for so long, or none has written its start: a worker that stands still, or that a busy machine
-    forks slowly, may be killed before its function begins."""
+    """Whether a run lasted for so long. Without any run the worker, which stood still or was forked slowly, was killed
+    before the task's function began."""
     if job.task_timeout_s is None:
         return False
     least_ns = TIMED_OUT * job.task_timeout_s * 1e9
