@@ -147,7 +147,7 @@ class Asking:
 
     def _came_for_slot(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A slot asked for a task, which has come."""
-        charge, executor = ask.slots.pop(0)  # That with the warmest executor.
+        charge, executor = ask.slots.pop(0)  # Places are taken warmest first.
         app, ticket = ask.app, charge.ticket
         if not ask.slots:
             del self.open[ask.id]

@@ -74,7 +74,7 @@ for _state, _after in TRANSITIONS.items():
 
 
 class Attempt:
-    """One attempt of a task. `enter` and `leave` of `AttemptBook` are its beginning and its end here."""
+    """One attempt of a task: at this node from `Starting.enter`, or from a claim, until `AttemptBook.leave`."""
 
     __slots__ = (
         "ahead", "began_at_s", "charge", "common", "executor_id", "given_at_s", "inputs", "job", "missing", "number",

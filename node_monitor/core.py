@@ -286,7 +286,7 @@ class NodeMonitorCore:
         return min(ask_s, timer_s)
 
     def tick(self, now_s: float) -> None:
-        """Time has come to `now_s`: release the slots of unanswered asks, restart executors."""
+        """Time has come to `now_s`: release the slots of unanswered asks, and do what else was due."""
         self.asks.tick(now_s)
         self._timers.run_due(now_s)
 

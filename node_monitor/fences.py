@@ -16,7 +16,7 @@ class Fences:
     def __init__(self) -> None:
         self.epochs: dict[tuple[Owner, str], int] = {}
         self._by_user: dict[str, dict[tuple[Owner, str], None]] = {}
-        """The jobs by user, that which was claimed first foremost."""
+        """The jobs by user, the one that was claimed first at the front."""
 
     def raise_to(self, owner: Owner, job: str, epoch: int) -> None:
         """Lower epochs of the job may launch nothing more."""

@@ -8,7 +8,7 @@ reservations, for which nodes ask, §3.1 and §3.2, if it is `sampling`); `book.
 `book.endings` takes its end, `book.outcomes` settles it and `book.stages` opens the stages that waited for it. A job
 that was at another scheduler before is first claimed at the nodes (`book.claims`).
 
-What holds after each event (`check_invariants`): the counts of the book add up, and what its plane says of a stage.
+After each event the book's counts add up, and the plane finds nothing wrong with any stage (`check_invariants`).
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class SchedulerCore:
 
 
 def _does_not_matter(node: Node, message: m.Message, now_s: float) -> None:
-    """To the plane that this scheduler runs."""
+    """A message that only other planes need is ignored."""
 
 
 def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) -> BookForPlane:

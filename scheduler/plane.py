@@ -1,7 +1,8 @@
 """The seam between the book of jobs and the planes, which find nodes for tasks.
 
-A plane is told what happens (`Plane`), and has of the book what `BookForPlane` lists, no more. A scheduler runs one
-plane, which `planes` chooses; the tests have a small one besides (`tests/support/most_free_slots.py`).
+A plane is told what happens (`Plane`). It has of the book what `BookForPlane` lists, and the stages themselves: of a
+stage it may set `plan`, `reserved_at_s` and `search`, and take unplaced tasks. A scheduler runs one plane, which
+`planes` chooses; the tests have a small one besides (`tests/support/most_free_slots.py`).
 """
 
 from __future__ import annotations

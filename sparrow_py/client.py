@@ -601,10 +601,6 @@ class Client(StaysHere):
         if self._refusal or self._thread.closed:
             raise RuntimeError(self._refusal or self._thread.why_closed)
 
-    def check_not_on_loop(self) -> None:
-        """`RuntimeError` on the client's own loop, which would wait for itself."""
-        self._thread.check_not_here()
-
     def runs_here(self) -> bool:
         """Whether the caller is on the client's own loop, as done-callbacks are."""
         return self._thread.runs_here()

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.laboratory import evidence
 from benchmarks.laboratory.cluster import BLOBS_GAUGE, Cluster, tracebacks
 from benchmarks.laboratory.evidence import Evidence
-from benchmarks.laboratory.faults import LEAVES_FILES, Faults
+from benchmarks.laboratory.faults import LEAVES_FILES, Faults, Kind
 from benchmarks.laboratory.processes import children_now, end_orphans
 from sparrow_py.processes.process_control import adopt_orphans
 
@@ -105,7 +105,7 @@ class Experiment:
         """Start programs again that have died in the middle of a submission."""
         for name in self._returning:
             if not self.cluster.runs(name) and self.cluster.lives[name] == 0:
-                killed = any(one.target == name and one.kind == "kill-client" for one in self.faults.happened)
+                killed = any(one.target == name and one.kind == Kind.KILL_CLIENT for one in self.faults.happened)
                 if self.cluster.processes[name].code == -9 and not killed:
                     self.cluster.launch(name)
 

@@ -1,8 +1,8 @@
-"""The list of faults: what each is called, whom it hits, what it needs, how it is done, and how it is undone.
+"""The list of faults: what each is called, whom it hits, how it is done, and how it is undone.
 
-A *way* does something to one process and says how that is undone. A `Kind` is a way and those whom it hits. `Faults`
-plays a plan: each fault is inflicted when it is due and undone when it has lasted; nothing here waits. A fault whose
-target is not there, or is out of order already, is left out and counted.
+A *way* does something to one process and says how that is undone. A `Kind` names a way and whom it hits (`WAYS`).
+`Faults` plays a plan: each fault is inflicted when it is due and undone when it has lasted; nothing here waits. A fault
+whose target is not there, or is out of order already, is left out and counted.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 """Weights accepted; only their ratios matter."""
 
 SLOTS_PER_CHARGE = 1
-"""Slots that a task takes. Tasks that hold k slots would have k in their ticket and in each of its charges: whatever
-takes or frees slots for a charge names this number."""
+"""Slots that a task takes. Tasks that hold k slots would have k in their ticket and in each of its charges. What takes
+a slot for a charge names this number, as does what frees one without an attempt; `AttemptBook.leave` frees the rest."""
 
 Key = tuple[str, int]
 

@@ -48,8 +48,8 @@ class Claims:
     _notice: AdvanceNotice
     _stages: Stages
     _cancellation: Cancellation
-    _alone_until_s: float
-    """When the first node came of those that there are now, or the scheduler started."""
+    _nodes_since_s: float
+    """Since when at least one node has been connected without a break; before any came, when the scheduler started."""
 
     # ---- what the client knows ---------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Claims:
         for node in nodes.all():
             self._claim(job, node, now_s)
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
-        age_s = now_s - (self._alone_until_s if len(nodes) else now_s)
+        age_s = now_s - (self._nodes_since_s if len(nodes) else now_s)
         settling_s = options.settling_s - age_s
         away_s = REDIALLED_S - age_s if self._away(job) else 0.0
         for wait_s, settled in ((settling_s, self._settled_unless_away), (away_s, self._settled)):
@@ -137,12 +137,12 @@ class Claims:
     def node_up(self, node: Node, now_s: float) -> None:
         """A node has come: claim what was claimed at the others."""
         if len(self._ledger.nodes) == 1:
-            self._alone_until_s = now_s
+            self._nodes_since_s = now_s
         for job in self._ledger.jobs.values():
             if job.epoch and job.received == job.task_count:
                 if job.phase is CLAIMING:
                     self._claim(job, node, now_s)
-                    if now_s - self._alone_until_s >= self._ledger.options.settling_s and not self._away(job):
+                    if now_s - self._nodes_since_s >= self._ledger.options.settling_s and not self._away(job):
                         self._settled(job.stages[0], now_s)
                 else:  # Too late to be waited for, but it fences, and may know an outcome.
                     self._ledger.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))

@@ -32,7 +32,8 @@ class Phase(Enum):
     """How far a job has come: its tasks may run only once it is OPEN."""
 
     ARRIVING = "arriving"
-    """It is accepted only once all its tasks are here: some may ask for nodes that are not."""
+    """It is accepted only once all its tasks are here: one may prefer nodes that do not exist, and then the job is
+    refused."""
     CLAIMING = "claiming"
     """It was at another scheduler: nodes are asked what they have of it, as soon as all its tasks are here."""
     OPEN = "open"

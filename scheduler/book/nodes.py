@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
-from sparrow_py.wire.messages import DRAINING, READY, NodeInfo
+from sparrow_py.wire.messages import READY, NodeInfo
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt
@@ -24,7 +24,8 @@ class Node:
     def __init__(self, node_id: str, info: NodeInfo) -> None:
         self.id = node_id
         self.memory = info.memory
-        """The name of what its process remembers of tasks; empty if it has none."""
+        """Id of one run of the node monitor's process, and so of what that remembers of tasks: after a restart it has
+        another. Empty if it remembers nothing."""
         self.state = READY
         self.attempts: set[Attempt] = set()
         """Attempts launched here whose outcome is not known."""
@@ -36,11 +37,6 @@ class Node:
         """What the node says of itself."""
         self.info = info
         self.attributes = {**info.attributes, "node": self.id}
-
-    @property
-    def draining(self) -> bool:
-        """Whether it takes nothing more."""
-        return self.state == DRAINING
 
     def why_not(self, kind: Kind) -> tuple[str, str] | None:
         """(field, reason) if this node could never run stages of the kind, whatever its state."""

@@ -31,7 +31,7 @@ class Placing(Protocol):
         """The stage's job is here no more, and nothing of it is to be placed."""
 
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
-        """The client knows of these memories of nodes: from now on tasks of the stage may be started there."""
+        """The client knows of the nodes with these memories (`Node.memory`): tasks of the stage may start there now."""
 
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """An attempt has ended, as its node reports; its task is about to be settled or to start again."""

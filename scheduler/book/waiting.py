@@ -92,7 +92,8 @@ class Waiting:
     # ---- for nodes that are to come ----------------------------------------------------------
 
     def wait(self, stage: StageState, now_s: float) -> None:
-        """There is no node for some of the stage's tasks now, of which each may run where the others may."""
+        """No node can take more of the stage's tasks now. All of them may use the same nodes; else see
+        `wait_for_preferred`."""
         search = stage.search
         if self._reach.later(stage):
             search.no_node_since_s = None
@@ -160,6 +161,9 @@ class Waiting:
             self._ledger.at_stage(since_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
             return
         stage.search.no_node_since_s = None
+        if self._reach.later(stage):  # One has come, at which reservations were waiting for the stage.
+            self._ledger.placing.tasks_unplaced(stage, now_s)
+            return
         self._give_up(stage, stage.unplaced_tasks(), limit_s, now_s)
 
     def _no_node_came_for(self, stage: StageState, limit_s: float, now_s: float) -> None:

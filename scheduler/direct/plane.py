@@ -93,9 +93,10 @@ class DirectPlane:
             self._seek(stage, [task], [node for node in preferred[task] if node in allowed], chosen)
         self._seek(stage, [task for task in tasks if task not in preferred], nodes, chosen)
         self._place(stage, chosen, now_s)
-        stage.search.no_node_since_s = None
         if _lacks(stage):
             self._wait(stage, now_s)
+        else:
+            stage.search.no_node_since_s = None
 
     def _wait(self, stage: StageState, now_s: float) -> None:
         preferences = stage.preferences

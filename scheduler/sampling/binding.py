@@ -73,15 +73,17 @@ class Binding:
     def _serve_in_order(self, reserved: StageState, node: Node, message: m.GetTasks, now_s: float) -> int:
         """As `_serve`, with the user's stages of the kind in order: whose reservation it is does not matter to the
         node (see `order`)."""
-        left, plan = message.count, reserved.plan
+        left, plan, declined_by = message.count, reserved.plan, None
         while left:
             stage = self._turns.first(plan.group)
             if stage is None or stage.job.avoids:
                 break
             before, left = left, self._serve(stage, node, message, left, now_s)
             if left == before:
+                declined_by = stage
                 break
-        if left and reserved.unplaced:  # The first may have to keep away from the node, which this one need not.
+        # The first may have to keep away from the node, which this one need not.
+        if left and reserved.unplaced and declined_by is not reserved:
             left = self._serve(reserved, node, message, left, now_s)
         if plan.live < reserved.unplaced:  # It lent its reservation, and gets it back as the others' surplus.
             self._probing.ensure(reserved, now_s)

@@ -126,8 +126,8 @@ class Probing:
             self.ensure(stage, now_s)
 
     def _reserve_again(self, stage: StageState, node_id: str, count: int, now_s: float) -> None:
-        """The node may have tasks of the stage now, and has asked for so many in vain: it gets back what it has lost by
-        that. What was reserved elsewhere in the meantime may wait behind tasks of any length."""
+        """The node may have tasks of the stage now. Its asks used up so many reservations in vain: they are made again.
+        Those made elsewhere in the meantime may be far back in their queues."""
         if not stage.unplaced or not stage.open or not self._book.test_node(stage)(node_id):
             return
         count = min(count, stage.unplaced)

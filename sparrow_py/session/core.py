@@ -215,6 +215,7 @@ class ClientCore:
             else:
                 job.scheduler = None
                 job.streaming = False
+                self._no_answer_comes(job)
                 self._assign_again(job, now_s)
 
     def _move(self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float) -> None:

@@ -158,7 +158,7 @@ class Session:
         self._session = aiohttp.ClientSession(connector=connector)
         self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
         if self._here is not None:
-            here, self._here = self._here, None  # Ours to stop only if it is ours.
+            here, self._here = self._here, None  # If this fails, `stop` must not stop it: another client may have it.
             try:
                 await self._start_here(here)
             except BaseException:

@@ -24,5 +24,5 @@ class TasksInFlight:
 
     @property
     def several(self) -> bool:
-        """Whether there may be several, as there may always be while all clients are other programs'."""
+        """Whether there may be several. Until a client of this program submits a job, tasks are other programs'."""
         return bool(self._several) or not self._known

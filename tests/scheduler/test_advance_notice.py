@@ -62,6 +62,15 @@ def test_a_node_that_asked_too_early_has_its_reservation_again_once_the_client_k
     assert [launch.task for launch in rig.take(m.Launch)] == [0]
 
 
+def test_a_node_that_asked_too_early_has_no_more_reservations_again_than_it_asked_with() -> None:
+    rig = Rig({"a": "A"})
+    rig.submit(3, max_attempts=1)
+    (reserve,) = rig.take(m.Reserve)
+    rig.node("a", m.GetTasks(1, reserve.ticket, 1))
+    stage = rig.core.jobs["j"].stages[0]
+    assert stage.plan.asked_too_soon == {"a": 1}
+
+
 # ---- how often -------------------------------------------------------------------------------
 
 

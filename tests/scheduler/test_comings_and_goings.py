@@ -52,6 +52,34 @@ def test_when_all_nodes_are_cordoned_jobs_wait() -> None:
     assert rig.reserved()
 
 
+def test_tasks_are_not_lost_whose_reservations_came_from_another_stage_while_their_node_was_cordoned() -> None:
+    """A cordoned node serves what it has queued. The stage needs no probe when the node is ready again."""
+    rig = Rig("a", order="reserved", wait_for_nodes_s=5.0)
+    rig.submit(1, "first")
+    ticket = rig.reserved()["a"].ticket
+    rig.node("a", m.NodeState(m.CORDONED, ""))
+    rig.submit(1, "second")
+    rig.node("a", m.GetTasks(1, ticket, 1))  # The reservation that is left is the other stage's from now on.
+    assert [launch.job for launch in rig.take(m.Launch)] == ["first"]
+    rig.node("a", m.NodeState(m.READY, ""))
+    rig.tick(10.0)
+    assert not rig.outcomes()
+    rig.node("a", m.GetTasks(2, ticket, 1))
+    assert [launch.job for launch in rig.take(m.Launch)] == ["second"]
+
+
+def test_nodes_that_do_not_suit_a_stage_do_not_make_it_wait_for_longer() -> None:
+    """Whichever way tasks are placed."""
+    for placement in ("sparrow", "random"):
+        rig = Rig("a", placement=placement, wait_for_nodes_s=5.0)
+        rig.submit(1, preferred=[("a",)])
+        rig.node_down("a")
+        rig.tick(3.0)
+        rig.node_up("b", node_info(1), 3.0)
+        rig.tick(5.0)
+        assert [status for _, status, _ in rig.outcomes()] == [TaskStatus.LOST], placement
+
+
 @pytest.mark.parametrize("local", [False, True])
 def test_what_a_draining_node_had_queued_is_probed_elsewhere(local: bool) -> None:
     rig = Rig("a", "b")

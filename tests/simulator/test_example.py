@@ -37,7 +37,6 @@ def ran(text: str) -> list[tuple[str, str | None]]:
     return found
 
 
-@pytest.mark.rest
 def test_its_blocks_print_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a directory of its own, so that the plot of the document is left alone."""
     (tmp_path / TRACE).parent.mkdir(parents=True)

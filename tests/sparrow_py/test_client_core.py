@@ -409,6 +409,15 @@ def test_a_job_that_did_not_reach_a_scheduler_that_ends_is_new_to_the_next() -> 
     assert rig.outbox.sent[0] == ("next", job.submission)
 
 
+def test_a_question_to_a_scheduler_that_did_not_get_the_job_is_answered_by_its_end() -> None:
+    rig = Rig("s")
+    rig.submit(2)
+    told: list[Any] = []
+    assert rig.core.ask_placed("j", [0, 1], told.append)
+    rig.receive(m.AllHandedOver())
+    assert told == [()]
+
+
 def test_a_scheduler_that_has_handed_over_all_gets_no_more_jobs() -> None:
     rig = Rig("s")
     rig.receive(m.AllHandedOver())

@@ -79,7 +79,6 @@ def ask(operation: Any, mode: GenerationMode, change: Callable[[Case], None] | N
     run()
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("daemon_of", ["scheduler", "node"])
 def test_answers_are_as_the_document_says(daemon_of: str, mode: GenerationMode, request: pytest.FixtureRequest) -> None:
@@ -93,7 +92,6 @@ def test_answers_are_as_the_document_says(daemon_of: str, mode: GenerationMode, 
     assert "Traceback" not in daemon.log.read_text()
 
 
-@pytest.mark.rest
 def test_jobs_that_a_node_runs(scheduler: Daemon, node: Daemon) -> None:
     """With an app that there is and no other demands jobs are accepted, and end."""
     requests.post(f"http://{node.address}/v1/nodes/state", json={"state": "ready"}, timeout=TIMEOUT_S)
