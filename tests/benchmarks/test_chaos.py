@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def test_shares_do_not_count_while_a_user_has_yet_to_submit() -> None:
     assert len(list(shares.judge(round_, found))) == 2
     found.programs = [Program("grace", 0, (line(Event.SUBMITTED, name="grace", at_s=5.0),))]
     assert not list(shares.judge(round_, found))
+
+
+def test_shares_of_tasks_that_are_pushed_are_those_of_each_node() -> None:
+    """Ada has most of her tasks at one node, and Grace at the other."""
+    round_, found = streams({"ada": 60, "grace": 40}, placement="random")
+    assert len(list(shares.judge(round_, found))) == 2, "one node, and they are equals"
+    found.slots["node-1"] = found.slots["node-0"]
+    found.runs = [replace(one, host="node-1+0") if one.job == "grace" else one for one in found.runs]
+    assert not list(shares.judge(round_, found)), "each is alone where it is"
 
 
 def test_shares_of_tasks_that_were_not_started() -> None:
