@@ -129,7 +129,8 @@ class Asking:
             return
         ask = self.open.get(task.ask)
         if ask is None or ask.ticket.key[0] != scheduler:
-            self._backlog.say_handed_back(scheduler, task, "the ask had timed out")
+            ended = "the node is draining" if self._schedulers.draining else "the ask had timed out"
+            self._backlog.say_handed_back(scheduler, task, ended)
         elif ask.ahead:
             self._came_ahead(ask, task)
         else:

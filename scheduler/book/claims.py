@@ -105,7 +105,7 @@ class Claims:
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
         age_s = now_s - (self._nodes_since_s if len(nodes) else now_s)
         settling_s = options.settling_s - age_s
-        away_s = REDIALLED_S - age_s if self._away(job) else 0.0
+        away_s = max(REDIALLED_S - age_s, settling_s) if self._away(job) else 0.0
         for wait_s, settled in ((settling_s, self._settled_unless_away), (away_s, self._settled)):
             if wait_s > 0:
                 at_stage(now_s + wait_s, job.stages[0], settled)

@@ -40,21 +40,17 @@ class LostInputs:
         if losses >= INPUT_LOSSES_MAX:
             self._outcomes.settle_unrun(stage, task, LOST, f"its inputs could not be had: {reason}", now_s)
             return
-        coming, why_not = set(), ""
-        for hash_ in hashes:
-            problem = self._recover(job, hash_, now_s)
-            if problem is None:
-                coming.add(hash_)
-            else:
-                why_not = why_not or problem
-        if why_not:
+        why_not = next((why for hash_ in hashes if (why := self._why_gone(job, hash_))), "")
+        if why_not:  # The others are not needed, either.
             self._outcomes.settle_unrun(stage, task, LOST, f"an input is gone ({reason}) {why_not}", now_s)
             return
+        for hash_ in hashes:
+            self._recover(job, hash_, now_s)
         stage.states[task] = BLOCKED
-        stage.blocked[task] = coming
-        for hash_ in coming:
+        stage.blocked[task] = set(hashes)
+        for hash_ in stage.blocked[task]:
             job.awaited.setdefault(hash_, set()).add((stage.index, task))
-        self._ledger.note(now_s, job.id, "task %d waits for inputs %s", stage.first + task, sorted(coming))
+        self._ledger.note(now_s, job.id, "task %d waits for inputs %s", stage.first + task, sorted(hashes))
 
     def _still_missing(self, attempt: Attempt, hashes: tuple[str, ...]) -> tuple[str, ...]:
         """Of these the inputs that have not been replaced since the attempt's node was told of them."""
@@ -74,32 +70,40 @@ class LostInputs:
         more = [ref.hash for ref in current.values() if ref.hash not in missing and ref.at and gone.issuperset(ref.at)]
         return (*missing, *more)
 
-    def _recover(self, job: JobState, hash_: str, now_s: float) -> str | None:
-        """See that the input comes back; why that cannot be, or None."""
+    def _why_gone(self, job: JobState, hash_: str) -> str:
+        """Why the input cannot come back; empty if it can."""
         if hash_ in job.awaited:
-            return None
-        for number, result in job.results.items():
-            if isinstance(result, BlobRef) and result.hash == hash_:
-                return self._produce_again(job.stage_of(number), number, now_s)
-        if not job.client:
-            return "and the client that has it went away"
-        self._ledger.to_client(job.client, m.BlobLost(job.id, hash_))
-        return None
+            return ""
+        number = _producer(job, hash_)
+        if number is None:
+            return "" if job.client else "and the client that has it went away"
+        stage = job.stage_of(number)
+        starts = stage.starts.get(number - stage.first, 0) + 1
+        runs_again = stage.states[number - stage.first] != SETTLED  # For another task that needs its result.
+        if runs_again or (starts < job.max_attempts and not job.cancelled):
+            return ""
+        return f"and task {number}, which produced it, has been started {starts} times"
 
-    def _produce_again(self, stage: StageState, number: int, now_s: float) -> str | None:
+    def _recover(self, job: JobState, hash_: str, now_s: float) -> None:
+        """See that the input, which can come back, does."""
+        if hash_ in job.awaited:
+            return
+        number = _producer(job, hash_)
+        if number is None:
+            self._ledger.to_client(job.client, m.BlobLost(job.id, hash_))
+        else:
+            self._produce_again(job.stage_of(number), number, now_s)
+
+    def _produce_again(self, stage: StageState, number: int, now_s: float) -> None:
         """Run the task again for its result, without a second outcome."""
         task = number - stage.first
-        starts = stage.starts.get(task, 0) + 1
         if stage.states[task] != SETTLED:
-            return None  # It does already, for another that needs it.
-        if starts >= stage.job.max_attempts or stage.job.cancelled:
-            return f"and task {number}, which produced it, has been started {starts} times"
-        stage.starts[task] = starts
+            return  # It does already, for another that needs it.
+        stage.starts[task] = stage.starts.get(task, 0) + 1
         stage.count_settled(-1)
         stage.rerun.add(task)
         self._restarts.start_again(stage, task, now_s)
         self._ledger.placing.tasks_unplaced(stage, now_s)
-        return None
 
     def produced_again(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
         """A task that ran again for its result has ended."""
@@ -168,3 +172,9 @@ class LostInputs:
         """What nodes were sent under this key is not so any more."""
         for node_id in job.sent_to:
             self._ledger.nodes[node_id].sent[job.id].discard(key)
+
+
+def _producer(job: JobState, hash_: str) -> int | None:
+    """The task of the job whose result the input is, by the job's count; None if the client gave it."""
+    results = job.results.items()
+    return next((number for number, result in results if isinstance(result, BlobRef) and result.hash == hash_), None)

@@ -337,6 +337,17 @@ def test_a_young_scheduler_waits_for_a_node_that_was_used_and_dials_again() -> N
     assert rig.lost() == [1]
 
 
+def test_a_scheduler_that_settles_for_long_waits_so_long_for_a_node_that_was_used() -> None:
+    rig = Brought({"a": "A"}, settling_s=20.0)
+    rig.answer("a")
+    rig.core.tick(REDIALLED_S)
+    assert rig.lost() == []
+    rig.core.node_up("b", info("B"), 10.0)
+    rig.answer("b", 1)
+    rig.core.tick(20.0)
+    assert rig.lost() == [1]
+
+
 def test_an_old_scheduler_does_not_wait_for_nodes_that_are_not_linked() -> None:
     rig = Brought({"a": "A"}, now_s=REDIALLED_S)
     rig.answer("a")

@@ -92,6 +92,21 @@ def test_when_the_producer_may_not_start_again_the_task_is_lost_and_says_why(max
     assert not rig.core.jobs
 
 
+def test_nothing_runs_again_for_a_task_that_is_lost_for_another_of_its_inputs() -> None:
+    rig = Rig()
+    rig.submit(("a", [], 2), ("b", ["a"], 1, ["a"]), max_attempts=2)
+    first, second = rig.run()
+    rig.report(first, result=ref("f"))
+    rig.report(second, LOST)
+    (again,) = rig.run()
+    rig.report(again, result=ref("e"))
+    (consumer,) = rig.run()
+    rig.take(m.Retried)
+    rig.missing(consumer, "f" * 64, "e" * 64)
+    assert rig.settled()[-1] == (2, LOST)
+    assert not rig.take(m.Retried) and not rig.run() and not rig.core.jobs
+
+
 def test_when_the_producer_fails_this_time_the_task_is_lost_and_says_why() -> None:
     rig, _ = lose_a_result()
     (again,) = rig.run()
