@@ -31,7 +31,6 @@ from sparrow_py.client import Job, _Sink
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import FINISHED, new_job_id
 from sparrow_py.session.core import ClientCore
-from sparrow_py.speculation import check_job
 from sparrow_py.wire import messages as m
 
 CALLS = 5_000
@@ -148,9 +147,9 @@ def job_and_future(options: CallOptions, common: bytes, payload: bytes) -> Job:
     return job
 
 
-def submitted(core: ClientCore, job: Job, now_s: float) -> None:
+def submitted(core: ClientCore, options: CallOptions, job: Job, now_s: float) -> None:
     """As the client's loop does."""
-    check_job(job.spec, None)
+    options.check_calls(job.spec)
     sink = _Sink(job)
     sink.begin(job.spec, cast(Any, None))
     core.submit(job.spec, sink, now_s)
@@ -161,7 +160,7 @@ def call(cores: Cores, watch: Stopwatch, buffer: bytearray, now_s: float) -> Fut
     timed, take = watch.time, cores.sent.take
     common, payload = timed("client pickles", pickled)
     job = timed("client job and future", job_and_future, cores.options, common, payload)
-    timed("client submits", submitted, cores.client, job, now_s)
+    timed("client submits", submitted, cores.client, cores.options, job, now_s)
     messages = take()
     timed("client encodes", m.encode_into, messages, buffer)
     timed("scheduler SubmitJob, AddTasks", cores.scheduler_hears_client, messages, now_s)
@@ -177,7 +176,8 @@ def call(cores: Cores, watch: Stopwatch, buffer: bytearray, now_s: float) -> Fut
     timed("client settles", cores.client_hears, to_client + later_to_client, now_s + 1e-4)
     timed("node ForgetJob", cores.node_hears, to_node, now_s + 1e-4)
     cores.sent.take()
-    return job.futures[0]
+    future: Future[Any] = job.futures[0]
+    return future
 
 
 TO_CLIENT = (m.JobAccepted, m.Outcome, m.JobEnded)

@@ -388,8 +388,10 @@ class ClientCore:
             other = self.jobs.get(other_id)
             if other is not None and other.scheduler is not None:
                 return other.scheduler
-        staying = [scheduler for scheduler in self.schedulers if scheduler not in self._draining]
-        return self._rng.choice(staying or list(self.schedulers))
+        schedulers = list(self.schedulers)
+        if self._draining:
+            schedulers = [one for one in schedulers if one not in self._draining] or schedulers
+        return self._rng.choice(schedulers)
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """Do as `_assign` for a job that `submit` has taken already: the sink is told what is wrong with it."""
@@ -400,7 +402,7 @@ class ClientCore:
 
     @staticmethod
     def _check_sizes(job: ClientJob, bytes_max: int) -> None:
-        commons = sum(bytes_of(stage.common) for stage in job.submission.stages)
+        commons = sum([bytes_of(stage.common) for stage in job.submission.stages])
         if commons > bytes_max:
             raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
         size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0
