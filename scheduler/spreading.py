@@ -52,6 +52,8 @@ def spread(nodes: Sequence[str], count: int, rng: random.Random) -> list[tuple[s
     remainder goes to distinct random nodes. Returns (node, reservations) pairs, each node once.
     """
     each, remainder = divmod(count, len(nodes))
+    if not remainder:
+        return [(node, each) for node in nodes] if each else []
     chosen = sample(nodes, remainder, rng)
     if not each:
         return [(node, 1) for node in chosen]

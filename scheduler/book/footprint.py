@@ -39,9 +39,14 @@ def job_bytes(job: SubmitJob) -> int:
 
 def stage_bytes(stage: Stage) -> int:
     """Of a stage without its tasks and what is common to them."""
-    where = sum([_texts((constraint.attribute, *constraint.values)) for constraint in stage.where])
-    common = ref_bytes(stage.common) if isinstance(stage.common, BlobRef) else 0
-    return STAGE_BYTES + _texts((stage.name, *stage.after, *(stage.demand or ()))) + where + common
+    size = STAGE_BYTES + TEXT_BYTES + len(stage.name)
+    if stage.after or stage.demand:
+        size += _texts((*stage.after, *(stage.demand or ())))
+    for constraint in stage.where:
+        size += _texts((constraint.attribute, *constraint.values))
+    if isinstance(stage.common, BlobRef):
+        size += ref_bytes(stage.common)
+    return size
 
 
 def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int:
