@@ -32,6 +32,10 @@ def test_a_future_has_no_condition_until_somebody_needs_one() -> None:
     assert future.result(0) == 3 and future.exception(0) is None
 
 
+def test_all_else_is_as_in_the_librarys_futures() -> None:
+    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(Future[Any]()), "_condition": None}
+
+
 def test_an_error_without_a_condition() -> None:
     future = LateConditionFuture()
     assert future.end_unheeded(None, KeyError("k"))
