@@ -13,6 +13,7 @@ NAMES = (
     "throughput",
     "startup",
     "turns",
+    "submit_path",
     "memory",
     "dag",
     "failover",

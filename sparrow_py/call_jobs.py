@@ -17,7 +17,7 @@ from sparrow_py.job import (
     TaskSpec,
     check_whole,
 )
-from sparrow_py.speculation import Speculation
+from sparrow_py.speculation import Speculation, check_job
 
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
@@ -28,6 +28,8 @@ MAP_WINDOW_DEFAULT = 20_000
 """Tasks of a `map` in flight at a time."""
 MAP_JOB_TASKS = 5_000
 """Tasks that a `map` submits as one job."""
+OPTIONS_KEPT_MAX = 64
+"""Options whose fields are kept at hand once they were found valid; beyond it all are checked anew."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,21 @@ class CallOptions:
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""
-        return JobSpec(payloads, name=name, common=common, **self._stage_fields(), **self._job_fields())
+        fields = _fields_kept(self) or {**self._stage_fields(), **self._job_fields()}
+        return JobSpec(payloads, name=name, common=common, **fields)
+
+    def check_calls(self, spec: JobSpec) -> None:
+        """Raise `InvalidRequest` if a job of these options, in which all but the options is right, cannot be submitted.
+
+        That is found out once for an options object, unless it refers to something that may change.
+        """
+        if _fields_kept(self) is not None:
+            return
+        check_job(spec, self.speculate)
+        if self.demand is None and type(self.where) is tuple and type(self.avoid) is tuple:
+            if len(_kept) >= OPTIONS_KEPT_MAX:
+                _kept.clear()
+            _kept[id(self)] = self, {**self._stage_fields(), **self._job_fields()}
 
     def _stage_fields(self) -> dict[str, Any]:
         own = {field: getattr(self, field) for field in _STAGE_FIELDS}
@@ -101,6 +117,16 @@ class CallOptions:
         common = calls.encode_function(stage.function, name=stage.name, capture_output=options.capture_output)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
+
+
+_kept: dict[int, tuple[CallOptions, dict[str, Any]]] = {}
+"""Options that were found valid, by their id, with their jobs' fields. While they are here, no others have that id."""
+
+
+def _fields_kept(options: CallOptions) -> dict[str, Any] | None:
+    """The fields of jobs of these very options, if they are known to be valid."""
+    kept = _kept.get(id(options))
+    return kept[1] if kept is not None else None
 
 
 class CallStage:

@@ -37,6 +37,7 @@ FUNCTION_NAME_CHARS_MAX = 60
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 """Types that pickle itself encodes well; anything else may refer to `__main__`, which cloudpickle sees to."""
 _NO_CALL = pickle.dumps(((), {}), protocol=5)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
@@ -55,12 +56,16 @@ def encode_function(
     """The common bytes for calls of `function`, in a job or stage that was given a `name`; raises what pickling raises
     if it cannot be pickled."""
     pickled = pickle.dumps(function, 5) if _importable(function) else _by_value(function)
-    return msgspec.msgpack.encode(PythonCommon(pickled, capture_output, chunked, name))
+    return _encode(PythonCommon(pickled, capture_output, chunked, name))
 
 
 def function_name(function: Callable[..., Any]) -> str:
     """A function's name, as `sparrow jobs` shows it."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        name = type(function).__qualname__
+    if type(name) is str and name.isprintable():
+        return name[:FUNCTION_NAME_CHARS_MAX]
     return "".join(c for c in name if c.isprintable())[:FUNCTION_NAME_CHARS_MAX]
 
 

@@ -24,6 +24,7 @@ from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stop_if_interrupted, stopping_on_interrupt
+from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
 from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.futures.task_future import TaskFuture
@@ -68,7 +69,7 @@ class Job(StaysHere):
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """The futures of all stages, in the order of the stages."""
-        self._decided = threading.Event()
+        self._decided = LateEvent()
         self._error: SparrowError | None = None
         self._whether_running: WhetherRunning | None = None
 
@@ -186,7 +187,7 @@ class Job(StaysHere):
 
     def forked(self, error: SparrowError) -> None:
         """In a child of the process: what becomes of the job the parent is told."""
-        self._decided = threading.Event()
+        self._decided = LateEvent()
         self._error = error
         self._decided.set()
         for future in self.futures:
@@ -381,7 +382,7 @@ class Client(StaysHere):
         for batch in batches:
             batch.job.spec.tasks = batch.payloads
             try:
-                check_job(batch.job.spec, batch.job.speculate)
+                batch.options.check_calls(batch.job.spec)
             except InvalidRequest as error:
                 batch.job.on_refused(error)
             else:

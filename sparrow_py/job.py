@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import graphlib
 import math
-import uuid
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -27,6 +27,8 @@ MAX_ATTEMPTS_DEFAULT = 3
 MAX_ATTEMPTS_MAX = 1000
 NAME_BYTES_MAX = 256
 """Limit on user, app, stage, job and node names and on job ids, in bytes of UTF-8."""
+JOB_ID_BYTES = 16
+"""Of a job id that is minted here."""
 STAGES_MAX = 1000
 STAGE_EDGES_MAX = 100_000
 DEMANDS_MAX = 64
@@ -282,11 +284,15 @@ def stage_of(spec: JobSpec, task: int) -> StageSpec:
 
 def new_job_id() -> str:
     """A fresh job id: 32 hexadecimal digits, unique without coordination."""
-    return uuid.uuid4().hex
+    return os.urandom(JOB_ID_BYTES).hex()
 
 
 def check_name(field: str, value: object, *, empty: bool = True) -> None:
     """Raise `InvalidRequest` unless `value` is a printable string of at most `NAME_BYTES_MAX` bytes."""
+    if type(value) is str and len(value) <= NAME_BYTES_MAX and value.isascii() and value.isprintable():
+        plain = value != "" or empty
+        if plain:  # As nearly all are, several of each job: found without a copy.
+            return
     size = len(value.encode("utf-8", "replace")) if isinstance(value, str) else 0
     if not isinstance(value, str) or size > NAME_BYTES_MAX or (not value and not empty):
         raise InvalidRequest(field, value, f"{'' if empty else 'non-empty '}text of at most {NAME_BYTES_MAX} bytes")
@@ -296,12 +302,16 @@ def check_name(field: str, value: object, *, empty: bool = True) -> None:
 
 def check_number(field: str, value: object, low: float, high: float) -> None:
     """Raise `InvalidRequest` unless `value` is a number with low ≤ value ≤ high (so never NaN)."""
+    if type(value) is float and low <= value <= high:  # As most are.
+        return
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidRequest(field, value, f"a number from {low:g} to {high:g}")
 
 
 def check_whole(field: str, value: object, low: int, high: int) -> None:
     """Raise `InvalidRequest` unless `value` is a whole number with low ≤ value ≤ high."""
+    if type(value) is int and low <= value <= high:  # As most are.
+        return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidRequest(field, value, f"a whole number from {low} to {high}")
 

@@ -388,7 +388,8 @@ class Level:
             flow.true = floor
 
     def _push(self, flow: _Flow) -> None:
-        flow.entry = entry = (*flow.position(), flow.order, flow)
+        # `position`, in place: for every reservation of a user who has none.
+        flow.entry = entry = (flow.true + flow.pending, flow.outstanding * flow.rate, flow.order, flow)
         heap = self.heap
         heappush(heap, entry)
         if len(heap) > _HEAP_SLACK:

@@ -31,23 +31,30 @@ REF_BYTES = 300
 
 def job_bytes(job: SubmitJob) -> int:
     """Of a job with its stages and the tasks that are to come, without what is common to them."""
-    tasks = sum(stage.task_count for stage in job.stages)
-    return JOB_BYTES + TASK_BYTES * tasks + sum(map(stage_bytes, job.stages))
+    size = JOB_BYTES
+    for stage in job.stages:
+        size += TASK_BYTES * stage.task_count + stage_bytes(stage)
+    return size
 
 
 def stage_bytes(stage: Stage) -> int:
     """Of a stage without its tasks and what is common to them."""
-    where = sum(_texts((constraint.attribute, *constraint.values)) for constraint in stage.where)
-    common = ref_bytes(stage.common) if isinstance(stage.common, BlobRef) else 0
-    return STAGE_BYTES + _texts((stage.name, *stage.after, *(stage.demand or ()))) + where + common
+    size = STAGE_BYTES + TEXT_BYTES + len(stage.name)
+    if stage.after or stage.demand:
+        size += _texts((*stage.after, *(stage.demand or ())))
+    for constraint in stage.where:
+        size += _texts((constraint.attribute, *constraint.values))
+    if isinstance(stage.common, BlobRef):
+        size += ref_bytes(stage.common)
+    return size
 
 
 def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int:
     """Of tasks that have come, besides their payloads: references to large data, and what few tasks have."""
-    refs = sum(ref_bytes(payload) for payload in payloads if isinstance(payload, BlobRef))
-    return refs + sum(
-        DETAIL_BYTES + _texts(detail.preferred) + RANGE_BYTES * len(detail.inputs) for detail in details.values()
-    )
+    size = sum([ref_bytes(payload) for payload in payloads if type(payload) is BlobRef])
+    for detail in details.values():
+        size += DETAIL_BYTES + _texts(detail.preferred) + RANGE_BYTES * len(detail.inputs)
+    return size
 
 
 def known_bytes(known: KnownOutcome) -> int:
@@ -61,4 +68,4 @@ def ref_bytes(ref: BlobRef) -> int:
 
 
 def _texts(texts: Iterable[str]) -> int:
-    return sum(TEXT_BYTES + len(text) for text in texts)
+    return sum([TEXT_BYTES + len(text) for text in texts])

@@ -40,6 +40,7 @@ class Phase(Enum):
     """It was accepted, and nobody else may still run its tasks."""
 
 
+_NONE_SETTLED = dict.fromkeys(TaskStatus, 0)
 ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
 """For quick comparison."""
 
@@ -277,7 +278,7 @@ class JobState:
         """Tasks that have arrived, by the job's count."""
         self.settled = 0
         """Settled tasks of all stages."""
-        self.counts = dict.fromkeys(TaskStatus, 0)
+        self.counts = _NONE_SETTLED.copy()
         self.attempts: dict[int, Attempt] = {}
         """Attempts whose outcome is not known, those of earlier epochs that were adopted included."""
         self.results: dict[int, Data] = {}
@@ -321,7 +322,8 @@ class JobState:
             self.stages.append(StageState(self, index, first, spec))
             first += spec.task_count
         self.task_count = first
-        self._link_stages()
+        if len(self.stages) > 1:
+            self._link_stages()
 
     stages: list[StageState]
 
@@ -391,13 +393,17 @@ class JobState:
         """Whether every task is settled."""
         return self.settled == self.task_count
 
+    def common_bytes(self) -> int:
+        """Of those of its stages that are held here."""
+        return sum([len(stage.common) for stage in self.stages if isinstance(stage.common, bytes)])
+
     def counted_bytes(self) -> int:
         """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
-        commons = sum(len(stage.common) for stage in self.stages if isinstance(stage.common, bytes))
-        payloads = commons + sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
+        payloads = sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
         payloads += sum(map(known_bytes, self.known.values()))
         return (
             self.fixed_bytes
+            + self.common_bytes()
             + payloads
             + sum(len(result) for result in self.results.values() if isinstance(result, bytes))
         )

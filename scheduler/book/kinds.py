@@ -19,4 +19,5 @@ class Kind(NamedTuple):
     @classmethod
     def of(cls, stage: Stage) -> Kind:
         """The stage's kind."""
-        return cls(stage.app, stage.runtime, stage.where, tuple(sorted((stage.demand or {}).items())))
+        demand = tuple(sorted(stage.demand.items())) if stage.demand else ()
+        return cls(stage.app, stage.runtime, stage.where, demand)

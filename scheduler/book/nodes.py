@@ -147,7 +147,7 @@ class Nodes:
 
         There is no field where nothing is wrong with the job: nodes have what it asks for, and it does not start there.
         """
-        if not self._nodes or self.could_run(kind):
+        if self._eligible.get(kind) or not self._nodes or self.could_run(kind):
             return None
         withdrawn = self.why_withdrawn(kind)
         if withdrawn:

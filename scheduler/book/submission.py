@@ -71,7 +71,7 @@ class Submission:
         """Count the job's tasks and bytes in, or say why not."""
         ledger = self._ledger
         refusal = ledger.admission.admit(job.user, job.task_count, now_s)
-        if refusal is not None or ledger.holds(job, job.counted_bytes()):
+        if refusal is not None or ledger.holds(job, job.fixed_bytes + job.common_bytes()):
             return refusal
         never = job.held_bytes > ledger.options.held_bytes_max
         reason = ledger.admission.over_bytes(job.user)
@@ -81,8 +81,8 @@ class Submission:
 
     def _must_arrive_whole(self, job: JobState) -> bool:
         """Whether it is only known from its tasks that nodes could run them, and it will not wait for any."""
-        hard = any(stage.preferences is not None and stage.spec.delay_s is None for stage in job.stages)
-        return hard and job.wait_for_nodes_s is None and not job.epoch and len(self._ledger.nodes) > 0
+        hard = [stage for stage in job.stages if stage.preferences is not None and stage.spec.delay_s is None]
+        return bool(hard) and job.wait_for_nodes_s is None and not job.epoch and len(self._ledger.nodes) > 0
 
     def _arrived_whole(self, job: JobState, now_s: float) -> None:
         """Accept the job, or refuse it if none of the nodes that one of its tasks prefers could run that."""
@@ -160,7 +160,7 @@ class Submission:
         check_tasks(job, message, self._ledger.options.payload_bytes_max)
         job.received += given
         payloads = message.payloads
-        size = sum(len(p) for p in payloads if isinstance(p, bytes))
+        size = sum([len(p) for p in payloads if isinstance(p, bytes)])
         fixed = tasks_bytes(payloads, details)
         job.fixed_bytes += fixed
         if not self._ledger.holds(job, size + fixed):
@@ -192,11 +192,13 @@ class Submission:
             self._ledger.holds(job, -sum(len(p) for p in payloads if isinstance(p, bytes)))
             return
         begin = first - stage.first
-        own = {
-            task - stage.first: detail
-            for task, detail in details.items()
-            if begin <= task - stage.first < begin + len(payloads)
-        }
+        own: dict[int, m.TaskDetail] = {}
+        if details:
+            own = {
+                task - stage.first: detail
+                for task, detail in details.items()
+                if begin <= task - stage.first < begin + len(payloads)
+            }
         stage.add_tasks(payloads, own)
         if job.known:
             self._claims.settle_known(stage, begin, len(payloads), now_s)

@@ -56,9 +56,10 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     check_whole("epoch", job.epoch, 0, EPOCH_MAX)
     check_whole("max_attempts", job.max_attempts, 1, MAX_ATTEMPTS_MAX)
     check_number("age_s", job.age_s, 0, math.inf)
-    for name, value in (("queue_timeout_s", job.queue_timeout_s), ("wait_for_nodes_s", job.wait_for_nodes_s)):
-        if value is not None:
-            check_number(name, value, 0, math.inf)
+    if job.queue_timeout_s is not None:
+        check_number("queue_timeout_s", job.queue_timeout_s, 0, math.inf)
+    if job.wait_for_nodes_s is not None:
+        check_number("wait_for_nodes_s", job.wait_for_nodes_s, 0, math.inf)
     if job.on_client_lost not in ON_CLIENT_LOST:
         raise InvalidRequest("on_client_lost", job.on_client_lost, " or ".join(ON_CLIENT_LOST))
     if len(job.avoid) > AVOID_MAX:
@@ -66,9 +67,11 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
     check_order([(stage.name, stage.after) for stage in job.stages])
+    if len(job.stages) == 1:
+        _check_stage("", job.stages[0], bytes_max)
+        return
     for index, stage in enumerate(job.stages):
-        where = f"stages[{index}]." if len(job.stages) > 1 else ""
-        _check_stage(where, stage, bytes_max)
+        _check_stage(f"stages[{index}].", stage, bytes_max)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
@@ -91,8 +94,9 @@ def check_blob(blob: BlobRef) -> None:
 
 def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
     """Check tasks that have arrived; `LinkError` if they cannot be. With its inputs each must fit a frame to a node."""
-    details = message.details or {}
-    _check_details(job, message.first, len(message.payloads), details)
+    details = message.details
+    if details:
+        _check_details(job, message.first, len(message.payloads), details)
     for task, payload in enumerate(message.payloads, message.first):
         if isinstance(payload, BlobRef):
             check_blob(payload)
@@ -132,6 +136,11 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
                 )
 
 
+def _check_seconds(field: str, seconds: float | None) -> None:
+    if seconds is not None:
+        check_number(field, seconds, 0, 1e9)
+
+
 def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
     check_name(where + "name", stage.name)
     check_name(where + "app", stage.app, empty=False)
@@ -139,9 +148,9 @@ def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
     check_whole(where + "task_count", stage.task_count, 0, TASKS_PER_JOB_MAX)
     check_number(where + "probe_ratio", stage.probe_ratio, 1, PROBE_RATIO_MAX)
     check_whole(where + "prefetch", stage.prefetch, 0, PREFETCH_MAX)
-    for name in ("expected_duration_s", "delay_s", "task_timeout_s"):
-        if getattr(stage, name) is not None:
-            check_number(where + name, getattr(stage, name), 0, 1e9)
+    _check_seconds(where + "expected_duration_s", stage.expected_duration_s)
+    _check_seconds(where + "delay_s", stage.delay_s)
+    _check_seconds(where + "task_timeout_s", stage.task_timeout_s)
     if stage.demand is not None:
         check_demand(where + "demand", stage.demand)
         if stage.demand and stage.prefetch:

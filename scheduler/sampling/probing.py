@@ -113,7 +113,8 @@ class Probing:
             to_node(node_id, reserve)
         plan.live += total
         self._counters.reservations += total
-        book.note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
+        if book.keeps_history:
+            book.note(now_s, job.id, "ticket %d reserved %s", ticket_id, per_node)
 
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         """The stage may have tasks started at these nodes now: those that have asked meanwhile are asked again."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from sparrow_py.errors import ResultLost, SparrowError
+from sparrow_py.futures.late_condition import LateConditionFuture
 from sparrow_py.futures.outcomes import outcome_value, task_cancelled, task_report
 from sparrow_py.job import FINISHED, TaskReport, TaskStatus
 from sparrow_py.processes.process_bound import StaysHere
@@ -45,7 +46,7 @@ class FutureJob(Protocol):
         """Whether the caller is on the loop of the job's client."""
 
 
-class TaskFuture(StaysHere, Future[Any]):
+class TaskFuture(StaysHere, LateConditionFuture):
     """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
 
     def __init__(self, job: FutureJob, task: int) -> None:
@@ -154,6 +155,9 @@ class TaskFuture(StaysHere, Future[Any]):
         self._end(None, error)
 
     def _end(self, value: Any, error: BaseException | None, *, cancelled: bool = False) -> None:
+        if not cancelled and self.end_unheeded(value, error):
+            self.answered()
+            return
         try:
             if error is None:
                 self.set_result(value)

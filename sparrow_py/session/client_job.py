@@ -22,6 +22,7 @@ REF_BYTES = 256
 PENDING = 0
 """In `ClientJob.settled`: the task has no outcome yet. Else the number of its status, from 1."""
 STATUSES = tuple(TaskStatus)
+_NO_CHUNKS: Iterator[m.Message] = iter(())
 
 
 class ClientJob:
@@ -45,18 +46,16 @@ class ClientJob:
     ) -> None:
         self.id = str(spec.job_id) or new_job_id()
         stages = spec.as_stages()
-        sizes = {stage.name: len(stage.tasks) for stage in stages}
-        firsts, first = {}, 0
-        for name, size in sizes.items():
-            firsts[name] = first
-            first += size
-        self.payloads: list[m.Data] = [
-            task.payload if isinstance(task, TaskSpec) else task for stage in stages for task in stage.tasks
-        ]
+        firsts: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        self.payloads: list[m.Data] = []
+        for stage in stages:
+            firsts[stage.name], sizes[stage.name] = len(self.payloads), len(stage.tasks)
+            self.payloads += _payloads(stage)
         self.details: dict[int, m.TaskDetail] = {}
         for stage in stages:
             for number, task in enumerate(stage.tasks, firsts[stage.name]):
-                if isinstance(task, TaskSpec) and (task.preferred or task.inputs):
+                if type(task) is not bytes and isinstance(task, TaskSpec) and (task.preferred or task.inputs):
                     self.details[number] = _detail(task, firsts, sizes)
         self.submission = m.SubmitJob(
             self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
@@ -81,7 +80,7 @@ class ClientJob:
         self.running_too = False
         """Whether what runs is to be cancelled with the job."""
         self.streaming = False
-        self.chunks: Iterator[m.Message] = iter(())
+        self.chunks: Iterator[m.Message] = _NO_CHUNKS
         self.cancelling: dict[int, bool] = {}
         """Tasks to cancel that have not been answered for, and whether even if they run."""
         self.told_to_cancel: set[int] = set()
@@ -118,7 +117,11 @@ class ClientJob:
     def messages(self, bytes_max: int) -> Iterator[m.Message]:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
         if self.submission.epoch:
-            yield from self._known(bytes_max)
+            return self._known_and_tasks(bytes_max)
+        return chunks(self.id, self.payloads, bytes_max, self.details)
+
+    def _known_and_tasks(self, bytes_max: int) -> Iterator[m.Message]:
+        yield from self._known(bytes_max)
         yield from chunks(self.id, self.payloads, bytes_max, self.details)
 
     def _known(self, bytes_max: int) -> Iterator[m.Known]:
@@ -148,13 +151,23 @@ class ClientJob:
                 yield m.Known(self.id, [], {}, (), tuple(used[first : first + m.NUMBERS_PER_MESSAGE_MAX]))
 
 
+def _payloads(stage: StageSpec) -> Sequence[m.Data]:
+    tasks = stage.tasks
+    if len(tasks) == 1 and type(tasks[0]) is bytes:
+        return (tasks[0],)
+    return [task.payload if isinstance(task, TaskSpec) else task for task in tasks]
+
+
 def _stage(stage: StageSpec) -> m.Stage:
     demand = None if not stage.demand else {str(name): float(amount) for name, amount in stage.demand.items()}
-    where = tuple(constraints.parse(f"where[{index}]", text) for index, text in enumerate(stage.where))
+    where: tuple[constraints.Constraint, ...] = ()
+    if stage.where:
+        where = tuple(constraints.parse(f"where[{index}]", text) for index, text in enumerate(stage.where))
+    local = any([type(task) is not bytes and isinstance(task, TaskSpec) and task.preferred for task in stage.tasks])
     return m.Stage(
         str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
         _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
-        _float(stage.task_timeout_s), any(isinstance(task, TaskSpec) and task.preferred for task in stage.tasks),
+        _float(stage.task_timeout_s), local,
     )  # fmt: skip
 
 

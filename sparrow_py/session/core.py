@@ -136,7 +136,7 @@ class ClientCore:
 
     def _send_cancels(self, job: ClientJob) -> None:
         """Send what is to be cancelled, unless the scheduler may yet refuse the job, or has not all its tasks."""
-        if not job.taken or job.streaming or job.scheduler is None:
+        if not job.cancelling or not job.taken or job.streaming or job.scheduler is None:
             return
         for running in (False, True):
             tasks = sorted(
@@ -179,7 +179,9 @@ class ClientCore:
 
     @staticmethod
     def _no_answer_comes(job: ClientJob) -> None:
-        asked, job.asked_placed = job.asked_placed or {}, None
+        if job.asked_placed is None:
+            return
+        asked, job.asked_placed = job.asked_placed, None
         for told in asked.values():
             told(())
 
@@ -233,17 +235,17 @@ class ClientCore:
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
-        if type(message) is m.Draining:
+        kind = type(message)
+        if kind is m.Draining:
             self._draining.add(scheduler)
             return
-        if type(message) is m.AllHandedOver:
+        if kind is m.AllHandedOver:
             self._left(scheduler, now_s)
             return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
-            self.duplicates += type(message) is m.Outcome
+            self.duplicates += kind is m.Outcome
             return
-        kind = type(message)
         if kind is m.Outcome:
             self._settle(job, message)
         elif kind is m.Placed:
@@ -388,8 +390,10 @@ class ClientCore:
             other = self.jobs.get(other_id)
             if other is not None and other.scheduler is not None:
                 return other.scheduler
-        staying = [scheduler for scheduler in self.schedulers if scheduler not in self._draining]
-        return self._rng.choice(staying or list(self.schedulers))
+        schedulers = list(self.schedulers)
+        if self._draining:
+            schedulers = [one for one in schedulers if one not in self._draining] or schedulers
+        return self._rng.choice(schedulers)
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """Do as `_assign` for a job that `submit` has taken already: the sink is told what is wrong with it."""
@@ -400,7 +404,7 @@ class ClientCore:
 
     @staticmethod
     def _check_sizes(job: ClientJob, bytes_max: int) -> None:
-        commons = sum(bytes_of(stage.common) for stage in job.submission.stages)
+        commons = sum([bytes_of(stage.common) for stage in job.submission.stages])
         if commons > bytes_max:
             raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
         size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
@@ -20,19 +20,20 @@ INLINE_BYTES_MAX = 900 << 10
 
 def has_large(spec: JobSpec) -> bool:
     """Whether something of the job is to be uploaded."""
-    inputs = (data for stage in spec.as_stages() for data in _inputs(stage))
-    return any(isinstance(data, bytes) and len(data) > INLINE_BYTES_MAX for data in inputs) or _commons_are_large(spec)
+    return any([_has_large_tasks(stage) for stage in spec.as_stages()]) or _commons_are_large(spec)
 
 
-def _inputs(stage: StageSpec) -> Iterator[bytes | BlobRef]:
-    yield stage.common
+def _has_large_tasks(stage: StageSpec) -> bool:
     for task in stage.tasks:
-        yield task.payload if isinstance(task, TaskSpec) else task
+        payload = task.payload if isinstance(task, TaskSpec) else task
+        if isinstance(payload, bytes) and len(payload) > INLINE_BYTES_MAX:
+            return True
+    return False
 
 
 def _commons_are_large(spec: JobSpec) -> bool:
     """Whether the stages' common bytes, which travel in one message, are too large together."""
-    return sum(len(stage.common) for stage in spec.as_stages() if isinstance(stage.common, bytes)) > INLINE_BYTES_MAX
+    return sum([len(stage.common) for stage in spec.as_stages() if isinstance(stage.common, bytes)]) > INLINE_BYTES_MAX
 
 
 async def with_references(

@@ -1,0 +1,151 @@
+"""A future gets its condition when somebody needs one, and ends once, whoever comes meanwhile."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import Any
+
+import pytest
+
+from sparrow_py.futures.late_condition import LateConditionFuture
+from sparrow_py.futures.late_event import LateEvent
+from tests.support.waiting import TIMEOUT_S
+
+ROUNDS = 2_000
+"""In which two threads meet at a future; most often one is much too late."""
+
+
+def has_condition(future: LateConditionFuture) -> bool:
+    return "_condition" in vars(future)
+
+
+def test_a_future_has_no_condition_until_somebody_needs_one() -> None:
+    future = LateConditionFuture()
+    assert isinstance(future, concurrent.futures.Future)
+    assert not future.done() and not has_condition(future)
+    assert future.end_unheeded(3, None)
+    assert future.done() and not has_condition(future)
+    assert future.result(0) == 3 and future.exception(0) is None
+
+
+def test_all_else_is_as_in_the_librarys_futures() -> None:
+    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(Future[Any]()), "_condition": None}
+
+
+def test_an_error_without_a_condition() -> None:
+    future = LateConditionFuture()
+    assert future.end_unheeded(None, KeyError("k"))
+    with pytest.raises(KeyError):
+        future.result(0)
+
+
+def test_its_condition_is_one() -> None:
+    future = LateConditionFuture()
+    assert future._condition is future._condition
+    assert has_condition(future)
+
+
+def touch_with_callback(future: LateConditionFuture) -> None:
+    future.add_done_callback(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [touch_with_callback, Future.cancel, lambda future: future.set_result(1), repr],
+    ids=["callback", "cancel", "result", "repr"],
+)
+def test_one_that_has_a_condition_ends_as_any_future(touch: Callable[[Any], object]) -> None:
+    future = LateConditionFuture()
+    touch(future)
+    before = future._state
+    assert not future.end_unheeded(2, None)
+    assert future._state == before
+
+
+def test_it_ends_once() -> None:
+    future = LateConditionFuture()
+    assert future.end_unheeded(1, None)
+    assert not future.end_unheeded(2, None)
+    with pytest.raises(InvalidStateError):
+        future.set_result(3)
+    assert future.result() == 1
+    assert not future.cancel()
+
+
+def test_the_library_waits_for_some_of_each_kind() -> None:
+    ended, late = LateConditionFuture(), LateConditionFuture()
+    ended.end_unheeded(1, None)
+    timer = threading.Timer(0, lambda: late.end_unheeded(2, None) or late.set_result(2))
+    timer.start()
+    assert not concurrent.futures.wait([ended, late], TIMEOUT_S).not_done
+    assert {future.result() for future in concurrent.futures.as_completed([ended, late], TIMEOUT_S)} == {1, 2}
+    timer.join()
+
+
+def race(one: Callable[[], object], other: Callable[[], object]) -> None:
+    """Both at a time."""
+    thread = threading.Thread(target=other)
+    thread.start()
+    one()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
+def end(future: LateConditionFuture) -> None:
+    if not future.end_unheeded("told", None):
+        future.set_result("told")
+
+
+def test_who_waits_while_it_ends_is_told() -> None:
+    for _ in range(ROUNDS):
+        future = LateConditionFuture()
+        race(lambda: end(future), lambda: future.result(TIMEOUT_S))  # noqa: B023 - both are over within the round
+        assert future.result(0) == "told"
+
+
+def test_a_callback_that_is_added_while_it_ends_is_called_once() -> None:
+    for _ in range(ROUNDS):
+        future, called = LateConditionFuture(), list[Any]()
+        race(lambda: end(future), lambda: future.add_done_callback(called.append))  # noqa: B023
+        assert called == [future]
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_was_forked_while_a_future_got_its_condition_makes_its_own() -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with LateConditionFuture.births:
+            held.set()
+            go_on.wait(TIMEOUT_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(TIMEOUT_S)
+    child = os.fork()
+    if not child:
+        future = LateConditionFuture()
+        os._exit(7 if future.end_unheeded(1, None) and future.result(0) == 1 else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_event_that_nobody_waits_for_is_only_a_flag() -> None:
+    event = LateEvent()
+    assert not event.is_set() and not event.wait(0)
+    other = LateEvent()
+    other.set()
+    assert other.is_set() and other.wait() and "_event" not in vars(other)
+
+
+def test_who_waits_while_an_event_is_set_goes_on() -> None:
+    for _ in range(ROUNDS):
+        event, went_on = LateEvent(), list[bool]()
+        race(event.set, lambda: went_on.append(event.wait(TIMEOUT_S)))  # noqa: B023
+        assert went_on == [True]
