@@ -123,6 +123,8 @@ class NodeMonitor:
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
+        self._after_due: asyncio.Handle | None = None
+        """`_after` is due at the end of this turn of the loop, as other executors have yet to be heard."""
 
     # ---- the core's outbox -------------------------------------------------------------------
 
@@ -193,6 +195,8 @@ class NodeMonitor:
     async def stop(self) -> None:
         """End at once."""
         self._builtin.stop()
+        if self._after_due is not None:
+            self._after_due.cancel()
         await self.pool.stop()  # First, so that no task runs on while links are closed.
         await self._dialling.stop("the node monitor is shutting down")
         self._timer.cancel()
@@ -212,6 +216,9 @@ class NodeMonitor:
 
     def _after(self, now_s: float) -> None:
         """Events were fed in: let the core act on all of them together, and send what it wants sent."""
+        if self._after_due is not None:
+            self._after_due.cancel()
+            self._after_due = None
         self.core.pump(now_s)
         while self._ended:
             while self._ended:
@@ -219,6 +226,19 @@ class NodeMonitor:
             self.core.pump(now_s)
         self.pool.flush()
         self._timer.update()
+
+    def _after_all_are_heard(self, now_s: float) -> None:
+        """An executor's events were fed in: as `_after`, but together with those of others that have said something.
+
+        They are heard in this turn of the loop, or in the next.
+        """
+        if not self.pool.more_to_hear():
+            self._after(now_s)
+        elif self._after_due is None:
+            self._after_due = asyncio.get_running_loop().call_soon(self._after_turn)
+
+    def _after_turn(self) -> None:
+        self._after(self._clock())
 
     def _tick(self) -> None:
         self._look()
@@ -279,7 +299,7 @@ class NodeMonitor:
                 else:
                     raise LinkError("a second hello")
         finally:
-            self._after(now_s)
+            self._after_all_are_heard(now_s)
 
     # ---- schedulers' events ------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The Python executor: `python -m frontends.python.executor`, one warm process per slot.
 
-It runs the calls it is given in order. Functions are unpickled once per job. Between calls it
+It runs the calls it is given in order. Functions are unpickled once per job, or less often
+(`kept_functions`). Between calls it
 looks at its socket at most once a millisecond, and it returns results as soon as it has nothing
 left to run or, between two calls, a millisecond has passed: very short calls share their
 messages. (A call that turns out long holds up the results of those just before it; only a job with
@@ -18,12 +19,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import CoroutineType, FrameType
 from typing import Any
 
 import msgspec
 
+from frontends.python.kept_functions import KeptFunctions, is_its_modules, pickled_by_name
 from frontends.python.streams import TaskStreams
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.embedded.output_channel import OutputChannel, WorkerOutput
@@ -52,10 +55,11 @@ Outcome = tuple[TaskStatus, x.Data, str]
 
 
 class Function:
-    """A job's function, unpickled when first called."""
+    """A job's function, unpickled when first called; `keep` is told of it then if other jobs may have it, too."""
 
-    def __init__(self, data: x.Data) -> None:
+    def __init__(self, data: x.Data, keep: Callable[[Function], None] | None = None) -> None:
         self._function: Callable[..., Any] | None = None
+        self._keep = keep
         self._error = ""
         try:
             self._common = using(data, _decode_common)
@@ -73,7 +77,14 @@ class Function:
         function: Callable[..., Any] = pickle.loads(self._common.function)
         self._function = function
         self.name = self.name or function_name(function).rpartition("<locals>.")[2] or NAMELESS
+        if self._keep is not None and pickled_by_name(function, self._common.function):
+            self._keep(self)
+        self._keep = None
         return function
+
+    def stands(self) -> bool:
+        """Whether unpickling it again would give the same object; for a function that was kept."""
+        return self._function is not None and is_its_modules(self._function)
 
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
         function = self.load() if self._function is None else self._function
@@ -119,6 +130,9 @@ class PythonExecutor:
         self._output: WorkerOutput | None = None
         self._functions: dict[int, Function] = {0: Function(b"")}
         """Functions by the number of their common bytes; number 0 is for jobs without common bytes."""
+        self._commons: dict[int, x.Data] = {}
+        """Common bytes of which no run has come yet, and so it is not known whose they are."""
+        self._kept: KeptFunctions[Function] = KeptFunctions()
         self._runs: deque[x.Run] = deque()
         self._ended: list[x.ExecutorMessage] = []
 
@@ -147,9 +161,10 @@ class PythonExecutor:
         elif kind is x.Common:
             if self._channel is not None:
                 self._attach(self._channel)
-            self._functions[message.common] = Function(message.data)
+            self._commons[message.common] = message.data
         elif kind is x.ForgetCommon:
             self._functions.pop(message.common, None)
+            self._commons.pop(message.common, None)
         elif kind is x.Revoke:
             revoked = [run for run in self._runs if run.run in message.runs]
             for run in revoked:
@@ -168,12 +183,24 @@ class PythonExecutor:
     def _run_call(self, run: x.Run) -> x.Done:
         if self._cpu_s:
             allow_cpu(self._cpu_s)
-        function = self._functions[run.common]
+        function = self._functions.get(run.common) or self._function_of(run)
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
         wrote = self._streams.flush()
         if self._output is not None:
             self._output.end(wrote, done.service_s)
         return done
+
+    def _function_of(self, run: x.Run) -> Function:
+        """The function of the first run of a job: one that is kept, or else it is unpickled when called."""
+        data, user = self._commons.pop(run.common), run.user
+        if type(data) is not bytes:
+            function = Function(data)
+        elif (kept := self._kept.get(user, data)) is not None:
+            function = kept
+        else:
+            function = Function(data, partial(self._kept.keep, user, data))
+        self._functions[run.common] = function
+        return function
 
     def _run_uncaptured(self, run: x.Run, function: Function) -> x.Done:
         started_at_s, started_s = time.time(), time.perf_counter()

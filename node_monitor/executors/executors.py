@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import secrets
+import select
 import signal
 import socket
 import struct
@@ -117,6 +118,8 @@ class ExecutorPool:
         self._said = {app.plan.app: app for app in apps.values()}
         """By the names that executors say, whatever their account."""
         self._unflushed: dict[str, _Connection] = {}
+        self._readable: select.epoll | None = None
+        """The sockets of executors, as soon as there are several, to see whether another has said something."""
         self._launched: dict[str, _Launched] = {}
         """Those that were started here and have not ended."""
         self._due: dict[str, _Launched] = {}
@@ -180,6 +183,9 @@ class ExecutorPool:
             launched.kill()
         for server in self._servers:
             server.close()
+        if self._readable is not None:
+            self._readable.close()
+            self._readable = None
         if self._supervisors:
             await asyncio.wait(self._supervisors, timeout=5)
         await self._processes.stop()
@@ -313,6 +319,19 @@ class ExecutorPool:
             connection.flush()
         self._unflushed.clear()
 
+    def more_to_hear(self) -> bool:
+        """Whether an executor has said something that was not told yet."""
+        return self._readable is not None and bool(self._readable.poll(0, 1))
+
+    def _watch(self, connection: _Connection) -> None:
+        """`more_to_hear` looks at this executor, too; at none before there have been two."""
+        if self._readable is not None:
+            connection.register(self._readable)
+        elif len(self._connections) > 1:
+            self._readable = select.epoll()
+            for each in self._connections.values():
+                each.register(self._readable)
+
     def said(self, connection: _Connection, messages: list[Any]) -> None:
         """An executor sent these messages."""
         if connection.executor is None and not self._hello(connection, messages):
@@ -402,6 +421,7 @@ class ExecutorPool:
         del messages[0]
         connection.executor = executor
         self._connections[executor] = connection
+        self._watch(connection)
         self._events.executor_up(executor, app.plan.name, hello.places)
         return True
 
@@ -511,6 +531,11 @@ class _Connection(asyncio.Protocol):
         else:
             self._pool.refuse(f"user {self.peer_uid} may not connect as an executor")
             self.close()
+
+    def register(self, readable: select.epoll) -> None:
+        """Have it look whether the executor has said something, until the socket is closed."""
+        if self._transport is not None and not self.closed.is_set() and not self._transport.is_closing():
+            readable.register(self._transport.get_extra_info("socket").fileno(), select.EPOLLIN)
 
     def data_received(self, data: bytes) -> None:
         self._heard(lambda: self._pool.said(self, messages) if (messages := self._splitter.feed(data)) else None)

@@ -271,3 +271,64 @@ def test_a_worker_whose_node_monitor_has_died_meanwhile_says_so_in_a_line(tmp_pa
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "sparrow python executor: [Errno 2] No such file or directory\n"
+
+
+# ---- functions that are kept from job to job ---------------------------------------------------
+
+
+def counting() -> Any:
+    """A function that is pickled by value, and counts its calls."""
+    made: list[int] = []
+
+    def count() -> int:
+        made.append(1)
+        return len(made)
+
+    return count
+
+
+def value_of_job(monitor: Monitor, number: int, function: Any, *args: Any, **fields: Any) -> Any:
+    """What the only task of a job returns, which is forgotten then."""
+    return value(done_of_job(monitor, number, function, *args, **fields))
+
+
+def done_of_job(monitor: Monitor, number: int, function: Any, *args: Any, user: str = "ann", **fields: Any) -> Done:
+    monitor.send(
+        Common(number, calls.encode_function(function, **fields)),
+        Run(number, number, calls.encode_arguments(args, {}), user=user),
+    )
+    done = monitor.receive(Done)
+    monitor.send(ForgetCommon(number))
+    return done
+
+
+def test_jobs_do_not_share_what_a_closure_remembers(monitor: Monitor) -> None:
+    count = counting()
+    for number in (1, 2, 3):
+        monitor.send(Common(number, calls.encode_function(count)), run(number, number))
+        assert value(monitor.receive(Done)) == 1
+    monitor.send(run(4, 1), run(5, 2), run(6, 2))
+    assert [value(monitor.receive(Done)) for _ in range(3)] == [2, 2, 3]
+
+
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_what_replaces_a_function_in_its_module_is_what_later_jobs_call(monitor: Monitor, user: str) -> None:
+    assert value_of_job(monitor, 1, tasks.square, 3) == 9
+    assert value_of_job(monitor, 2, tasks.replace_square) is None
+    assert value_of_job(monitor, 3, tasks.square, 3, user=user) == 27
+
+
+def test_a_kept_function_does_what_its_new_job_says(monitor: Monitor) -> None:
+    written = [
+        done_of_job(monitor, number, tasks.say, "a", capture_output=captured).stdout
+        for number, captured in enumerate([False, True, False, True])
+    ]
+    assert written == ["", "a\n", "", "a\n"]
+
+
+def test_a_function_that_its_module_lacks_is_looked_for_again_by_the_next_job(monitor: Monitor) -> None:
+    assert value_of_job(monitor, 1, tasks.square, 3) == 9
+    assert value_of_job(monitor, 2, tasks.remove_square) is None
+    assert done_of_job(monitor, 3, tasks.square, 3).status is TaskStatus.FAILED
+    assert value_of_job(monitor, 4, tasks.replace_square) is None
+    assert value_of_job(monitor, 5, tasks.square, 3) == 27

@@ -18,6 +18,20 @@ def square(number: int) -> int:
     return number * number
 
 
+def cube(number: int) -> int:
+    return number**3
+
+
+def replace_square() -> None:
+    """Have this worker's module name another function `square`, as one that was reloaded may."""
+    globals()["square"] = cube
+
+
+def remove_square() -> None:
+    """Have this worker's module name no function `square`."""
+    globals().pop("square", None)
+
+
 def burn(cpu_s: float) -> None:
     """Use so much CPU time."""
     deadline_s = time.process_time() + cpu_s
