@@ -52,6 +52,19 @@ class _Search:
         self.untried: list[BlobRef] = []
         """Those of them where the data have not been sought, the one that was named first at the front."""
 
+    def learn(self, ref: BlobRef) -> None:
+        """The data are said to be there."""
+        if ref.at not in self.sources and len(self.sources) < SOURCES_MAX:
+            self.sources.add(ref.at)
+            self.untried.append(ref)
+
+    def learn_news(self, hash_: str) -> None:
+        """Schedulers may have sent other places meanwhile, as the data have been produced again."""
+        for attempt in self.waiting:
+            for ref in _large(attempt):
+                if ref.hash == hash_:
+                    self.learn(ref)
+
 
 class Inputs:
     """What is under way, and which attempts wait for it."""
@@ -83,13 +96,11 @@ class Inputs:
             search = self.fetching[ref.hash] = _Search()
         first = not search.waiting
         search.waiting.append(attempt)
-        new = ref.at not in search.sources and len(search.sources) < SOURCES_MAX
-        if new:
-            search.sources.add(ref.at)
         if first:
+            search.sources.add(ref.at)
             self._request(search, ref)
-        elif new:
-            search.untried.append(ref)
+        else:
+            search.learn(ref)
 
     def _request(self, search: _Search, ref: BlobRef) -> None:
         search.requests += 1
@@ -99,11 +110,14 @@ class Inputs:
     def answered(self, hash_: str, *, came: bool) -> list[Attempt]:
         """A request has its answer. Returns the attempts that wait for these data no more, as they came or cannot be
         had: as long as attempts wait, the data are sought wherever one of them, or one that has left, said."""
-        search = self.fetching[hash_]
+        search = self.fetching.get(hash_)
+        if search is None:
+            return []
         search.requests -= 1
         if not search.requests:
             search.asked.clear()
         if not came and search.waiting:
+            search.learn_news(hash_)
             if search.untried:
                 self._request(search, search.untried.pop(0))
                 return []
