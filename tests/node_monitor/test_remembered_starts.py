@@ -46,3 +46,19 @@ def test_a_job_with_more_tasks_than_are_remembered_is_not_vouched_for() -> None:
     for task in range(STARTED_MIN + 1):
         starts.add(("anna", 1), "j", task, 10.0 + task)
     assert not starts.complete_since("anna", 9.0)
+
+
+def test_a_task_that_starts_again_counts_once() -> None:
+    starts = RememberedStarts(share=0.0)
+    for _ in range(2):
+        for task in range(STARTED_MIN):
+            starts.add(("anna", 1), "j", task, 1.0)
+    assert starts.of(("anna", 1), "j") == list(range(STARTED_MIN)) and starts.complete_since("anna", 0.0)
+
+
+def test_jobs_of_one_id_are_told_apart() -> None:
+    starts = RememberedStarts()
+    starts.add(("anna", 1), "nightly", 3, 1.0)
+    starts.add(("anna", 2), "nightly", 4, 2.0)
+    assert (starts.of(("anna", 1), "nightly"), starts.of(("anna", 2), "nightly")) == ([3], [4])
+    assert starts.of(("bert", 1), "nightly") == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from node_monitor.queueing.tickets import Charge, QueuedTicket
+from node_monitor.slots import Slots
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 from tests.support.node_core import OneJob
@@ -50,3 +52,34 @@ def test_a_resource_that_the_node_does_not_have_is_never_free() -> None:
 def test_a_bad_demand_breaks_the_link(amount: float) -> None:
     with pytest.raises(LinkError, match="bad reservation"):
         OneJob(cpu=1.0).reserve(1, demand={"cpu": amount})
+
+
+def charge(**demand: float) -> Charge:
+    return Charge(QueuedTicket(("s", 1), "j", "anna", 1.0, demand=demand or None), 0.0)
+
+
+def test_slots_ask_for_what_is_set_aside_for_them_besides_what_is_free() -> None:
+    slots = Slots(4, {"cpu": 1.0})
+    slots.take_resources(charge(cpu=0.25))
+    slots.take_resources(charge(cpu=0.25))
+    assert slots.free_for(2, {"cpu": 0.25, "gpu": 0.0}) == {"cpu": 1.0, "gpu": 0.0}
+
+
+def test_what_fits_exactly_fits() -> None:
+    slots = Slots(1, {"cpu": 1.0})
+    assert slots.fits({"cpu": 1.0}) and slots.fits({}) and not slots.fits({"cpu": 1.001})
+
+
+@pytest.mark.parametrize(
+    ("free", "busy", "asking", "taken", "problem"),
+    [
+        (2, 1, 1, 0.0, None),
+        (2, 1, 0, 0.0, "2 free + 1 busy + 0 asking slots are not 4"),
+        (-1, 4, 1, 0.0, "-1 free slots"),
+        (2, 1, 1, 0.5, "1.0 free and 0.5 taken of 1.0 cpu"),
+    ],
+)
+def test_what_does_not_add_up_is_said(free: int, busy: int, asking: int, taken: float, problem: str | None) -> None:
+    slots = Slots(4, {"cpu": 1.0})
+    slots.free = free
+    assert slots.problem([charge(cpu=taken)], busy, asking) == problem

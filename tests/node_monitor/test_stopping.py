@@ -108,3 +108,36 @@ def test_a_run_that_was_given_ahead_of_time_is_revoked_and_stopped_if_it_runs_by
     rig.take(m.Report)
     rig.died("p0")
     assert rig.reports() == [(3, CANCELLED, "it was cancelled while it ran")]
+
+
+def test_what_is_not_here_is_not_cancelled_and_nobody_is_told() -> None:
+    rig = OneJob()
+    rig.start(1)
+    rig.outbox.sent.clear()
+    rig.receive(m.CancelAttempt("j", 7), m.CancelAttempt("other", 1, True))
+    assert not rig.outbox.sent and not rig.outbox.killed
+
+
+def test_another_schedulers_attempt_of_the_same_number_is_not_cancelled() -> None:
+    rig = OneJob()
+    rig.core.scheduler_up("t")
+    rig.start(1)
+    rig.receive(m.CancelAttempt("j", 1, True), scheduler="t")
+    assert not rig.outbox.killed and not rig.reports()
+
+
+def test_the_first_reason_to_stop_a_task_is_the_one_that_is_reported() -> None:
+    rig = OneJob()
+    rig.start(1, timeout_s=2.0)
+    rig.receive(m.CancelAttempt("j", 1, True))
+    rig.tick(3.0)
+    rig.died("p0")
+    assert rig.reports() == [(1, CANCELLED, "it was cancelled while it ran")]
+
+
+def test_a_task_that_finishes_while_it_is_stopped_has_finished() -> None:
+    rig = OneJob(2, "many")
+    rig.start(1)
+    rig.receive(m.CancelAttempt("j", 1, True))
+    rig.done("p0", 1)
+    assert [status for _, status, _ in rig.reports()] == [FINISHED]

@@ -11,6 +11,7 @@ from scheduler.options import SchedulerOptions
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 
 def core() -> tuple[SchedulerCore, Recorder]:
@@ -66,3 +67,64 @@ def test_a_job_that_is_submitted_twice_before_it_has_arrived_whole_is_accepted_o
         details = {0: m.TaskDetail((node,))}
         scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""], details), 0.0)
         assert [type(message) for to, message in outbox.sent if to == "c"] == [answer]
+
+
+def answers(rig: SchedulerRig) -> list[type]:
+    """What clients were told of acceptance since the last call."""
+    told = [type(message) for _, message in rig.outbox.sent if isinstance(message, m.JobAccepted | m.JobRefused)]
+    rig.outbox.sent.clear()
+    return told
+
+
+def test_the_same_submission_again_is_one_job() -> None:
+    rig = SchedulerRig("a")
+    rig.client(submission("j", 2), submission("j", 2))
+    assert answers(rig) == [m.JobAccepted, m.JobAccepted] and len(rig.core.jobs) == 1
+    assert rig.core.admission.unplaced == {"anna": 2}
+
+
+@pytest.mark.parametrize(("user", "epoch", "taken"), [("anna", 1, True), ("anna", 0, False), ("bert", 1, False)])
+def test_a_job_gives_way_to_a_higher_epoch_of_its_user_alone(user: str, epoch: int, taken: bool) -> None:
+    rig = SchedulerRig("a")
+    rig.submit_job(1)
+    answers(rig)
+    rig.client(submission("j", 1, epoch=epoch), client="d", user=user)
+    assert answers(rig) == [m.JobAccepted if taken else m.JobRefused]
+    assert rig.core.jobs["j"].client == ("d" if taken else "c")
+
+
+def test_a_scheduler_that_ends_refuses_new_jobs_for_a_moment_and_takes_known_ones() -> None:
+    rig = SchedulerRig("a")
+    rig.submit_job(1)
+    rig.core.drain(0.0)
+    answers(rig)
+    rig.client(submission("j", 1), submission("k", 1))
+    (refused,) = rig.take(m.JobRefused)
+    assert (refused.job, refused.reason, refused.retry_after_s) == ("k", "the scheduler is shutting down", 1.0)
+    assert answers(rig) == [m.JobAccepted]
+
+
+def test_jobs_that_avoid_each_other_are_of_one_user() -> None:
+    rig = SchedulerRig("a")
+    rig.submit_job(1, job="mine")
+    rig.submit_job(1, job="theirs", client="d", user="bert")
+    rig.submit_job(1, job="late", avoid=("mine", "theirs", "gone", "late"))
+    assert rig.core.jobs["late"].avoids == {"mine"} and rig.core.jobs["mine"].avoids == {"late"}
+    assert not rig.core.jobs["theirs"].avoids
+
+
+def test_tasks_of_several_stages_may_come_in_one_message_or_in_many() -> None:
+    stages = [m.Stage("many", 2, b"", "", 1.0, 0, None, name=name) for name in "ab"]
+    for sizes in ((4,), (1, 1, 1, 1), (3, 1)):
+        rig, first = SchedulerRig("a"), 0
+        rig.client(m.SubmitJob("j", 0, "", stages, 3, False, None, False))
+        for size in sizes:
+            rig.client(m.AddTasks("j", first, [b"%d" % task for task in range(first, first + size)]))
+            first += size
+        assert [stage.payloads for stage in rig.core.jobs["j"].stages] == [[b"0", b"1"], [b"2", b"3"]]
+
+
+def test_a_job_without_tasks_ends_at_once() -> None:
+    rig = SchedulerRig("a")
+    rig.client(submission("j", 0))
+    assert rig.take(m.JobEnded) and not rig.core.jobs
