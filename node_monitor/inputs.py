@@ -31,18 +31,51 @@ class Blobs(Protocol):
         """The owner is gone."""
 
 
+SOURCES_MAX = 100
+"""Places that are remembered of large data under way; attempts that name yet another wait for those."""
+
+
+class _Search:
+    """Large data that are asked for, from the first request until the last answer."""
+
+    __slots__ = ("asked", "requests", "sources", "untried", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Attempt] = []
+        """The attempts that wait for the data. All may have left: answers are still to come."""
+        self.requests = 0
+        """Those that have no answer yet."""
+        self.asked: set[tuple[str, ...]] = set()
+        """The nodes that these ask, or asked: an answer does not say whose it is."""
+        self.sources: set[tuple[str, ...]] = set()
+        """The nodes where the data are said to be; each attempt names some."""
+        self.untried: list[BlobRef] = []
+        """Those of them where the data have not been sought, the one that was named first at the front."""
+
+    def learn(self, ref: BlobRef) -> None:
+        """The data are said to be there."""
+        if ref.at not in self.sources and len(self.sources) < SOURCES_MAX:
+            self.sources.add(ref.at)
+            self.untried.append(ref)
+
+    def learn_news(self, hash_: str) -> None:
+        """Schedulers may have sent other places meanwhile, as the data have been produced again."""
+        for attempt in self.waiting:
+            for ref in _large(attempt):
+                if ref.hash == hash_:
+                    self.learn(ref)
+
+
 class Inputs:
     """What is under way, and which attempts wait for it."""
 
-    __slots__ = ("_blobs", "_fetch", "fetching", "tried")
+    __slots__ = ("_blobs", "_fetch", "fetching")
 
     def __init__(self, blobs: Blobs, fetch: Callable[[BlobRef, str], None]) -> None:
         self._blobs = blobs
         self._fetch = fetch
-        self.fetching: dict[str, list[Attempt]] = {}
-        """Hash of large data under way to the attempts that wait for it."""
-        self.tried: dict[str, set[tuple[str, ...]]] = {}
-        """Hash of large data under way to the nodes where it was sought."""
+        self.fetching: dict[str, _Search] = {}
+        """By the data's hash."""
 
     def wait(self, attempt: Attempt) -> None:
         """Keep what the attempt needs, and have fetched what of that is not here: then it waits."""
@@ -50,31 +83,49 @@ class Inputs:
         for ref in _large(attempt):
             if self._blobs.file(ref.hash) is None:
                 missing.add(ref.hash)
-                waiting = self.fetching.setdefault(ref.hash, [])
-                waiting.append(attempt)
-                if len(waiting) == 1:
-                    self.tried[ref.hash] = {ref.at}
-                    self._fetch(ref, attempt.job.owner[0])
+                self._wait_for(ref, attempt)
             else:
                 self._blobs.pin(ref.hash, attempt.job.number)
         if missing:
             attempt.becomes(WAITS)
             attempt.missing = frozenset(missing)
 
-    def sought_elsewhere(self, hash_: str) -> bool:
-        """The data could not be had: whether they are sought at another node, of which word has come meanwhile."""
-        refs = (ref for attempt in self.fetching.get(hash_, ()) for ref in _large(attempt))
-        other = next((ref for ref in refs if ref.hash == hash_ and ref.at not in self.tried[hash_]), None)
-        if other is None:
-            return False
-        self.tried[hash_].add(other.at)
-        self._fetch(other, self.fetching[hash_][0].job.owner[0])
-        return True
+    def _wait_for(self, ref: BlobRef, attempt: Attempt) -> None:
+        search = self.fetching.get(ref.hash)
+        if search is None:
+            search = self.fetching[ref.hash] = _Search()
+        first = not search.waiting
+        search.waiting.append(attempt)
+        if first:
+            search.sources.add(ref.at)
+            self._request(search, ref)
+        else:
+            search.learn(ref)
 
-    def take_waiting(self, hash_: str) -> list[Attempt]:
-        """The attempts that waited for these data, which they do no more."""
-        self.tried.pop(hash_, None)
-        waited = self.fetching.pop(hash_, [])
+    def _request(self, search: _Search, ref: BlobRef) -> None:
+        search.requests += 1
+        search.asked.add(ref.at)
+        self._fetch(ref, search.waiting[0].job.owner[0])
+
+    def answered(self, hash_: str, *, came: bool) -> list[Attempt]:
+        """A request has its answer. Returns the attempts that wait for these data no more, as they came or cannot be
+        had: as long as attempts wait, the data are sought wherever one of them, or one that has left, said."""
+        search = self.fetching.get(hash_)
+        if search is None:
+            return []
+        search.requests -= 1
+        if not search.requests:
+            search.asked.clear()
+        if not came and search.waiting:
+            search.learn_news(hash_)
+            if search.untried:
+                self._request(search, search.untried.pop(0))
+                return []
+            if search.requests and len(search.asked) > 1:
+                return []
+        waited, search.waiting = search.waiting, []
+        if not search.requests:
+            del self.fetching[hash_]
         for attempt in waited:
             attempt.missing -= {hash_}
         return waited
@@ -84,12 +135,9 @@ class Inputs:
         self._blobs.pin(hash_, attempt.job.number)
 
     def wait_no_more(self, attempt: Attempt) -> None:
-        """The attempt ends, and waits for nothing any more."""
+        """The attempt ends, and waits for nothing any more. The places that it named stay known to others."""
         for hash_ in attempt.missing:
-            waiting = self.fetching[hash_]
-            waiting.remove(attempt)
-            if not waiting:
-                del self.fetching[hash_]
+            self.fetching[hash_].waiting.remove(attempt)
 
     def local(self, data: m.Data, executor: ExecutorState) -> x.Data:
         """The data, which are here, as the executor is given them."""
@@ -101,8 +149,10 @@ class Inputs:
 
     def problem(self) -> str | None:
         """What does not hold, if anything."""
-        for hash_, waiting in self.fetching.items():
-            if not waiting or any(one.state is not WAITS or hash_ not in one.missing for one in waiting):
+        for hash_, search in self.fetching.items():
+            if search.requests < 1:
+                return f"{hash_} is waited for, but nobody was asked for it"
+            if any(one.state is not WAITS or hash_ not in one.missing for one in search.waiting):
                 return f"{hash_} is fetched for attempts that do not wait for it"
         return None
 

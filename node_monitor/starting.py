@@ -125,9 +125,7 @@ class Starting:
     def fetched(self, hash_: str, reason: str, now_s: float) -> None:
         """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
         inputs = self._inputs
-        if reason and inputs.sought_elsewhere(hash_):
-            return
-        for attempt in inputs.take_waiting(hash_):
+        for attempt in inputs.answered(hash_, came=not reason):
             if reason:
                 self._book.hand_back_waiting(attempt, reason, now_s, (hash_,))
                 continue

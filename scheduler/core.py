@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from scheduler.book.book import Book
 from scheduler.book.invariants import check_admission, check_job
@@ -62,10 +62,8 @@ class SchedulerCore:
         self._note = book.ledger.note
         self._history = book.ledger.history
         self._from_node: dict[type, Callable[[Node, Any, float], None]] = {
+            **dict.fromkeys(get_args(m.FromNode), _does_not_matter),
             m.GetTasks: self._has_no_tasks,
-            m.ReservationsRefused: _does_not_matter,
-            m.Idle: _does_not_matter,
-            m.QueueLength: _does_not_matter,
             **plane.messages,
             m.Report: book.endings.reported,
             m.HandBack: book.endings.handed_back,
@@ -253,7 +251,7 @@ class SchedulerCore:
 
 
 def _does_not_matter(node: Node, message: m.Message, now_s: float) -> None:
-    """A message that only other planes need is ignored."""
+    """A message that only other planes, or only the daemon, need is ignored: nodes do not know which plane is here."""
 
 
 def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) -> BookForPlane:

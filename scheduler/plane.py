@@ -36,7 +36,7 @@ class Plane(Placing, Protocol):
     """
 
     messages: dict[type, Handler]
-    """Messages of nodes that are the plane's own, and who takes them."""
+    """Messages of nodes that are the plane's own, and who takes them. Schedulers with other planes ignore them."""
 
     def node_up(self, node: Node, now_s: float) -> None:
         """A node has come, or offers other things than before."""

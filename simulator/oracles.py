@@ -132,7 +132,7 @@ def _check_node_empty(world: Members, node: NodeHost) -> None:
         node.name, job,
         queued=list(core.queue.tickets()), asks=core.asks.open, attempts=list(core.attempts.by_key),
         jobs=list(core.jobs.by_key), taken_slots=core.slots - core.free_slots, fetching=core.inputs.fetching,
-        tried=core.inputs.tried, pins=node.blobs.pins,
+        pins=node.blobs.pins,
         flows=isinstance(core.queue, FairQueue) and core.queue.flow_count,
     )  # fmt: skip
     for name, amount in world.resources.items():

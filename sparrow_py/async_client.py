@@ -154,7 +154,7 @@ class _Sink(JobSink):
     def accepted(self) -> None:
         self._job.on_accepted()
 
-    def refused(self, error: SparrowError) -> None:
+    def refuse(self, error: SparrowError) -> None:
         self._job.on_refused(error)
 
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:

@@ -228,7 +228,7 @@ class _Sink(JobSink):
     def accepted(self) -> None:
         self._job.on_accepted()
 
-    def refused(self, error: SparrowError) -> None:
+    def refuse(self, error: SparrowError) -> None:
         self._job.on_refused(error)
 
     def placed(self, task: int) -> None:

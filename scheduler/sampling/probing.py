@@ -8,7 +8,7 @@ with others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from scheduler.book.reserve_message import reserve_message
@@ -35,7 +35,7 @@ class Probing:
         self.tickets_at: defaultdict[str, set[int]] = defaultdict(set)
         """Node id to the tickets with live reservations there."""
         self.dropped: set[tuple[str, int]] = set()
-        """(node id, ticket) that nodes had dropped when they began to drain."""
+        """(node id, ticket) that nodes had dropped when they began to drain, of tickets that are here still."""
         self._book = book
         self._turns = turns
         self._idle = idle
@@ -232,7 +232,18 @@ class Probing:
                 plan.own_ticket = None
             self.dropped.add((node.id, ticket_id))
             self._to_node(node.id, m.CancelReservations(ticket_id))
-        return self._drop_all(node)
+        stages = self._drop_all(node)
+        self._forget_spent(stages)
+        return stages
+
+    def _forget_spent(self, stages: Iterable[StageState]) -> None:
+        """Forget tickets without reservations: no message of them can come but of what was dropped. So there are no
+        more tickets than reservations, however often nodes drain while a stage waits."""
+        for stage in stages:
+            plan: StagePlan = stage.plan
+            for ticket in [one for one in plan.tickets.values() if not one.live and one is not plan.own_ticket]:
+                del plan.tickets[ticket.id], self.tickets[ticket.id]
+        self.dropped.difference_update([one for one in self.dropped if one[1] not in self.tickets])
 
     # ---- invariants --------------------------------------------------------------------------
 

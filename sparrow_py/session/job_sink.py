@@ -11,18 +11,19 @@ from sparrow_py.wire import messages as m
 
 class JobSink:
     """A `Sink` for a `Session`. A subclass says what is done with what is told: `settle` and `finish`, and, where it
-    matters, `accepted`, `refused`, `placed` and `not_cancelled`.
+    matters, `accepted`, `refuse`, `placed` and `not_cancelled`.
 
     Results of stages that others come after are not fetched: their outcome has the reference.
     """
 
-    __slots__ = ("_ended", "_fetch", "_fetching", "_spec")
+    __slots__ = ("_ended", "_fetch", "_fetching", "_refused", "_spec")
 
     _spec: JobSpec
     _fetch: Callable[[JobSink, m.Outcome, BlobRef], None]
     _fetching: int
     """Results that are on their way."""
     _ended: bool
+    _refused: bool
 
     def begin(self, spec: JobSpec, fetch: Callable[[JobSink, m.Outcome, BlobRef], None]) -> None:
         """The job is submitted; `fetch` calls `fetched` once."""
@@ -30,13 +31,14 @@ class JobSink:
         self._fetch = fetch
         self._fetching = 0
         self._ended = False
+        self._refused = False
 
     # ---- for subclasses ------------------------------------------------------------------------
 
     def accepted(self) -> None:
         """The job will run."""
 
-    def refused(self, error: SparrowError) -> None:
+    def refuse(self, error: SparrowError) -> None:
         """Nothing of the job will run, and nothing more will be told."""
 
     def placed(self, task: int) -> None:
@@ -55,6 +57,11 @@ class JobSink:
 
     # ---- for the session -----------------------------------------------------------------------
 
+    def refused(self, error: SparrowError) -> None:
+        """Nothing of the job will run; results that are on their way are not waited for."""
+        self._refused = True
+        self.refuse(error)
+
     def outcome(self, outcome: m.Outcome) -> None:
         """A task's outcome, of which the result may be a reference."""
         result = outcome.result
@@ -71,6 +78,8 @@ class JobSink:
 
     def fetched(self, outcome: m.Outcome, lost: ResultLost | None) -> None:
         """The result of this outcome has come, or is `lost`."""
+        if self._refused:
+            return
         self.settle(outcome, lost)
         self._fetching -= 1
         if self._ended and not self._fetching:

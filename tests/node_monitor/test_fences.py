@@ -22,3 +22,24 @@ def test_one_users_fences_do_not_drive_out_anothers(monkeypatch: pytest.MonkeyPa
         fences.raise_to(ADA, f"{number}", 2)
     assert len(fences.epochs) == 100
     assert sorted(len(claimed) for claimed in fences._by_user.values())[-2:] == [45, 45]
+
+
+def test_a_job_that_nobody_claimed_has_no_fence() -> None:
+    fences = Fences()
+    fences.raise_to(ADA, "j", 2)
+    assert (fences.epoch(ADA, "j"), fences.epoch(ADA, "k"), fences.epoch(MALLORY, "j")) == (2, 0, 0)
+
+
+def test_another_job_of_the_same_id_has_its_own_fence() -> None:
+    """A user may use an id again: the instance tells the jobs apart."""
+    fences = Fences()
+    fences.raise_to(("ada", 1), "nightly", 7)
+    assert fences.epoch(("ada", 2), "nightly") == 0
+
+
+def test_a_job_that_is_claimed_again_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fences_module, "FENCES_MAX", 2)
+    fences = Fences()
+    for job, epoch in (("old", 1), ("other", 1), ("old", 2), ("new", 1)):
+        fences.raise_to(ADA, job, epoch)
+    assert fences.epochs == {(ADA, "old"): 2, (ADA, "new"): 1}

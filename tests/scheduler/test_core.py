@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from scheduler.core import _does_not_matter
 from scheduler.options import PLACEMENTS
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig, node_info
 
+OF_LINKS = {m.Hello, m.Goodbye, m.Renew}
+"""Messages that daemons take before their cores."""
+
+
+def test_every_message_of_a_node_has_a_handler_with_one_of_the_planes() -> None:
+    cores = [SchedulerRig(placement=placement).core for placement in PLACEMENTS]
+    handled = {kind for one in cores for kind, handler in one._from_node.items() if handler is not _does_not_matter}
+    assert handled == set(m.FromNode.__args__) - OF_LINKS
+
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_every_message_of_a_node_or_client_has_a_handler_whatever_the_plane(placement: str) -> None:
-    core = SchedulerRig(placement=placement).core
-    of_links = {m.Hello, m.Goodbye, m.Renew}
-    assert set(m.FromNode.__args__) - of_links == set(core._from_node)
-    assert set(m.FromClient.__args__) - of_links - {m.SubmitJob} == set(core._from_client)
+def test_every_message_of_a_client_has_a_handler_whatever_the_plane(placement: str) -> None:
+    handled = set(SchedulerRig(placement=placement).core._from_client)
+    assert handled == set(m.FromClient.__args__) - OF_LINKS - {m.SubmitJob}
+
+
+class LoadAverage(msgspec.Struct):
+    """What nodes might say one day, for a plane of that day."""
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_message_that_only_another_plane_takes_is_ignored(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plane names its messages itself: the core and the other planes need not know them."""
+    monkeypatch.setattr(m, "FromNode", m.FromNode | LoadAverage)
+    rig = SchedulerRig("a", placement=placement)
+    rig.submit_job(1)
+    rig.outbox.sent.clear()
+    rig.node("a", LoadAverage())
+    assert not rig.outbox.sent
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -67,6 +67,34 @@ def test_what_was_reserved_at_a_node_that_goes_is_reserved_elsewhere() -> None:
     assert live(rig) == 4 and "n2" not in rig.reserves()
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_node_that_drains_again_and_again_leaves_no_tickets_behind(stays: bool) -> None:
+    """A stage waits meanwhile. Tickets that have reservations elsewhere stay, as those are yet to be spent."""
+    rig = SchedulerRig(["a", "b"] if stays else ["a"])
+    rig.submit_job(10, probe_ratio=2.0, wait_for_nodes_s=1e6)
+    probing = rig.core.plane.probing  # type: ignore[attr-defined]
+    for _ in range(50):
+        rig.node("a", m.NodeState(m.DRAINING, ""), m.NodeState(m.READY, ""))
+        assert len(probing.tickets) <= live(rig) and len(probing.dropped) <= live(rig)
+        assert set(probing.tickets) == set(rig.core.jobs["j"].stages[0].plan.tickets)
+    for node, reserve in rig.outbox.take(m.Reserve)[-2:]:
+        rig.node(node, m.GetTasks(1, reserve.ticket, 10))
+    rig.client(m.CancelJob("j"))
+    assert not probing.tickets and rig.core.plane.left_over() == ""
+
+
+def test_an_ask_that_crossed_the_news_of_a_drain_gets_no_task_once_its_ticket_is_forgotten() -> None:
+    rig = SchedulerRig(["a"])
+    rig.submit_job(2, probe_ratio=2.0, wait_for_nodes_s=10.0)
+    (before,) = rig.take(m.Reserve)
+    rig.node("a", m.NodeState(m.DRAINING, ""), m.NodeState(m.READY, ""))
+    (after,) = rig.take(m.Reserve)
+    rig.node("a", m.ReservationsRefused(before.ticket, 1, "full"), m.GetTasks(1, before.ticket, 1))
+    assert rig.take(m.NoTask) == [m.NoTask(1, 1)] and live(rig) == after.count
+    rig.node("a", m.GetTasks(2, after.ticket, 2))
+    assert len(rig.take(m.Launch)) == 2
+
+
 def test_a_node_that_comes_gets_its_share_of_what_waits_once() -> None:
     rig = rig_of(1)
     rig.submit_job(40, probe_ratio=2.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparrow_py.errors import ResultLost
+from sparrow_py.errors import ResultLost, SparrowError
 from sparrow_py.job import FINISHED, BlobRef, JobSpec, StageSpec
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.wire import messages as m
@@ -18,11 +18,15 @@ class Told(JobSink):
     def __init__(self, spec: JobSpec) -> None:
         self.settled: list[tuple[int, Any]] = []
         self.finished = 0
+        self.refusals: list[SparrowError] = []
         self.asked: list[m.Outcome] = []
         self.begin(spec, lambda _, outcome, __: self.asked.append(outcome))
 
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
         self.settled.append((outcome.task, lost or outcome.result))
+
+    def refuse(self, error: SparrowError) -> None:
+        self.refusals.append(error)
 
     def finish(self) -> None:
         self.finished += 1
@@ -58,3 +62,15 @@ def test_a_result_for_stages_that_come_after_is_not_fetched() -> None:
     told.outcome(outcome(0, LARGE))
     told.outcome(outcome(1, LARGE))
     assert told.settled == [(0, LARGE)] and [one.task for one in told.asked] == [1]
+
+
+def test_a_result_that_comes_after_the_job_was_refused_is_not_settled() -> None:
+    """The user has been told the error: an outcome besides would say that the task finished."""
+    told = Told(JobSpec([b"", b""]))
+    told.outcome(outcome(0, LARGE))
+    told.outcome(outcome(1, LARGE))
+    error = SparrowError("the cluster is gone")
+    told.refused(error)
+    told.fetched(outcome(0, bytearray(b"large")), None)
+    told.fetched(outcome(1, LARGE), ResultLost("gone"))
+    assert told.refusals == [error] and told.settled == [] and not told.finished

@@ -11,8 +11,9 @@ from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.options import NodeMonitorOptions
 from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import TaskStatus
-from tests.support.recorder import Recorder
+from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.recorder import Recorder, reserve
 
 POOL = AppPlan("pool")
 """One place for each executor."""
@@ -56,6 +57,10 @@ class NodeCore:
             self.core.receive(scheduler, message, self.now_s if now_s is None else now_s)
         self.settle(now_s)
 
+    def launches(self, *attempts: int, ask: int, job: str = "j1") -> None:
+        """The scheduler answers the ask with these attempts of the tasks of the same numbers."""
+        self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
+
     def done(
         self,
         executor: str,
@@ -90,3 +95,43 @@ class NodeCore:
     def take(self, kind: type[Any]) -> list[Any]:
         """What was sent of this kind, which is forgotten."""
         return [message for _, message in self.outbox.take(kind)]
+
+
+class OneJob(NodeCore):
+    """A node where all is of the job j: of the app "pool", or of "many", whose one executor p0 has all places."""
+
+    def __init__(self, slots: int = 1, app: str = "pool", **resources: float) -> None:
+        super().__init__(slots, [MANY if app == "many" else POOL], resources=resources)
+        self.app = app
+
+    def reserve(self, ticket: int, count: int = 1, **fields: Any) -> list[m.GetTasks]:
+        """What is asked for once this is reserved."""
+        self.receive(reserve(ticket, count, app=self.app, job="j", **fields))
+        return self.take(m.GetTasks)
+
+    def launch(self, attempt: int, ask: int, payload: m.Data = b"p", inputs: tuple[tuple[int, int], ...] = ()) -> None:
+        """The scheduler answers the ask with this attempt."""
+        self.receive(m.Launch(ask, "j", 0, attempt, attempt, payload, inputs))
+
+    def start(self, *attempts: int, timeout_s: float | None = None, **fields: Any) -> None:
+        """These attempts are at the node."""
+        self.receive(m.Common("j", 0, b"", timeout_s))
+        for attempt in attempts:
+            (ask,) = self.reserve(attempt, **fields)
+            self.launch(attempt, ask.ask)
+
+    def fetched(self, name: str, reason: str = "") -> None:
+        """These large data have come (`far`), or cannot be had."""
+        if not reason:
+            self.blobs.add(far(name))
+        self.core.fetched(name * 64, reason, self.now_s)
+        self.settle()
+
+    def reports(self) -> list[tuple[int, TaskStatus, str]]:
+        """(attempt, status, error) of each."""
+        return [(report.attempt, report.status, report.error) for report in self.take(m.Report)]
+
+
+def far(name: str, *at: str) -> BlobRef:
+    """Large data that are at another node; `name` is one hexadecimal digit."""
+    return BlobRef(name * 64, 1 << 20, at or ("far:1",))

@@ -1,0 +1,220 @@
+"""Large inputs that are at other nodes: where they are sought, and which attempts wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from node_monitor import inputs
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.node_core import MANY, NodeCore, OneJob, far
+from tests.support.recorder import reserve
+
+CANCELLED = TaskStatus.CANCELLED
+HASH = "ab" * 32
+
+
+def ref(*at: str) -> BlobRef:
+    return BlobRef(HASH, 9, at)
+
+
+@pytest.fixture
+def node() -> Iterator[NodeCore]:
+    """A node of four slots; each test leaves nothing under way."""
+    node = NodeCore(4, [MANY])
+    yield node
+    assert not node.core.inputs.fetching
+
+
+def launch(node: NodeCore, number: int, payload: BlobRef) -> None:
+    """Attempt `number` of the job j, for which it needs this."""
+    node.receive(reserve(number, job="j"))
+    (ask,) = node.take(m.GetTasks)
+    node.receive(m.Launch(ask.ask, "j", 0, number, number, payload))
+
+
+def answer(node: NodeCore, reason: str = "") -> None:
+    """A request has this answer."""
+    node.core.fetched(HASH, reason, node.now_s)
+    node.settle()
+
+
+def sought(node: NodeCore) -> list[tuple[str, ...]]:
+    """Where the data were asked for since the last call."""
+    places = [one.at for one in node.outbox.fetches]
+    node.outbox.fetches.clear()
+    return places
+
+
+def handed_back(node: NodeCore) -> list[tuple[int, tuple[str, ...]]]:
+    return [(back.attempt, back.missing) for back in node.take(m.HandBack)]
+
+
+def test_each_place_is_tried_once_before_the_attempts_are_handed_back(node: NodeCore) -> None:
+    for number, at in enumerate(["far:1", "far:2", "far:2", "far:3"], 1):
+        launch(node, number, ref(at))
+    places = []
+    while found := sought(node):
+        places += found
+        assert handed_back(node) == []
+        answer(node, "404")
+    assert places == [("far:1",), ("far:2",), ("far:3",)]
+    assert handed_back(node) == [(number, (HASH,)) for number in (1, 2, 3, 4)]
+
+
+def test_a_place_that_an_attempt_named_is_tried_though_that_attempt_has_left(node: NodeCore) -> None:
+    launch(node, 1, ref("far:1"))
+    launch(node, 2, ref("far:2"))
+    node.receive(m.CancelAttempt("j", 2))
+    sought(node)
+    answer(node, "far:1: 404")
+    assert sought(node) == [("far:2",)] and handed_back(node) == []
+    node.blobs.add(ref())
+    answer(node)
+    assert len(node.take(x.Run)) == 1
+
+
+def test_the_answer_for_an_attempt_that_has_left_is_not_the_answer_for_the_next(node: NodeCore) -> None:
+    """The next attempt names another node, which is asked while the first answer is on its way."""
+    launch(node, 1, ref("far:1"))
+    node.receive(m.CancelAttempt("j", 1))
+    launch(node, 2, ref("far:2"))
+    assert sought(node) == [("far:1",), ("far:2",)]
+    answer(node, "far:1: 404")
+    assert handed_back(node) == []
+    node.blobs.add(ref())
+    answer(node)
+    assert len(node.take(x.Run)) == 1
+
+
+def test_an_attempt_that_names_the_same_place_is_handed_back_with_the_first_answer(node: NodeCore) -> None:
+    launch(node, 1, ref("far:1"))
+    node.receive(m.CancelAttempt("j", 1))
+    launch(node, 2, ref("far:1"))
+    answer(node, "far:1: 404")
+    assert handed_back(node) == [(2, (HASH,))]
+    answer(node, "far:1: 404")
+    assert handed_back(node) == []
+
+
+def test_nothing_is_tried_for_nobody(node: NodeCore) -> None:
+    launch(node, 1, ref("far:1"))
+    launch(node, 2, ref("far:2"))
+    for number in (1, 2):
+        node.receive(m.CancelAttempt("j", number))
+    sought(node)
+    answer(node, "far:1: 404")
+    assert sought(node) == [] == handed_back(node)
+
+
+def test_places_beyond_the_maximum_are_not_remembered(node: NodeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "SOURCES_MAX", 2)
+    for number in (1, 2, 3):
+        launch(node, number, ref(f"far:{number}"))
+    places = sought(node)
+    answer(node, "far:1: 404")
+    places += sought(node)
+    answer(node, "far:2: 404")
+    assert places == [("far:1",), ("far:2",)] and len(handed_back(node)) == 3
+
+
+def test_a_task_holds_its_place_until_all_its_large_inputs_are_here() -> None:
+    rig = OneJob()
+    rig.receive(m.Common("j", 0, far("c")), m.Input("j", 7, far("a")), m.Input("j", 8, b"small"))
+    (ask,) = rig.reserve(1, 2)
+    rig.launch(1, ask.ask, far("f"), ((7, 2),))
+    assert {one.hash[0] for one in rig.outbox.fetches} == {"c", "f", "a"} and rig.core.free_slots == 0
+    for name in "cf":
+        rig.fetched(name)
+        assert not rig.take(x.Run)
+    rig.fetched("a")
+    (run,) = rig.take(x.Run)
+    assert isinstance(run.payload, x.File) and run.inputs == [rig.blobs.file("a" * 64), b"small"]
+    assert rig.blobs.pins
+    rig.receive(m.ForgetJob("j"))
+    rig.done("p0", 1)
+    assert not rig.blobs.pins
+
+
+@pytest.mark.parametrize("inputs", [((7, 1),), ((7, 2),), ((0, 1 << 62),), ((0, 1 << 62), (0, -(1 << 62)))])
+def test_a_task_whose_inputs_have_not_come_is_handed_back_and_leaves_its_slot(
+    inputs: tuple[tuple[int, int], ...],
+) -> None:
+    rig = OneJob()
+    if inputs != ((7, 1),):
+        rig.receive(m.Input("j", 7, b"one"))
+    (ask,) = rig.reserve(1)
+    rig.launch(1, ask.ask, b"", inputs)
+    (back,) = rig.take(m.HandBack)
+    assert (back.attempt, back.reason) == (1, "its inputs were not sent before it")
+    assert (rig.core.free_slots, rig.take(x.Run)) == (1, [])
+    rig.receive(
+        reserve(2, app=rig.app, job="j"), m.Launch(0, "j", 0, 2, 2, b"", inputs, ticket=3), reserve(3, app=rig.app)
+    )
+    assert len(rig.take(m.GetTasks)) == 1
+
+
+def test_two_tasks_wait_for_one_fetch_and_a_third_finds_it_here() -> None:
+    rig = OneJob(3)
+    for attempt in (1, 2):
+        (ask,) = rig.reserve(attempt)
+        rig.launch(attempt, ask.ask, far("f"))
+    assert len(rig.outbox.fetches) == 1
+    rig.fetched("f")
+    assert len(rig.take(x.Run)) == 2
+    (ask,) = rig.reserve(3)
+    rig.launch(3, ask.ask, far("f"))
+    assert len(rig.take(x.Run)) == 1 and len(rig.outbox.fetches) == 1
+
+
+def test_what_cannot_be_had_is_handed_back_by_name_and_this_was_no_start() -> None:
+    rig = OneJob(2)
+    for attempt in (1, 2):
+        (ask,) = rig.reserve(attempt)
+        rig.launch(attempt, ask.ask, far("f"))
+    rig.fetched("f", "far:1: 404")
+    backs = rig.take(m.HandBack)
+    assert [(back.attempt, back.missing, back.reason) for back in backs] == [
+        (1, ("f" * 64,), "far:1: 404"), (2, ("f" * 64,), "far:1: 404"),
+    ]  # fmt: skip
+    assert rig.core.free_slots == 2 and rig.core.counters.started == 0
+
+
+def test_it_is_sought_where_it_is_said_to_be_by_now() -> None:
+    """The result was produced again meanwhile, and the node told; then it was not there either."""
+    rig = OneJob(2)
+    rig.receive(m.Input("j", 7, far("f", "far:1")))
+    (ask,) = rig.reserve(1)
+    rig.launch(1, ask.ask, b"", ((7, 1),))
+    rig.receive(m.Input("j", 7, far("f", "near:1")))
+    rig.fetched("f", "far:1: 404")
+    assert [one.at for one in rig.outbox.fetches] == [("far:1",), ("near:1",)] and not rig.take(m.HandBack)
+    rig.fetched("f", "near:1: 404")
+    assert len(rig.take(m.HandBack)) == 1
+
+
+def test_a_task_that_waits_is_cancelled_at_once() -> None:
+    rig = OneJob()
+    (ask,) = rig.reserve(1)
+    rig.launch(1, ask.ask, far("f"))
+    rig.receive(m.CancelAttempt("j", 1))
+    assert rig.reports() == [(1, CANCELLED, "it was cancelled")] and rig.core.free_slots == 1
+    rig.fetched("f")
+    assert not rig.take(x.Run)
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_task_that_waits_when_its_executor_dies_is_handed_back_and_this_was_no_start(leaving: bool) -> None:
+    rig = OneJob()
+    (ask,) = rig.reserve(1)
+    rig.launch(1, ask.ask, far("f"))
+    if leaving:
+        rig.core.executor_leaving("p0", 0.0)
+        rig.fetched("f")
+    rig.died("p0")
+    assert [back.missing for back in rig.take(m.HandBack)] == [()] and not rig.reports()
+    rig.fetched("f")
+    assert not rig.take(x.Run) and rig.core.free_slots == 1
