@@ -75,6 +75,7 @@ class _Reader:
             "reservations_cancelled": self._cancelled,
             "get_task": self._get_task,
             "launched": self._launched,
+            "pushed": self._launched,
             "no_op": self._no_op,
             "node_down": self._node_down,
             "dropped": self._dropped,
@@ -113,7 +114,7 @@ class _Reader:
         self._unqueued(line)
 
     def _launched(self, line: dict[str, Any]) -> None:
-        asked = self._asks.get((line["node"], line["ask"]))
+        asked = self._asks.get((line["node"], line.get("ask", 0)))  # None for what was pushed.
         key = line["job"], line["task"]
         before = self._audit.launches.get(key)
         if before is None or before.launched_s <= line["at_s"]:

@@ -117,10 +117,8 @@ class Asking:
 
     def launch(self, scheduler: str, task: m.Launch, now_s: float) -> None:
         """A task has come: for a slot that asked (late binding), or ahead of one, or pushed."""
-        number = task.attempt & ATTEMPT_NUMBERS
-        if number <= self._launched.get(scheduler, -1):
-            return  # It came twice: whatever became of it has been, or will be, reported.
-        self._launched[scheduler] = number
+        if self.came_before(scheduler, task.attempt):
+            return
         if not task.ask:  # Its reservation follows.
             if self._schedulers.draining:
                 self._backlog.say_handed_back(scheduler, task, "the node is draining")
@@ -135,6 +133,14 @@ class Asking:
             self._came_ahead(ask, task)
         else:
             self._came_for_slot(ask, task, now_s)
+
+    def came_before(self, scheduler: str, attempt: int) -> bool:
+        """Whether this launch came twice: whatever became of it has been, or will be, reported."""
+        number = attempt & ATTEMPT_NUMBERS
+        if number <= self._launched.get(scheduler, -1):
+            return True
+        self._launched[scheduler] = number
+        return False
 
     def _came_ahead(self, ask: Ask, task: m.Launch) -> None:
         """A task that was asked for ahead of a slot waits for its turn."""

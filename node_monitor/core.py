@@ -127,9 +127,10 @@ class NodeMonitorCore:
             apps, places, backlog, starting, supervision, schedulers, counters, history, options.get_task_timeout_s,
             to_scheduler,
         )  # fmt: skip
+        serving = Serving(apps, balance, places, backlog, asks, starting, pipelining, supervision, schedulers)
         reservations = Reservations(
-            offered, places, backlog, supervision, schedulers, counters, history, options.reservations_per_user_max,
-            to_scheduler,
+            offered, places, backlog, asks, serving, supervision, schedulers, counters, history,
+            options.reservations_per_user_max, to_scheduler,
         )  # fmt: skip
         claims = Claims(jobs, book, backlog, fences, outcomes, starts, history, to_scheduler)
         self.options = options
@@ -152,9 +153,7 @@ class NodeMonitorCore:
         self.backlog, self.asks, self.attempts, self.jobs, self.inputs = backlog, asks, book, jobs, inputs
         self.executors, self.supervision = executors, supervision
         self._slots, self._timers, self._ahead = places, timers, backlog.ahead
-        self._serving = Serving(
-            apps, balance, places, backlog, asks, starting, pipelining, supervision, schedulers
-        )  # fmt: skip
+        self._serving = serving
         self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks)
         self.ask_ahead = asks.ask_ahead
         # Events that one part handles.
@@ -175,6 +174,7 @@ class NodeMonitorCore:
             m.CancelReservations: reservations.cancel,
             m.AskLength: reservations.say_length,
             m.Launch: asks.launch,
+            m.LaunchNow: reservations.launch_now,
             m.NoTask: asks.no_task,
             m.Common: jobs.common,
             m.Input: jobs.input,

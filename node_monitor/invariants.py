@@ -10,7 +10,7 @@ from node_monitor.executors.executor_state import AppState, ExecutorState, Offer
 from node_monitor.inputs import Inputs
 from node_monitor.jobs import Jobs
 from node_monitor.queueing.backlog import Backlog
-from node_monitor.queueing.tickets import Key
+from node_monitor.queueing.tickets import PUSHED, Key
 from node_monitor.slots import Slots
 
 
@@ -50,6 +50,7 @@ class Invariants:
             or self._of_idle()
             or self._of_ahead()
             or self._of_attempts()
+            or self._of_pushes()
         )
 
     def _of_slots(self) -> str | None:
@@ -113,3 +114,10 @@ class Invariants:
         if here != len(self._book.by_key) or here != by_job:
             return f"{here} attempts are here, {len(self._book.by_key)} known, {by_job} by job"
         return next((problem for one in self._book.by_key.values() if (problem := one.problem())), None)
+
+    def _of_pushes(self) -> str | None:
+        """What was pushed runs or was handed back: whether any of it waits."""
+        for ticket in self._backlog.queue.tickets():
+            if ticket.key[1] == PUSHED:
+                return f"a pushed task of job {ticket.job} of {ticket.key[0]} is queued"
+        return None

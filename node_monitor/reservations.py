@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from node_monitor.asking import Asking
 from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import AppState, OfferedApp
 from node_monitor.history import History
 from node_monitor.queueing.backlog import Backlog
-from node_monitor.queueing.tickets import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, QueuedTicket
+from node_monitor.queueing.tickets import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, PUSHED, QueuedTicket
 from node_monitor.schedulers import Schedulers
+from node_monitor.serving import Serving
 from node_monitor.slots import Slots
 from node_monitor.supervision import Supervision, not_starting
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 
 DEMAND_MAX = 1e18
+NOT_IDLE = "it has no free slot, or something is queued"
 
 
 class Reservations:
     """What schedulers may have queued here."""
 
     __slots__ = (
-        "_backlog", "_counters", "_history", "_offered", "_queue", "_schedulers", "_slots", "_supervision",
-        "_to_scheduler", "_user_max",
+        "_asking", "_backlog", "_counters", "_history", "_offered", "_queue", "_schedulers", "_serving", "_slots",
+        "_supervision", "_to_scheduler", "_user_max",
     )  # fmt: skip
 
     def __init__(
@@ -31,6 +34,8 @@ class Reservations:
         offered: Mapping[str, OfferedApp],
         slots: Slots,
         backlog: Backlog,
+        asking: Asking,
+        serving: Serving,
         supervision: Supervision,
         schedulers: Schedulers,
         counters: Counters,
@@ -42,6 +47,8 @@ class Reservations:
         self._slots = slots
         self._backlog = backlog
         self._queue = backlog.queue
+        self._asking = asking
+        self._serving = serving
         self._supervision = supervision
         self._schedulers = schedulers
         self._counters = counters
@@ -53,30 +60,18 @@ class Reservations:
         """Queue as many of these reservations as may be, and refuse the rest; `LinkError` if they make no sense."""
         if self._schedulers.draining:
             return  # The scheduler drops them when NodeState, which is on its way, arrives.
-        expected_s, count = message.expected_duration_s, message.count
+        count = message.count
         if (
             count < 1
             or message.prefetch < 0
-            or not MIN_WEIGHT <= message.weight <= MAX_WEIGHT
-            or not (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)
+            or not _in_range(message)
             or (message.demand and not all(0 <= amount <= DEMAND_MAX for amount in message.demand.values()))
         ):
             raise LinkError(f"bad reservation: {message}")
         refuse = self._backlog.refuse
-        offered = self._offered.get(message.app)
-        if offered is None:
-            refuse(scheduler, message.ticket, count, f"no app {message.app!r} here")
-            return
-        app = offered.for_everybody or offered.of(message.user)
+        app, reason, lasting = self._app_for(message, now_s)
         if app is None:
-            reason = f"user {message.user!r} has no account at this node (run_as)"
-            refuse(scheduler, message.ticket, count, reason, lasting=True)
-            return
-        if app.offer.withdrawn:
-            refuse(scheduler, message.ticket, count, *not_starting(app))
-            return
-        if app.suspicion and app.suspicion.refuses(message.user, now_s):
-            refuse(scheduler, message.ticket, count, f"executors of {message.app!r} die here")
+            refuse(scheduler, message.ticket, count, reason, lasting)
             return
         room = self._user_max - self._queue.user_count(message.user)
         refused = 0 if count <= room else count - max(0, room)
@@ -86,6 +81,44 @@ class Reservations:
                 self._history.note(now_s, "ticket %s/%d: %d reserved", scheduler, message.ticket, count - refused)
         if refused:
             refuse(scheduler, message.ticket, refused, f"user {message.user} has too many")
+
+    def launch_now(self, scheduler: str, task: m.LaunchNow, now_s: float) -> None:
+        """A task that nobody has asked for: a free slot has it, unless anything is queued; else it is handed back."""
+        if not _in_range(task):
+            raise LinkError(f"bad launch: {task.app!r} for {task.user!r}, {task.weight}, {task.expected_duration_s}")
+        if self._asking.came_before(scheduler, task.attempt):
+            return
+        launch = m.Launch(0, task.job, task.stage, task.task, task.attempt, task.payload)
+        if self._schedulers.state != m.READY:
+            self._backlog.say_handed_back(scheduler, launch, f"the node is {self._schedulers.state}")
+            return
+        app, reason, _ = self._app_for(task, now_s)
+        if app is None:
+            self._backlog.say_handed_back(scheduler, launch, reason)
+            return
+        ticket = QueuedTicket(
+            (scheduler, PUSHED), task.job, task.user, task.weight, task.priority, app.name, 0,
+            task.expected_duration_s, None, 1,
+        )  # fmt: skip
+        if self._serving.start_now(ticket, launch, now_s):
+            self._counters.pushes += 1
+        else:
+            self._counters.pushes_handed_back += 1
+            self._backlog.say_handed_back(scheduler, launch, NOT_IDLE)
+
+    def _app_for(self, message: m.Reserve | m.LaunchNow, now_s: float) -> tuple[AppState | None, str, bool]:
+        """The app that the message asks for; or None, why not, and whether that will last."""
+        offered = self._offered.get(message.app)
+        if offered is None:
+            return None, f"no app {message.app!r} here", False
+        app = offered.for_everybody or offered.of(message.user)
+        if app is None:
+            return None, f"user {message.user!r} has no account at this node (run_as)", True
+        if app.offer.withdrawn:
+            return None, *not_starting(app)
+        if app.suspicion and app.suspicion.refuses(message.user, now_s):
+            return None, f"executors of {message.app!r} die here", False
+        return app, "", False
 
     def _add(self, scheduler: str, app: AppState, message: m.Reserve, count: int) -> None:
         """Queue so many of the reservations."""
@@ -117,3 +150,9 @@ class Reservations:
         """How long the queue is, with what has a slot: the probe of techniques that compare queues (§3.1)."""
         length = self._slots.count - self._slots.free + self._queue.size
         self._to_scheduler(scheduler, m.QueueLength(message.probe, length))
+
+
+def _in_range(message: m.Reserve | m.LaunchNow) -> bool:
+    """Whether the queue can reckon with the numbers in it."""
+    expected_s = message.expected_duration_s
+    return MIN_WEIGHT <= message.weight <= MAX_WEIGHT and (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)

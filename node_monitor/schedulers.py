@@ -136,6 +136,11 @@ class Schedulers:
             scheduler = list(self.bytes_max)[self._idle_turn % len(self.bytes_max)]
         self._to_scheduler(scheduler, m.Idle(free))
 
+    def idle_taken(self) -> None:
+        """A scheduler has used a slot of which one was told: of the others that one knows still."""
+        if self.idle_told:
+            self.idle_told -= 1
+
     def take_part_again(self) -> None:
         """Whoever was told of free slots was refused: say it again."""
         self.idle_told = 0

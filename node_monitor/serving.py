@@ -102,11 +102,30 @@ class Serving:
             return False
         return not ticket.demand or self._slots.fits(ticket.demand)
 
+    def start_now(self, ticket: QueuedTicket, task: m.Launch, now_s: float) -> bool:
+        """Start a task that came unasked, if a slot is free and nothing is queued: it is charged as if its reservation
+        had come and been taken. Returns whether a slot was free; the task may have been handed back all the same."""
+        queue, slots = self._queue, self._slots
+        if slots.free < SLOTS_PER_CHARGE or queue.size or not self._apps[ticket.app].serves(ticket.user):
+            return False
+        queue.add(ticket)
+        charge = queue.take(_any)
+        assert charge is not None, f"{ticket} is queued alone, and was not taken"
+        slots.free -= SLOTS_PER_CHARGE
+        self._schedulers.idle_taken()
+        self._start(charge, task, now_s)
+        return True
+
     def _start_ready(self, charge: Charge, task: m.Launch, now_s: float) -> None:
         """It is the turn of a task that is here."""
         ticket = charge.ticket
         if task.ask and ticket.ahead is not None:
             ticket.ahead.less()
+        self._start(charge, task, now_s)
+
+    def _start(self, charge: Charge, task: m.Launch, now_s: float) -> None:
+        """A task has its charge and its slot: it gets a place, unless it may not start here."""
+        ticket = charge.ticket
         attempt = self._starting.enter(ticket.key[0], task, charge)
         if attempt is None:
             self._slots.return_resources(charge)
@@ -120,3 +139,7 @@ class Serving:
         self._starting.give(executor, attempt, now_s)
         if ticket.prefetch and executor.places == 1:
             self._pipelining.started(executor, attempt, ticket, now_s)
+
+
+def _any(ticket: QueuedTicket) -> bool:
+    return True

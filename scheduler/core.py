@@ -87,9 +87,9 @@ class SchedulerCore:
 
     # ---- events: peers -----------------------------------------------------------------------
 
-    def node_up(self, node_id: str, info: m.NodeInfo, now_s: float) -> None:
-        """A node monitor has connected; its id must not be connected already."""
-        node = Node(node_id, info)
+    def node_up(self, node_id: str, info: m.NodeInfo, now_s: float, version: int = m.PROTOCOL_VERSION) -> None:
+        """A node monitor has connected, whose link speaks this version; its id must not be connected already."""
+        node = Node(node_id, info, version)
         self.nodes.add(node)
         self._note(now_s, "", "node %s up, %d slots", node_id, info.slots)
         self.book.claims.node_up(node, now_s)
@@ -273,6 +273,7 @@ def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) 
         announce_nodes=book.notice.of_nodes,
         may_start_at=book.notice.may_start_at,
         launch=book.attempts.launch,
+        launch_now=book.attempts.launch_now,
         push=book.attempts.push,
         count_placed=book.attempts.count_placed,
         settle_unplaced=book.outcomes.settle_unplaced,

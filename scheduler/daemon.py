@@ -44,6 +44,7 @@ MESSAGES_PER_TURN_MAX = 1000
 """Of a client's frame; others have their turn before the rest is looked at."""
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
+LAUNCHES = frozenset({m.Launch, m.LaunchNow})
 WITHDRAWN = "its token was withdrawn"
 _decode_sent = m.FrameDecoder(m.ToNode)
 
@@ -284,7 +285,7 @@ class SchedulerDaemon:
             self._node_gone(node_id, before)
             before.close("the node monitor dialled again")
         self._nodes[node_id] = link
-        core.node_up(node_id, hello.node, clock())
+        core.node_up(node_id, hello.node, clock(), link.version)
         self._after_events()
         log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
         receive, core_pump, taken_over = core.receive_from_node, self.core.pump, self.core.register.news
@@ -335,7 +336,7 @@ class SchedulerDaemon:
         now_s = self.clock()
         for frame in link.unsent:
             for message in _decode_sent(frame):
-                if type(message) is m.Launch:
+                if type(message) in LAUNCHES:
                     hand_back = m.HandBack(message.job, message.attempt, "the link broke before it was sent")
                     self._events.receive_from_node(node_id, hand_back, now_s)
         self._events.node_down(node_id, now_s)

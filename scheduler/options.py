@@ -61,6 +61,11 @@ class SchedulerOptions(DaemonOptions):
         "Raise the probe ratio of jobs up to this while tasks wait: d + f · (max - d), f being their mean wait over "
         "their mean duration, at most 1. 0: never. For many schedulers on a busy cluster; costs messages.",
     )
+    push_to_idle: bool = option(
+        False,
+        "Send a task at once, without reservations, to a slot of which its node monitor has said that it is free; "
+        "if it is not by then, the task comes back and is placed as any other. Saves a round trip and most messages.",
+    )
     placement: str = option(
         "sparrow",
         "How tasks come to nodes: sparrow (batch sampling with late binding), or, for comparison, batch (the shortest "

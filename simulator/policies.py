@@ -45,6 +45,7 @@ class Settings:
     overtaken_max: int = OVERTAKEN_MAX_DEFAULT
     probe_ratio_max: float = 0.0
     report_idle: bool = True
+    push_to_idle: bool = False
 
     def __post_init__(self) -> None:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
@@ -71,6 +72,7 @@ class Sparrow:
             order=settings.order,
             overtaken_max=settings.overtaken_max,
             probe_ratio_max=settings.probe_ratio_max,
+            push_to_idle=settings.push_to_idle,
             unplaced_tasks_max=1 << 60,
             user_weight=tuple(f"{user}={weight}" for user, weight in cluster.weights.items()),
         )
@@ -109,7 +111,9 @@ class Sparrow:
 
     def counts(self) -> dict[str, int]:
         hosts: list[Any] = [*self.schedulers, *self.nodes, *self.clients.values()]
-        names = ("asks", "noops", "probes", "reservations", "reservations_shared", "reservations_cancelled")
+        names = ["asks", "noops", "probes", "reservations", "reservations_shared", "reservations_cancelled"]
+        if self._settings.push_to_idle:
+            names += ["pushes", "pushes_handed_back"]
         sums = {name: sum(getattr(host.core.counters, name) for host in self.schedulers) for name in names}
         events = sum(host.received for host in hosts) + sum(node.ended for node in self.nodes)
         return {"core_events": events, **sums}

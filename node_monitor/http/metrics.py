@@ -15,6 +15,8 @@ COUNTERS = {
     "refused_reservations": "Reservations refused.",
     "asks": "getTask messages sent.",
     "noops": "Slots that asked and got no task.",
+    "pushes": "Tasks for which nobody had asked and which free slots took.",
+    "pushes_handed_back": "Such tasks that were handed back, as no slot was free or something was queued.",
     "ask_timeouts": "getTask messages not answered in time.",
     "started": "Tasks given to executors.",
     "ended": "Tasks that executors finished or failed.",

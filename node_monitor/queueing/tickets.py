@@ -24,6 +24,9 @@ SLOTS_PER_CHARGE = 1
 """Slots that a task takes. Tasks that hold k slots would have k in their ticket and in each of its charges. What takes
 a slot for a charge names this number, as does what frees one without an attempt; `AttemptBook.leave` frees the rest."""
 
+PUSHED = 0
+"""Id of the ticket under which a task is charged that was pushed to a free slot; those of schedulers begin at 1."""
+
 Key = tuple[str, int]
 
 

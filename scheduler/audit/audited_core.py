@@ -49,10 +49,10 @@ class AuditedCore:
 
     # ---- events, on their way to the core ----------------------------------------------------
 
-    def node_up(self, node_id: str, info: m.NodeInfo, now_s: float) -> None:
+    def node_up(self, node_id: str, info: m.NodeInfo, now_s: float, version: int = m.PROTOCOL_VERSION) -> None:
         """As the core's."""
         self._add(LINES[m.NodeInfo](node_id, info, now_s))
-        self._core.node_up(node_id, info, now_s)
+        self._core.node_up(node_id, info, now_s, version)
 
     def node_down(self, node_id: str, now_s: float) -> None:
         """As the core's."""

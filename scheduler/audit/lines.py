@@ -111,6 +111,7 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         _lines_of(m.QueueLength, "length_told", "node probe length"),
         # Starts of tasks.
         _lines_of(m.Launch, "launched", "job stage task attempt node ask"),
+        _lines_of(m.LaunchNow, "pushed", "job stage task attempt node"),
         _lines_of(m.CancelAttempt, "attempt_cancelled", "job attempt node"),
         _lines_of(m.HandBack, "handed_back", "job attempt node reason", reason=_short_reason),
         _lines_of(

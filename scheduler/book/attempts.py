@@ -11,6 +11,8 @@ from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from scheduler.book.nodes import Node
@@ -36,12 +38,44 @@ class Attempts:
     def launch(self, stage: StageState, task: int, node: Node, ask: int, ticket: int = 0) -> None:
         """Send the task, which is unplaced no more, to the node: as the answer to its ask, or (ask 0) for a reservation
         of this ticket there."""
+        attempt = self._place(stage, task, node)
+        job, number, payload = stage.job, stage.first + task, stage.payloads[task]
+        assert payload is not None, f"task {number} of {job.id} is settled"
+        detail = stage.details.get(task) if stage.details else None
+        inputs = detail.inputs if detail is not None else ()
+        if inputs:
+            self._send_inputs(job, inputs, node)
+        self._to_node(node.id, m.Launch(ask, job.id, stage.index, number, attempt.id, payload, inputs, ticket))
+        if job.report_placed:
+            self._to_client(job.client, m.Placed(job.id, number))
+
+    def launch_now(self, stage: StageState, task: int, node: Node) -> None:
+        """Send the task, which is unplaced no more, for a slot that the node has said is free: it starts there at once,
+        or is handed back. It must ask for no other's result."""
+        attempt = self._place(stage, task, node)
+        attempt.pushed = True
+        job, number, payload, spec = stage.job, stage.first + task, stage.payloads[task], stage.spec
+        assert payload is not None, f"task {number} of {job.id} is settled"
+        assert task not in stage.details, f"task {number} of {job.id} has inputs, or prefers nodes"
+        user, options = job.user, self._options
+        self._to_node(
+            node.id,
+            m.LaunchNow(
+                job.id, stage.index, number, attempt.id, payload, user, options.weight(user), options.priority(user),
+                spec.app, spec.expected_duration_s,
+            ),
+        )  # fmt: skip
+        self._counters.pushes += 1
+        if job.report_placed:
+            self._to_client(job.client, m.Placed(job.id, number))
+
+    def _place(self, stage: StageState, task: int, node: Node) -> Attempt:
+        """An attempt of the task is at the node from now on, which is sent the stage's common bytes before it."""
         job = stage.job
         attempt = Attempt(job.attempt_id(self._next), stage, task, node.id)
         self._next += 1
         stage.states[task] = PLACED
         self.begin(attempt, node)
-        number = stage.first + task
         sent = node.sent.get(job.id)
         if sent is None:
             sent = node.sent[job.id] = set()
@@ -50,18 +84,16 @@ class Attempts:
             sent.add(-1 - stage.index)
             once, timeout_s = job.using is not None, stage.spec.task_timeout_s
             self._to_node(node.id, m.Common(job.id, stage.index, stage.common, timeout_s, job.instance, once))
-        detail = stage.details.get(task) if stage.details else None
-        inputs = detail.inputs if detail is not None else ()
+        return attempt
+
+    def _send_inputs(self, job: JobState, inputs: Iterable[tuple[int, int]], node: Node) -> None:
+        """Send the results for which a task asks, those that were not sent there before."""
+        sent = node.sent[job.id]
         for first, count in inputs:
             for source in range(first, first + count):
                 if source not in sent:
                     sent.add(source)
                     self._to_node(node.id, m.Input(job.id, source, job.results[source]))
-        payload = stage.payloads[task]
-        assert payload is not None, f"task {number} of {job.id} is settled"
-        self._to_node(node.id, m.Launch(ask, job.id, stage.index, number, attempt.id, payload, inputs, ticket))
-        if job.report_placed:
-            self._to_client(job.client, m.Placed(job.id, number))
 
     def push(self, stage: StageState, tasks: list[int], node: Node) -> None:
         """Send these unplaced tasks to the node, which has not asked for them: they wait for their turn there."""

@@ -10,8 +10,10 @@ class Counters:
 
     __slots__ = (
         "adopted", "asks", "attempts_lost", "handed_back", "jobs_accepted", "jobs_ended", "jobs_fenced",
-        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "reservations", "reservations_cancelled",
-        "reservations_idle", "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
+        "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "pushes", "pushes_handed_back",
+        "reservations",
+        "reservations_cancelled", "reservations_idle", "reservations_refused", "reservations_shared", "retries",
+        "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,6 +33,8 @@ class Counters:
     launched: int
     noops: int
     probes: int
+    pushes: int
+    pushes_handed_back: int
     reservations: int
     reservations_cancelled: int
     reservations_idle: int

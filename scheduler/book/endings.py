@@ -87,8 +87,9 @@ class Endings:
             return
         stage = attempt.stage
         ledger.counters.handed_back += 1
+        ledger.counters.pushes_handed_back += attempt.pushed
         reason = m.cut_reason(message.reason)
-        ledger.placing.handed_back(stage, node, now_s)
+        ledger.placing.handed_back(attempt, node, now_s)
         ledger.note(now_s, message.job, "task %d handed back: %s", stage.first + attempt.task, reason)
         if message.missing and not (attempt.cancelled or stage.job.cancelled):
             self._lost_inputs.missing(attempt, message.missing, reason, now_s)

@@ -48,13 +48,15 @@ ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
 class Attempt:
     """One start of a task whose outcome is not known."""
 
-    __slots__ = ("cancelling", "id", "node_id", "stage", "task")
+    __slots__ = ("cancelling", "id", "node_id", "pushed", "stage", "task")
 
     def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
         self.id = attempt_id
         self.stage = stage
         self.task = task
         self.node_id = node_id
+        self.pushed = False
+        """Whether it was sent for a slot of which its node had said that it is free (`LaunchNow`)."""
         self.cancelling = NOT_ASKED
         """It only grows: a node is asked at most once without and once with `running`."""
 

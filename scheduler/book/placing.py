@@ -39,5 +39,5 @@ class Placing(Protocol):
     hears_reports: bool
     """Whether `attempt_reported` is to be called, which costs a call for every task."""
 
-    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
-        """A node does not start a task of the stage that was launched there. The task is about to be unplaced again."""
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
+        """A node does not start a task that was launched there. The task is about to be unplaced again."""

@@ -121,8 +121,8 @@ class DirectPlane:
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """Which queue is short now, nodes say when they are asked."""
 
-    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
-        self._book.leave_alone(stage, node.id, now_s)
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
+        self._book.leave_alone(attempt.stage, node.id, now_s)
 
     # ---- what nodes do -----------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ COUNTERS = {
     "probes": "Node monitors asked for the length of their queue (placement without late binding).",
     "asks": "getTask messages from node monitors.",
     "noops": "Slots that asked and got no task.",
+    "pushes": "Tasks sent to slots of which node monitors had said that they are free, without being asked for.",
+    "pushes_handed_back": "Of these those that came back, as a rule since the slot was free no more.",
     "launched": "Task starts sent to node monitors.",
     "adopted": "Running tasks and outcomes taken over from another scheduler.",
     "jobs_fenced": "Jobs given up because another scheduler has them, or because they came again.",

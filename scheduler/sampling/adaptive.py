@@ -39,6 +39,10 @@ class AdaptiveRatio:
         self._least_s = min(self._least_s, wait_s)
         self._waited_s += (1 - (1 - GAIN) ** tasks) * (wait_s - self._least_s - self._waited_s)
 
+    def started_at_once(self, tasks: int) -> None:
+        """So many tasks were sent to free slots, without having waited."""
+        self._waited_s *= (1 - GAIN) ** tasks
+
     def ran(self, service_s: float) -> None:
         """A task ran for so long."""
         if self._ran_s is None:

@@ -2,9 +2,9 @@
 
 Batch sampling finds idle nodes by chance: at 95 % load most of d·m probes meet busy ones, while other nodes have
 nothing to do. So a node that runs out of work says so to one scheduler. If tasks wait there, the oldest stage that the
-node may run gets a reservation on it at once: what Hawk's idle nodes steal from other nodes' queues (Delgado et al.,
-ATC 2015), without asking those. Else the scheduler remembers the node, and the next stage probes it before random ones
-(join-idle-queue, Lu et al. 2011).
+node may run gets a reservation on it at once, or its tasks are pushed to it: what Hawk's idle nodes steal from other
+nodes' queues (Delgado et al., ATC 2015), without asking those. Else the scheduler remembers the node, and the next
+stage uses it before random ones (join-idle-queue, Lu et al. 2011).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.plane import BookForPlane
     from scheduler.sampling.idle import IdleNodes
     from scheduler.sampling.probing import Probing
+    from scheduler.sampling.pushing import Pushing
     from scheduler.sampling.turns import Turns
     from sparrow_py.wire import messages as m
 
@@ -35,11 +36,13 @@ task. A few round trips; if the hint was out of date, the node asks later or nev
 class IdleOffers:
     """Takes idle nodes' messages."""
 
-    def __init__(self, book: BookForPlane, turns: Turns, idle: IdleNodes, probing: Probing) -> None:
+    def __init__(self, book: BookForPlane, turns: Turns, idle: IdleNodes, probing: Probing, pushing: Pushing) -> None:
         self._book = book
         self._turns = turns
         self._idle = idle
         self._probing = probing
+        self._pushing = pushing
+        self._reorders = book.options.order != "reserved"
 
     def told(self, node: Node, message: m.Idle, now_s: float) -> None:
         """The node has free slots and nothing queued."""
@@ -47,13 +50,28 @@ class IdleOffers:
             raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
         free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
         self._idle.forget(node.id)
-        stage = self._waiting_stage(node, now_s)
-        if stage is None:
-            self._idle.free[node.id] = free
-            return
-        count = min(free, stage.unplaced - stage.plan.promised)
-        self._idle.promised(stage, count, now_s)
-        self._probing.probe(stage, [(node.id, count)], now_s)
+        while free:
+            stage = self._waiting_stage(node, now_s)
+            if stage is None:
+                self._idle.free[node.id] = free
+                return
+            pushed = self._push(stage, node, free, now_s)
+            if not pushed:
+                count = min(free, stage.unplaced - stage.plan.promised)
+                self._idle.promised(stage, count, now_s)
+                self._probing.probe(stage, [(node.id, count)], now_s)
+                return  # What is free besides it will say again, as a reservation comes.
+            free -= pushed
+
+    def _push(self, stage: StageState, node: Node, free: int, now_s: float) -> int:
+        """Push tasks to the node's free slots, of the stage or of that which is served before it; returns how many."""
+        if not (node.starts_now and self._pushing.may_push(stage)):
+            return 0
+        if self._reorders:
+            first = self._turns.first(stage.plan.group)
+            if first is not None and self._pushing.may_push(first) and self._book.test_node(first)(node.id):
+                stage = first
+        return self._pushing.send(stage, {node.id: min(free, stage.unplaced)}, now_s)
 
     def _waiting_stage(self, node: Node, now_s: float) -> StageState | None:
         """The stage that gets the node: the oldest of one user and kind after the other, each in turn."""

@@ -28,7 +28,7 @@ class StagePlan:
 
     __slots__ = (
         "asked_too_soon", "group", "live", "locality", "own_ticket", "probe_ratio", "promised", "promised_at_s",
-        "tickets",
+        "pushes", "tickets",
     )  # fmt: skip
 
     def __init__(self, stage: StageState) -> None:
@@ -49,5 +49,7 @@ class StagePlan:
         """Reservations on idle nodes that are about to ask, about."""
         self.promised_at_s = 0.0
         """When the last of them was made."""
+        self.pushes = False
+        """Whether its tasks may go straight to slots that are known to be free (`pushing`)."""
         self.asked_too_soon: dict[str, int] = {}
         """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""

@@ -16,6 +16,7 @@ from scheduler.sampling.idle import IdleNodes
 from scheduler.sampling.idle_offers import IdleOffers
 from scheduler.sampling.plan import StagePlan
 from scheduler.sampling.probing import Probing
+from scheduler.sampling.pushing import Pushing
 from scheduler.sampling.surplus import Surplus
 from scheduler.sampling.turns import Turns
 from sparrow_py.wire import messages as m
@@ -38,10 +39,11 @@ class SamplingPlane:
         self.probing = Probing(book, self.turns, self.idle, self.adaptive)
         self.surplus = Surplus(book, self.turns, self.probing)
         self.binding = Binding(book, self.turns, self.probing, self.surplus, self.adaptive)
+        self.pushing = Pushing(book, self.turns, self.idle, self.surplus, self.adaptive)
         self.messages: dict[type, Handler] = {
             m.GetTasks: self.binding.get_tasks,
             m.ReservationsRefused: self.probing.refused,
-            m.Idle: IdleOffers(book, self.turns, self.idle, self.probing).told,
+            m.Idle: IdleOffers(book, self.turns, self.idle, self.probing, self.pushing).told,
         }
         self.hears_reports = self.adaptive is not None
 
@@ -49,8 +51,10 @@ class SamplingPlane:
 
     def stage_came(self, stage: StageState) -> None:
         stage.plan = StagePlan(stage)
+        self.pushing.stage_came(stage)
 
     def tasks_unplaced(self, stage: StageState, now_s: float) -> None:
+        self.pushing.push(stage, now_s)
         self.probing.ensure(stage, now_s)
 
     def tasks_withdrawn(self, stage: StageState) -> None:
@@ -69,7 +73,7 @@ class SamplingPlane:
         if self.adaptive is not None and report.service_s is not None and report.service_s >= 0:
             self.adaptive.ran(report.service_s)
 
-    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         """Another node gets the task, or the same one if it asks for it again."""
 
     # ---- what nodes do -----------------------------------------------------------------------

@@ -462,6 +462,25 @@ class Launch(Message, tag=33):
     ticket: int = 0
 
 
+class LaunchNow(Message, tag=54):
+    """A task that nobody has asked for, for a slot that the node has said is free (`Idle`).
+
+    The node starts it at once if a slot is free and nothing is queued there, else it answers `HandBack`: the task waits
+    there in no case. The stage's `Common` comes before it, as before a `Launch`.
+    """
+
+    job: str
+    stage: int
+    task: int
+    attempt: int
+    payload: Data
+    user: str
+    weight: float
+    priority: int
+    app: str
+    expected_duration_s: float | None
+
+
 class NoTask(Message, tag=34):
     """No-op answer: there is no task left for `count` of the ask's slots."""
 
@@ -646,6 +665,7 @@ SINCE: dict[type, int] = {
     AllHandedOver: 3,
     AskPlaced: 3,
     PlacedNow: 3,
+    LaunchNow: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -662,8 +682,8 @@ ToClient = (
     | PlacedNow | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
-    Reserve | CancelReservations | Common | Launch | NoTask | CancelAttempt | ForgetJob | Input | Claim | AskLength
-    | DrainingKnown | Goodbye
+    Reserve | CancelReservations | Common | Launch | LaunchNow | NoTask | CancelAttempt | ForgetJob | Input | Claim
+    | AskLength | DrainingKnown | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere

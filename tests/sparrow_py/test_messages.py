@@ -33,6 +33,7 @@ MESSAGES: list[m.Message] = [
     m.CancelReservations(1),
     m.Common("job", 0, b"common"),
     m.Launch(1, "job", 0, 0, 1, b"payload"),
+    m.LaunchNow("job", 0, 0, 1, b"payload", "user", 1.0, 0, "noop", None),
     m.NoTask(1, 1),
     m.CancelAttempt("job", 1),
     m.ForgetJob("job"),

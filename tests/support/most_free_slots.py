@@ -55,8 +55,8 @@ class MostFreeSlots:
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """A slot is free: seen at the next pump."""
 
-    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
-        self.book.leave_alone(stage, node.id, now_s)
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
+        self.book.leave_alone(attempt.stage, node.id, now_s)
 
     # ---- what nodes do -----------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Common("j", 0, b"common")),
     ("n", m.Launch(9, "j", 1, 4, ATTEMPT, b"payload", ((0, 1),))),
     ("n", m.Launch(0, "j", 0, 0, 1, BLOB, (), 5)),
+    ("n", m.LaunchNow("j", 1, 4, ATTEMPT, b"payload", "ann", 1.0, 0, "app", 0.5)),
     ("n", m.NoTask(9, 2)),
     ("n", m.CancelAttempt("j", ATTEMPT)),
     ("n", m.CancelAttempt("j", 1, True)),
