@@ -11,7 +11,7 @@ from sparrow_py.job import PROBE_RATIO_MAX
 from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
-PLACEMENTS = ("sparrow", "batch", "per-task", "random")
+PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 """How tasks come to nodes: `planes` says by which plane."""
 ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
@@ -69,7 +69,8 @@ class SchedulerOptions(DaemonOptions):
     placement: str = option(
         "sparrow",
         "How tasks come to nodes: sparrow (batch sampling with late binding), or, for comparison, batch (the shortest "
-        "queues of a job's d·m random nodes), per-task (the shorter queue of d random nodes for each task), random.",
+        "queues of a job's d·m random nodes), per-task (the shorter queue of d random nodes for each task), random, or "
+        "central (the least loaded node; tasks wait here for free slots): of this one there must be only one.",
     )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scheduler.central.plane import CentralPlane
 from scheduler.direct.plane import DirectPlane
 from scheduler.plane import BookForPlane, Plane
 from scheduler.sampling.plane import SamplingPlane
@@ -13,4 +14,5 @@ PLANES: dict[str, Callable[[BookForPlane], Plane]] = {
     "batch": DirectPlane,
     "per-task": DirectPlane,
     "random": DirectPlane,
+    "central": CentralPlane,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
@@ -137,6 +137,16 @@ class Random(Sparrow):
     placement = "random"
 
 
+class CentralDaemon(Sparrow):
+    """Each task goes to the least loaded node, or waits at its scheduler (§7.4): the daemons' placement `central`, with
+    the network's delay. There is one scheduler, however many the cluster has for other policies."""
+
+    placement = "central"
+
+    def __init__(self, cluster: Cluster, settings: Settings, engine: Engine, seed: int, users: tuple[str, ...]) -> None:
+        super().__init__(replace(cluster, schedulers=1), settings, engine, seed, users)
+
+
 # ---- what they are all compared with ---------------------------------------------------------
 
 
@@ -178,5 +188,6 @@ POLICIES: dict[str, type[Any]] = {
     "batch": BatchSampling,
     "per-task": PerTaskSampling,
     "random": Random,
+    "central-daemon": CentralDaemon,
     "central": Central,
 }

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from scheduler.options import PLACEMENTS
 from simulator import faults, scenarios
 from simulator.broken import Broken
 from simulator.fallible_hosts import ClientHost, Host
@@ -72,25 +73,30 @@ class Failure:
     story: tuple[str, ...] = ()
 
 
-def run_seed(seed: int, kinds: Sequence[str], events_max: int = EVENTS_MAX) -> tuple[Counts, Failure | None]:
-    """Play the seed's scenario with faults of these kinds, until nothing more happens."""
-    world, error = _play(seed, kinds, events_max, history_len=0)
+def run_seed(
+    seed: int, kinds: Sequence[str], events_max: int = EVENTS_MAX, placement: str = ""
+) -> tuple[Counts, Failure | None]:
+    """Play the seed's scenario with faults of these kinds, until nothing more happens.
+
+    placement: that of its schedulers; empty for the seed's own."""
+    world, error = _play(seed, kinds, events_max, placement, history_len=0)
     failure = None
     if error is not None:
         # Again, with everything remembered: that changes nothing but the time it takes.
-        world, error = _play(seed, kinds, events_max, history_len=HISTORY_LEN)
+        world, error = _play(seed, kinds, events_max, placement, history_len=HISTORY_LEN)
         assert error is not None, f"seed {seed} is not the same twice"
         failure = Failure(seed, _one_line(error), tuple(_story(world, error)))
     return Counts(seeds=1) if world is None else _counts(world), failure
 
 
 def _play(
-    seed: int, kinds: Sequence[str], events_max: int, *, history_len: int
+    seed: int, kinds: Sequence[str], events_max: int, placement: str, *, history_len: int
 ) -> tuple[World | None, Exception | None]:
     history = {"history_len_max": history_len}
+    scheduler = history | ({"placement": placement} if placement else {})
     world = None
     try:
-        world = scenarios.draw(seed, kinds).begin(scheduler=history, node=history, events_max=events_max)
+        world = scenarios.draw(seed, kinds).begin(scheduler=scheduler, node=history, events_max=events_max)
         world.run()
         world.check_end()
     except Exception as error:  # Whatever a core raises is what is looked for.
@@ -178,7 +184,11 @@ def _remembered(host: Host, job_id: str) -> Iterator[tuple[float, str]]:
 
 
 def soak(
-    seeds: Sequence[int], kinds: Sequence[str], events_max: int = EVENTS_MAX, processes: int | None = None
+    seeds: Sequence[int],
+    kinds: Sequence[str],
+    events_max: int = EVENTS_MAX,
+    processes: int | None = None,
+    placement: str = "",
 ) -> tuple[Counts, list[Failure]]:
     """Play the seeds in so many processes (None: on all cores); failures are in order of their seeds."""
     counts, failures = Counts(), []
@@ -188,7 +198,7 @@ def soak(
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), disable=len(seeds) < SEEDS_PER_BATCH) as progress:
         bar = progress.add_task("seeds", total=len(seeds))
-        work = partial(_run_batch, kinds=tuple(kinds), events_max=events_max)
+        work = partial(_run_batch, kinds=tuple(kinds), events_max=events_max, placement=placement)
         for batch, (counted, failed) in side_by_side(
             work, batches, min(processes or os.cpu_count() or 1, len(batches))
         ):
@@ -203,10 +213,10 @@ Batch = Sequence[int]
 Result = tuple[Counts, list[Failure]]
 
 
-def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int) -> Result:
+def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int, placement: str) -> Result:
     counts, failures = Counts(), []
     for seed in batch:
-        counted, failure = run_seed(seed, kinds, events_max)
+        counted, failure = run_seed(seed, kinds, events_max, placement)
         counts.add(counted)
         if failure is not None:
             failures.append(failure)
@@ -230,6 +240,7 @@ def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int) -> Result:
     "--faults", "kinds", multiple=True, metavar="KIND,…",
     help=f"Only faults of these kinds; none, or some of: {', '.join(faults.KINDS)}. Default: all.",
 )  # fmt: skip
+@click.option("--placement", type=click.Choice(PLACEMENTS), help="Of all schedulers; default: each seed draws its own.")
 @click.option("--processes", type=int, help="Seeds played at a time; default: as many as there are cores.")
 @click.pass_context
 def soak_command(
@@ -239,6 +250,7 @@ def soak_command(
     seed: int | None,
     events: int,
     kinds: tuple[str, ...],
+    placement: str | None,
     processes: int | None,
 ) -> None:
     """Play clusters with faults, and hold them against what sparrow-py guarantees.
@@ -252,11 +264,11 @@ def soak_command(
     chosen = faults.parse_kinds(kinds) if kinds else tuple(faults.KINDS)
     numbers = range(first, first + seeds) if seed is None else [seed]
     begin_s = time.perf_counter()
-    counts, failures = soak(numbers, chosen, events, processes)
+    counts, failures = soak(numbers, chosen, events, processes, placement or "")
     seconds = time.perf_counter() - begin_s
     console = Console(highlight=False, width=None if Console().is_terminal else 200)
     for failure in failures[:FAILURES_SHOWN_MAX]:
-        _show(console, failure, kinds, events)
+        _show(console, failure, replay(failure.seed, kinds, events, placement or ""))
     for failure in failures[FAILURES_SHOWN_MAX:FAILURES_NAMED_MAX]:
         console.print(f"seed {failure.seed}: {failure.problem}", markup=False)
     if len(failures) > FAILURES_NAMED_MAX:
@@ -266,19 +278,21 @@ def soak_command(
     ctx.exit(FAILED_EXIT if failures else 0)
 
 
-def replay(seed: int, kinds: Sequence[str], events_max: int) -> str:
+def replay(seed: int, kinds: Sequence[str], events_max: int, placement: str) -> str:
     """The command that plays the seed again."""
     words = ["python -m simulator soak --seed", str(seed)]
     if kinds:
         words += ["--faults", ",".join(kinds)]
     if events_max != EVENTS_MAX:
         words += ["--events", str(events_max)]
+    if placement:
+        words += ["--placement", placement]
     return " ".join(words)
 
 
-def _show(console: Console, failure: Failure, kinds: Sequence[str], events_max: int) -> None:
+def _show(console: Console, failure: Failure, command: str) -> None:
     console.print(f"seed {failure.seed}: {failure.problem}", markup=False, style="bold")
-    console.print(f"  {replay(failure.seed, kinds, events_max)}", markup=False)
+    console.print(f"  {command}", markup=False)
     for line in failure.story:
         console.print(f"    {line}", markup=False, soft_wrap=True)
 

@@ -220,6 +220,8 @@ class Claims:
         if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
             attempt = job.attempts[stage.attempts[task]]
             self._attempts.end(attempt)
+            if self._ledger.placing.hears_reports:
+                self._ledger.placing.attempt_reported(attempt, message)
             del stage.attempts[task]
             self._ledger.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
         elif state == UNPLACED:

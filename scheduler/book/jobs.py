@@ -214,6 +214,18 @@ class StageState:
         self.fresh += 1
         return self.fresh - 1
 
+    def first_unplaced(self) -> int:
+        """The first unplaced task, of which there must be one: the caller places it.
+
+        For stages without task-level constraints.
+        """
+        states, returned = self.states, self.returned
+        while returned and states[returned[0]] != UNPLACED:
+            heapq.heappop(returned)
+        while self.fresh < len(states) and states[self.fresh] != UNPLACED:
+            self.fresh += 1
+        return min(self.fresh, returned[0]) if returned else self.fresh
+
     def withdraw(self, task: int, state: int) -> None:
         """An unplaced task is settled or blocked without having been placed."""
         self.unplaced -= 1

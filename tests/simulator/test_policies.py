@@ -19,13 +19,13 @@ from simulator.policies import POLICIES, Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption
 
-NAMES = ("sparrow", "batch", "per-task", "random", "central")
-WITH_ZONES = ("sparrow", "batch", "per-task", "random")
+NAMES = ("sparrow", "batch", "per-task", "random", "central-daemon", "central")
+WITH_ZONES = ("sparrow", "batch", "per-task", "random", "central-daemon")
 WITH_PREFERRED = WITH_ZONES
 ONE_WAY_S = 0.0005
-STEPS = {"sparrow": 4, "batch": 4, "per-task": 4, "random": 2, "central": 0}
+STEPS = {"sparrow": 4, "batch": 4, "per-task": 4, "random": 2, "central-daemon": 2, "central": 0}
 """Ways over the network before a task starts on an idle slot: submission, reservation, getTask and launch; submission,
-probe, answer and task; submission and task; nothing."""
+probe, answer and task; submission and task; the same; nothing."""
 
 
 def trace(*lines: str | dict[str, Any]) -> Trace:
@@ -52,14 +52,15 @@ def test_a_task_on_an_idle_node_starts_after_the_policy_s_messages(policy: str) 
 
 @pytest.mark.parametrize("policy", NAMES)
 def test_tasks_of_one_node_run_one_after_the_other(policy: str) -> None:
-    """Sparrow's node asks for the second when the first has ended, which takes a round trip; others hold it already."""
+    """Sparrow's node asks for the second when the first has ended, which takes a round trip, as does the report that
+    tells the central daemon of a free slot; others hold it already."""
     first_s = STEPS[policy] * ONE_WAY_S
-    second_s = first_s + 0.1 + (2 * ONE_WAY_S if policy == "sparrow" else 0)
+    second_s = first_s + 0.1 + (2 * ONE_WAY_S if policy in ("sparrow", "central-daemon") else 0)
     found = starts_s(run(policy, Cluster(nodes=1), "0 2 0.1 0.1 0.1"))
     assert found == [[pytest.approx(first_s), pytest.approx(second_s)]]
 
 
-@pytest.mark.parametrize("policy", ["sparrow", "batch", "per-task", "central"])
+@pytest.mark.parametrize("policy", ["sparrow", "batch", "per-task", "central-daemon", "central"])
 def test_a_second_job_goes_where_nothing_runs(policy: str) -> None:
     """d = 2 of two nodes sees both."""
     found = starts_s(run(policy, Cluster(nodes=2), "0 1 1 1", "0.1 1 0.1 0.1"))
@@ -96,6 +97,14 @@ def test_batch_sampling_spreads_a_job_of_more_tasks_than_nodes() -> None:
     """Three tasks on two empty queues: one each, and the third behind either."""
     found = starts_s(run("batch", Cluster(nodes=2), "0 3 0.1 0.1 0.1 0.1"))
     assert found == [[pytest.approx(at_s) for at_s in (0.002, 0.002, 0.102)]]
+
+
+def test_the_central_daemon_sends_tasks_to_the_least_loaded_node_and_keeps_the_rest() -> None:
+    """Six slots, eight tasks: two of each node begin at once, and the two that are left when slots are free."""
+    (record,) = run("central-daemon", Cluster(nodes=3, slots=2, schedulers=4), "0 8 0.1 " + "0.1 " * 8).records
+    at_once = sorted(zip(record.started_s, record.nodes, strict=True))
+    assert sorted(node for _, node in at_once[:6]) == [0, 0, 1, 1, 2, 2]
+    assert [at_s for at_s, _ in at_once[6:]] == [pytest.approx(0.102)] * 2
 
 
 def test_central_takes_tasks_in_order_of_arrival() -> None:

@@ -44,10 +44,10 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_a_table_with_a_row_for_each_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, *SMALL, "--policy", "sparrow,batch,per-task,random,central")
+    code, out, err = run(capsys, *SMALL, "--policy", "sparrow,batch,per-task,random,central-daemon,central")
     assert code == 0
     for policy in POLICIES:
-        if policy in ("sparrow", "batch", "per-task", "random", "central"):
+        if policy in ("sparrow", "batch", "per-task", "random", "central-daemon", "central"):
             assert f" {policy} " in out
             assert f"{policy}: " in err
     assert "events/s" in err

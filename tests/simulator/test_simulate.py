@@ -20,7 +20,7 @@ from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption
 from tests.support.hash_seeds import outputs
 
-POLICIES = ("sparrow", "batch", "per-task", "random", "central")
+POLICIES = ("sparrow", "batch", "per-task", "random", "central-daemon", "central")
 CLUSTER = Cluster(nodes=15, slots=2, schedulers=2, delay=Delay("exponential"), weights={"bob": 3.0})
 WORKLOAD = Synthetic(tasks=4, load=0.8, jobs=60, users=("ann", "bob"), durations=Durations("pareto"))
 PRINT_ALL = """
