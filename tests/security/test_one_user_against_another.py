@@ -30,8 +30,9 @@ from sparrow_py.limits.shares import SHARE
 from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import accepting, blobs
 from sparrow_py.wire import messages as m
-from tests.support.guarded import ADA, BOB, CLUSTER, RawLinks, hello, usual_tokens
+from tests.support.guarded import ADA, BOB, CLUSTER, usual_tokens
 from tests.support.raw import BINARY, batch, connected, ws_frame
+from tests.support.raw_links import RawLinks, hello
 from tests.support.waiting import TIMEOUT_S
 
 LIMIT = 8

@@ -17,7 +17,8 @@ from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support import tasks
-from tests.support.guarded import ADA, BOB, CLUSTER, RawLinks, ask, hello, job_message
+from tests.support.guarded import ADA, BOB, CLUSTER, ask
+from tests.support.raw_links import RawLinks, hello, job_message
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 WAITS = {"app": "command", "tasks": [{"payload": {"argv": ["sleep", "1000"]}}]}

@@ -23,7 +23,8 @@ from sparrow_py.errors import ClusterError, InvalidOption, LinkError
 from sparrow_py.logs.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
-from tests.support.guarded import ADA, Authority, RawLinks, ask, hello, tls_flags, usual_tokens, why_refused
+from tests.support.guarded import ADA, Authority, ask, tls_flags, usual_tokens
+from tests.support.raw_links import RawLinks, hello, why_refused
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 REFUSED = "it ended the TLS connection: the certificate of this side may have expired, or its authority"

@@ -20,18 +20,8 @@ from sparrow_py.embedded.daemon_process import DaemonProcess
 from sparrow_py.errors import ClusterError
 from sparrow_py.wire import messages as m
 from tests.support import tasks
-from tests.support.guarded import (
-    ADA,
-    BOB,
-    CLUSTER,
-    NEXT_CLUSTER,
-    RawLinks,
-    ask,
-    hello,
-    token_file,
-    usual_tokens,
-    why_refused,
-)
+from tests.support.guarded import ADA, BOB, CLUSTER, NEXT_CLUSTER, ask, token_file, usual_tokens
+from tests.support.raw_links import RawLinks, hello, why_refused
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 NEXT_ADA = "adas-secret-".ljust(40, "2")
