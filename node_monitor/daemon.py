@@ -42,6 +42,7 @@ from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
+from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
@@ -92,15 +93,18 @@ class NodeMonitor:
         access: Callable[[], Access],
         confinement: Confinement,
         orphans: Orphans | None,
+        outgoing: Outgoing,
         look: Callable[[], None] = lambda: None,
         channel: OutputChannel | None = None,
     ) -> None:
-        """`look` is called before anything happens: it may notice that the process stood still (`stood_still`)."""
+        """`outgoing` is shared by all that the process hosts. `look` is called before anything happens: it may notice
+        that the process stood still (`stood_still`)."""
         self.id = node_id
         self.options = options
         self.slots = options.slots or cores()
         self._clock = Clock()
         self._look = look
+        self._outgoing = outgoing
         self._store = store
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
@@ -118,11 +122,13 @@ class NodeMonitor:
             heartbeat_s=options.heartbeat_s,
             backlog_bytes_max=options.link_backlog_bytes_max,
             access=access,
+            outgoing=outgoing,
+            look=look,
         )
         self._links = self._dialling.links
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
-        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
+        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
         self._after_due: asyncio.Handle | None = None
         """`_after` is due at the end of this turn of the loop, as other executors have yet to be heard."""
 
@@ -283,6 +289,13 @@ class NodeMonitor:
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
+        self._outgoing.begin()
+        try:
+            self._hear(executor, messages)
+        finally:
+            self._outgoing.end()
+
+    def _hear(self, executor: str, messages: list[Any]) -> None:
         self._look()
         now_s = self._clock()
         done = [message for message in messages if type(message) is x.Done]
@@ -310,9 +323,6 @@ class NodeMonitor:
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
-        self._look()
-        if scheduler not in self._links:
-            return
         now_s, receive = self._clock(), self.core.receive
         try:
             for message in batch:
@@ -345,6 +355,7 @@ class NodeMonitorDaemon:
         self.nodes: list[NodeMonitor] = []
         self._apps = by_account(offered_apps(options, attached=attached), self._confinement.users)
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
+        self._outgoing = Outgoing()
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: Listener | None = None
@@ -392,6 +403,7 @@ class NodeMonitorDaemon:
                 lambda: credentials.access,
                 self._confinement,
                 self._orphans,
+                self._outgoing,
                 self._standstill.check,
                 self._channel,
             )

@@ -75,6 +75,12 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
+def check_idle(node_id: str, free: int) -> None:
+    """`LinkError` if a node says that it is idle without a free slot."""
+    if free < 1:
+        raise LinkError(f"node {node_id} says that it is idle with {free} free slots")
+
+
 def check_node(node: NodeInfo) -> None:
     """Check what a node monitor says of its node."""
     check_whole("slots", node.slots, 0, SLOTS_MAX)

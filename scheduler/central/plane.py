@@ -19,17 +19,18 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from scheduler.book.validation import check_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
 from sparrow_py.job import CANCELLED
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane, Handler
-    from sparrow_py.wire import messages as m
 
 
 class _StagePlan:
@@ -62,7 +63,7 @@ class CentralPlane:
         """Nodes that have more room than before, or offer other things."""
         self._news = False
         """Whether something happened since the last round by which a task may find a slot."""
-        self.messages: dict[type, Handler] = {}
+        self.messages: dict[type, Handler] = {m.Idle: _check_idle}
 
     # ---- what the book tells -----------------------------------------------------------------
 
@@ -103,10 +104,9 @@ class CentralPlane:
         else:
             self._ended(attempt, report.service_s)
 
-    def handed_back(self, stage: StageState, node: Node, now_s: float) -> None:
-        started = self._charges.get(node.id, {})
-        for attempt in [one for one in started if one not in node.attempts]:
-            self._not_started(attempt)
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
+        stage = attempt.stage
+        self._not_started(attempt)
         self._changed.add(node.id)
         self._book.leave_alone(stage, node.id, now_s)
         # After the node has been forgiven, as timers of equal times go in the order in which they were set.
@@ -301,6 +301,11 @@ class CentralPlane:
     def left_over(self) -> str:
         kept = [name for name, books in (("queues", self._queues), ("charges", self._charges)) if books]
         return f"{' and '.join(kept)} are kept" if kept else ""
+
+
+def _check_idle(node: Node, message: m.Idle, now_s: float) -> None:
+    """Which slots are free is known here."""
+    check_idle(node.id, message.free)
 
 
 def _takes_any_node(stage: StageState) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.book.jobs import UNPLACED, StageState
 from scheduler.book.nodes import Node
+from scheduler.book.validation import check_idle
 from scheduler.book.waiting_stages import WaitingStages, group_of
 from scheduler.spreading import reservations_wanted, spread
 from sparrow_py.errors import LinkError
@@ -260,5 +261,4 @@ def _lacks(stage: StageState) -> bool:
 
 def _check_idle(node: Node, message: m.Idle, now_s: float) -> None:
     """A node says that it is idle, which does not matter here."""
-    if message.free < 1:
-        raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
+    check_idle(node.id, message.free)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sparrow_py.errors import LinkError
+from scheduler.book.validation import check_idle
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
@@ -46,8 +46,7 @@ class IdleOffers:
 
     def told(self, node: Node, message: m.Idle, now_s: float) -> None:
         """The node has free slots and nothing queued."""
-        if message.free < 1:
-            raise LinkError(f"node {node.id} says that it is idle with {message.free} free slots")
+        check_idle(node.id, message.free)
         free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
         self._idle.forget(node.id)
         while free:
