@@ -33,7 +33,8 @@ def test_a_future_has_no_condition_until_somebody_needs_one() -> None:
 
 
 def test_all_else_is_as_in_the_librarys_futures() -> None:
-    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(Future[Any]()), "_condition": None}
+    the_librarys: Future[Any] = Future()
+    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(the_librarys), "_condition": None}
 
 
 def test_an_error_without_a_condition() -> None:
