@@ -15,7 +15,7 @@ from sparrow_py.futures.late_condition import LateConditionFuture
 from sparrow_py.futures.late_event import LateEvent
 from tests.support.waiting import TIMEOUT_S
 
-ROUNDS = 2_000
+ROUNDS = 500
 """In which two threads meet at a future; most often one is much too late."""
 
 
