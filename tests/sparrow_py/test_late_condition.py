@@ -15,7 +15,7 @@ from sparrow_py.futures.late_condition import LateConditionFuture
 from sparrow_py.futures.late_event import LateEvent
 from tests.support.waiting import TIMEOUT_S
 
-ROUNDS = 2_000
+ROUNDS = 500
 """In which two threads meet at a future; most often one is much too late."""
 
 
@@ -33,8 +33,8 @@ def test_a_future_has_no_condition_until_somebody_needs_one() -> None:
 
 
 def test_all_else_is_as_in_the_librarys_futures() -> None:
-    library: Future[Any] = Future()
-    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(library), "_condition": None}
+    the_librarys: Future[Any] = Future()
+    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(the_librarys), "_condition": None}
 
 
 def test_an_error_without_a_condition() -> None:
