@@ -35,7 +35,9 @@ class Setting:
     settings: Settings
 
 
-AS_IN_THE_PAPER = Settings(order="reserved", report_idle=False, probe_sharing=False, cancellation=False)
+AS_IN_THE_PAPER = Settings(
+    order="reserved", report_idle=False, push_to_idle=False, probe_sharing=False, cancellation=False
+)
 SETTINGS = [
     Setting("defaults", 1000, 100, 2000, Settings()),
     Setting("as in the paper", 1000, 100, 2000, AS_IN_THE_PAPER),

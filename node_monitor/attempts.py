@@ -22,7 +22,8 @@ class State(Enum):
     """The states that may follow, as `TRANSITIONS` says."""
 
     PLACED = "placed"
-    """It has a place, its charge and its resources; its executor does not have it yet."""
+    """It has a place, its charge and its resources; its executor does not have it yet. Also the first state of what was
+    pushed to a free slot (`LaunchNow`): before, there is none, as what cannot be placed at once is handed back."""
     WAITS = "waits for its inputs"
     """Large data that it needs are being fetched."""
     GIVEN_AHEAD = "given ahead"

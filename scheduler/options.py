@@ -62,7 +62,7 @@ class SchedulerOptions(DaemonOptions):
         "their mean duration, at most 1. 0: never. For many schedulers on a busy cluster; costs messages.",
     )
     push_to_idle: bool = option(
-        False,
+        True,
         "Send a task at once, without reservations, to a slot of which its node monitor has said that it is free; "
         "if it is not by then, the task comes back and is placed as any other. Saves a round trip and most messages.",
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from node_monitor.core import NodeMonitorCore
 from scheduler.core import SchedulerCore
+from simulator import guarantees
 from simulator.blobs import FakeBlobs
 from simulator.broken import Broken
 from simulator.clocks import HostClock
@@ -368,7 +369,14 @@ class NodeHost(Dialler):
         self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, welcome.version)
 
     def _receive(self, link: Link, message: Any) -> None:
-        self.core.receive(link.scheduler.name, message, self.now_s)
+        core, scheduler = self.core, link.scheduler.name
+        idle = core.free_slots > 0 and not core.queue.size
+        before = len(core.attempts.by_key) if type(message) is m.LaunchNow else None
+        core.receive(scheduler, message, self.now_s)
+        if before is not None:
+            problem = guarantees.untimely_push(idle, len(core.attempts.by_key) - before, core.queue.size)
+            if problem:
+                raise Broken(f"{self.name}: {problem}", message.job)
 
     def _scheduler_down(self, scheduler: str) -> None:
         self.core.scheduler_down(scheduler, self.now_s)

@@ -44,6 +44,16 @@ def lost_early(task: int, attempts: int, max_attempts: int, error: str) -> str:
     return f"task {task} was lost while attempts remained: {error!r}" if attempts < max_attempts else ""
 
 
+def untimely_push(idle: bool, started: int, queued: int) -> str:
+    """A task that is pushed starts where a slot is free and nothing waits, or not at all: it overtakes nobody.
+
+    idle: whether that was so. started: attempts that have begun by it. queued: what waits after it.
+    """
+    if started and not idle:
+        return "a pushed task started where no slot was free, or something waited"
+    return f"after a push to an idle node {queued} reservations wait" if idle and queued else ""
+
+
 def _shown(tasks: list[int]) -> str:
     more = f" and {len(tasks) - SHOWN_MAX} more" if len(tasks) > SHOWN_MAX else ""
     return f"{tasks[:SHOWN_MAX]}{more}"

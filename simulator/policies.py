@@ -45,7 +45,7 @@ class Settings:
     overtaken_max: int = OVERTAKEN_MAX_DEFAULT
     probe_ratio_max: float = 0.0
     report_idle: bool = True
-    push_to_idle: bool = False
+    push_to_idle: bool = True
 
     def __post_init__(self) -> None:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)

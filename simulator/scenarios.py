@@ -113,6 +113,7 @@ def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS)) -> Scenario:
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
     setup["scheduler"]["placement"] = random.Random(f"{seed} placement").choice([*["sparrow"] * 3, *DIRECT])
+    setup["scheduler"]["push_to_idle"] = random.Random(f"{seed} pushing").choice([True, True, False])
     actions = [_job(rng) for _ in range(rng.randint(1, JOBS_MAX))]
     actions += [
         Action(rng.uniform(0, HORIZON_S), rng.choice(CANCELS), rng.randrange(1000)) for _ in range(rng.randint(0, 5))

@@ -25,7 +25,8 @@ class Scheduler(SchedulerRig):
 
     def __init__(self, nodes: int) -> None:
         zones = {f"n{node}": {"zone": "us" if node % 2 else "eu"} for node in range(nodes)}
-        super().__init__({node: node_info(2, attributes=attributes) for node, attributes in zones.items()})
+        infos = {node: node_info(2, attributes=attributes) for node, attributes in zones.items()}
+        super().__init__(infos, push_to_idle=False)  # Which is what `test_pushing` is about.
 
     def submit(self, job: str, tasks: int, user: str = "anna", **fields: Any) -> None:
         self.submit_job(tasks, job=job, user=user, **fields)

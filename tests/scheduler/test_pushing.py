@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.book.nodes import Node
+from scheduler.daemon import SchedulerDaemon
 from scheduler.sampling.pushing import PUSHED_BYTES_MAX
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
@@ -236,6 +239,24 @@ def test_a_node_that_dies_with_a_push_in_flight_has_cost_a_start() -> None:
     rig.node_down("b")
     assert rig.outcomes() == [(0, LOST, 2)]
     assert launch.task == 0
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [m.Launch(1, "j", 0, 0, 7, b"p"), m.LaunchNow("j", 0, 0, 7, b"p", "anna", 1.0, 0, "many", None)],
+    ids=lambda launch: type(launch).__name__,
+)
+def test_of_frames_that_were_not_sent_before_the_link_broke_the_driver_tells_that_nothing_started(launch: Any) -> None:
+    events: list[Any] = []
+    core = SimpleNamespace(
+        receive_from_node=lambda node, message, now_s: events.append(message),
+        node_down=lambda node, now_s: events.append("down"),
+    )
+    frame = msgspec.msgpack.encode([m.Common("j", 0, b""), launch])
+    daemon: Any = SimpleNamespace(clock=lambda: 0.0, _events=core)
+    link: Any = SimpleNamespace(unsent=[frame])
+    SchedulerDaemon._node_gone(daemon, "n", link)
+    assert events == [m.HandBack("j", 7, "the link broke before it was sent"), "down"]
 
 
 def test_a_push_that_was_not_sent_before_the_link_broke_has_cost_none() -> None:

@@ -203,7 +203,6 @@ class Recorder:
             counters = getattr(host.core, "counters", None)
             if counters is not None:
                 counts = {name: getattr(counters, name) for name in sorted(counters.__slots__)}
-                counts = {name: count for name, count in counts.items() if count or not name.startswith("pushes")}
                 self.lines.append(f"{host.name} counted {counts}")
 
     async def audit_lines(self) -> list[str]:

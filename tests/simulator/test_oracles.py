@@ -16,6 +16,7 @@ from node_monitor.jobs import LocalJob
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.remembered_outcomes import RememberedOutcomes
 from node_monitor.remembered_starts import RememberedStarts
+from node_monitor.serving import Serving
 from node_monitor.slots import Slots
 from node_monitor.stopping import Stopping
 from scheduler.book.advance_notice import AdvanceNotice
@@ -156,6 +157,21 @@ def cancelling() -> None:
     world.cancel_tasks(log, [5, 6])
     world.run()
     world.check_end()
+
+
+def pushing() -> None:
+    """Tasks are pushed to nodes where reservations for others come just before them."""
+    handed_back = 0
+    for seed in range(BUSY_SEEDS):
+        world = World(seed, nodes=[2, 2], users=["anna", "bert"], scheduler={"push_to_idle": True})
+        for _ in range(20):
+            world.submit([0.01], max_attempts=1)
+            world.submit([0.01], client=1, max_attempts=3)
+            world.run_for(0.03)
+        world.run()
+        world.check_end()
+        handed_back += world.schedulers[0].core.counters.pushes_handed_back
+    assert handed_back
 
 
 # ---- bugs ------------------------------------------------------------------------------------
@@ -381,6 +397,16 @@ def tries_for_ever(patch: Patch) -> None:
     wrap(patch, Binding, "get_tasks", get_tasks)
 
 
+def lets_pushed_tasks_overtake(patch: Patch) -> None:
+    def start_now(inner: Any, serving: Any, ticket: Any, task: Any, now_s: float) -> bool:
+        queued, serving._queue.size = serving._queue.size, 0
+        started = inner(serving, ticket, task, now_s)
+        serving._queue.size += queued
+        return bool(started)
+
+    wrap(patch, Serving, "start_now", start_now)
+
+
 BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (drops_reports, busy, "believes that attempts"),
     (takes_what_finished_for_lost, busy, "was started again for no reason"),
@@ -402,6 +428,7 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (opens_stages_too_soon, busy, "before those that it comes after"),
     (mixes_inputs_up, preferring, "the inputs that it asked for"),
     (runs_without_common_bytes, busy, "not the stage's common bytes"),
+    (lets_pushed_tasks_overtake, pushing, "a pushed task started where"),
     (ignores_delays, preferring, "before its preferred nodes had their time"),
     (lets_tasks_run_for_ever, busy, "ran for longer"),
     (cancels_of_itself, busy, "cancelled by nobody"),
@@ -415,7 +442,7 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
 
 
 @pytest.mark.parametrize(
-    "run", [busy, deadly, failover, dying_together, once, preferring, avoiding, demanding, cancelling]
+    "run", [busy, deadly, failover, dying_together, once, preferring, avoiding, demanding, cancelling, pushing]
 )
 def test_the_runs_pass_without_a_bug(run: Callable[[], None]) -> None:
     run()

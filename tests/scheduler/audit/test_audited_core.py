@@ -28,9 +28,9 @@ def of(lines: Lines, *events: str) -> Lines:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, dict[str, Any]]:
-    """The log of a scheduler that ran three jobs and refused one, and the jobs' reports."""
+    """The log of a scheduler that ran three jobs, with probes for each task, and refused one; and the jobs' reports."""
     directory = tmp_path_factory.mktemp("audit")
-    flags = ["--audit-log", f"{directory}/deep/audit-{{port}}.jsonl"]
+    flags = ["--audit-log", f"{directory}/deep/audit-{{port}}.jsonl", "--no-push-to-idle"]
     reports = {}
     with LocalCluster(1, 3, slots=2, node_options=["--warm", "noop"], scheduler_options=flags) as cluster:
         with Client(cluster, user="ann") as client:
@@ -115,6 +115,23 @@ def test_reservations_are_made_for_each_job(ran: tuple[Lines, dict[str, Any]]) -
     assert reserved["naps"] >= 16
     assert reserved["noops"] >= 40
     assert of(ran[0], "reservations_cancelled")
+
+
+def test_of_tasks_that_come_one_after_the_other_to_an_idle_node_each_but_perhaps_the_first_is_pushed(
+    tmp_path: Path,
+) -> None:
+    flags = ["--audit-log", f"{tmp_path}/audit.jsonl"]
+    with (
+        LocalCluster(1, 1, slots=2, node_options=["--warm", "noop"], scheduler_options=flags) as cluster,
+        Client(cluster) as client,
+    ):
+        reports = [client.submit_job(noop_job(1)).report() for _ in range(5)]
+    lines = lines_of(tmp_path / "audit.jsonl")
+    pushed = {line["job"]: line for line in of(lines, "pushed")}
+    assert set(pushed) >= {report.job_id for report in reports[1:]}
+    finished = {line["job"]: line["attempt"] for line in of(lines, "finished")}
+    assert all(finished[job] == line["attempt"] for job, line in pushed.items())
+    assert not {line["attempt"] for line in of(lines, "handed_back")} & set(finished.values())
 
 
 def test_probes_for_the_length_of_queues_and_their_answers(tmp_path: Path) -> None:
