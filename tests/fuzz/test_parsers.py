@@ -25,7 +25,9 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.logs.printable import printable
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
+from sparrow_py.wire.websocket import FrameReader, WebSocketError
 from tests.fuzz.conftest import Fuzzing
+from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, ws_frame
 
 EXAMPLES = 80
 """A round."""
@@ -129,6 +131,36 @@ def test_streams_of_executors(fuzzing: Fuzzing, encoding: x.Encoding) -> None:
         assert read([stream[a:b] for a, b in itertools.pairwise(edges)]) == read([stream])
 
     fuzz(fuzzing, check, st.lists(almost(valid), max_size=4), st.lists(st.integers(0, 1 << 16), max_size=5))
+
+
+def test_streams_of_websockets(fuzzing: Fuzzing) -> None:
+    """However they are cut, they give the same messages and control frames, and the same error."""
+    valid = [
+        ws_frame(BINARY, b"message"),
+        ws_frame(BINARY, bytes(200)),
+        ws_frame(BINARY, b"a", fin=False) + ws_frame(PING, b"p") + ws_frame(CONTINUATION, b"b"),
+        ws_frame(CLOSE, b"\x03\xe8why"),
+        ws_frame(BINARY, b"not masked", mask=False),
+    ]
+
+    def read(pieces: list[bytes], masked: bool) -> str:
+        reader, events = FrameReader(masked=masked, message_bytes_max=1000), list[Any]()
+        try:
+            for piece in pieces:
+                reader.feed(piece)
+                while (event := reader.read()) is not None:
+                    events.append(event if isinstance(event, tuple) else bytes(event))
+        except WebSocketError as error:
+            events.append((error.code, str(error)))
+        return repr(events)
+
+    def check(parts: list[bytes], cuts: list[int], masked: bool) -> None:
+        stream = b"".join(parts)
+        edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+        assert read([stream[a:b] for a, b in itertools.pairwise(edges)], masked) == read([stream], masked)
+
+    cuts = st.lists(st.integers(0, 1 << 16), max_size=5)
+    fuzz(fuzzing, check, st.lists(almost(valid), max_size=4), cuts, st.booleans())
 
 
 def test_bodies_of_jobs(fuzzing: Fuzzing) -> None:
