@@ -19,17 +19,18 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
 from sparrow_py.job import CANCELLED
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane, Handler
-    from sparrow_py.wire import messages as m
 
 
 class _StagePlan:
@@ -62,7 +63,7 @@ class CentralPlane:
         """Nodes that have more room than before, or offer other things."""
         self._news = False
         """Whether something happened since the last round by which a task may find a slot."""
-        self.messages: dict[type, Handler] = {}
+        self.messages: dict[type, Handler] = {m.Idle: ignore_idle}
 
     # ---- what the book tells -----------------------------------------------------------------
 
