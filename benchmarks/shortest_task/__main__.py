@@ -20,7 +20,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.faults_peers.processes import Processes
+from benchmarks.faults_peers.processes import Processes, kill
 from benchmarks.report import machine, progress
 from benchmarks.shortest_task.load import BROKEN, TASKS, WAIT_MAX_S, Load, Measured, measured, shortest
 from benchmarks.shortest_task.ours import run_ours
@@ -31,11 +31,17 @@ OURS = {"sampling": "sparrow", "central": "central"}
 """Our systems and their placements."""
 SYSTEMS = (*OURS, *PEERS)
 DURATIONS_MS = (1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0)
-CLIENT_EXTRA_S = 60.0
+CLIENT_EXTRA_S = 90.0
 """What a peer's client may take beside the jobs: it connects and warms its workers up."""
+
+LAST_WORDS_CHARS_MAX = 500
 
 Points = dict[str, dict[float, Measured]]
 RunPoint = Callable[[Load], Measured]
+
+
+class NoRun(Exception):
+    """A system that is installed could not be measured."""
 
 
 @click.command(help="The shortest task that sampling, our central scheduler, Dask and Ray can take at a load.")
@@ -82,10 +88,14 @@ def main(
     deadline_s = time.monotonic() + limit_s
     points: Points = {}
     for name in names:
-        with system(name, nodes, slots, schedulers) as run:
-            points[name] = until_it_breaks(name, loads, run, deadline_s)
+        try:
+            with system(name, nodes, slots, schedulers) as run:
+                points[name] = until_it_breaks(name, loads, run, deadline_s)
+        except (NoRun, TimeoutError) as error:
+            progress(f"{name} is left out: {error}")
     busy = os.getloadavg()[0]
-    setting = f"{TASKS}-task jobs at {load:.0%} load, {nodes} × {slots} slots, {os.cpu_count()} cores, load average {busy:.1f}"
+    where = f"{nodes} × {slots} slots, {os.cpu_count()} cores, load average {busy:.1f}"
+    setting = f"{TASKS}-task jobs at {load:.0%} load, {where}"
     if plot is not None:
         draw(points, setting, plot)
     if as_json:
@@ -124,20 +134,21 @@ def system(name: str, nodes: int, slots: int, schedulers: int) -> Iterator[RunPo
 
 
 def run_peer(peer: Peer, processes: Processes, address: str, load: Load) -> Measured:
-    """One client's life. One that does not come to an end has broken down."""
+    """One client's life. A system whose client does not come to an end has broken down; `NoRun` if it died."""
     number = len(list(processes.directory.glob("client-*.out")))
     words = [load.nodes, load.slots, load.load, load.duration_ms, load.seconds]
     command = ["benchmarks.shortest_task.client", peer.name, address, *map(str, words)]
     client = processes.python(f"client-{number}", command)
     try:
         client.wait(load.jobs * load.interval_s + 2 * WAIT_MAX_S + CLIENT_EXTRA_S)
-        lines = processes.out(f"client-{number}").read_text().splitlines()
-        return measured(load, json.loads(lines[-1]))
-    except (psutil.TimeoutExpired, IndexError, ValueError):
-        client.kill()
-        said = processes.said(f"client-{number}").splitlines()
-        progress(f"{peer.name} did not come to an end: {said[-1] if said else 'not a word'}")
+    except psutil.TimeoutExpired:
+        kill(client)
+        progress(f"{peer.name}: its client did not come to an end")
         return measured(load, [None] * load.jobs)
+    told = [line for line in processes.out(f"client-{number}").read_text().splitlines() if line.startswith("[")]
+    if not told:
+        raise NoRun(f"its client died: {processes.said(f'client-{number}')[-LAST_WORDS_CHARS_MAX:].strip()}")
+    return measured(load, json.loads(told[-1]))
 
 
 def show(points: Points, setting: str) -> None:

@@ -13,8 +13,9 @@ from functools import partial
 from benchmarks.shortest_task.load import TASKS, WAIT_MAX_S, Load
 from benchmarks.shortest_task.peers import PEERS, Submit
 
-WARM_UP_S = 0.2
-WARM_UP_TIMEOUT_S = 40.0
+WARM_UP_S = 1.0
+WARM_UP_ROUNDS = 3
+WARM_UP_TIMEOUT_S = 30.0
 BEGIN_AFTER_S = 0.1
 
 
@@ -56,7 +57,7 @@ def replay(submit: Submit, load: Load) -> list[float | None]:
 
 def warm_up(submit: Submit, slots: int) -> None:
     """All slots run a task, so that processes that are started on demand are there."""
-    for _ in range(2):
+    for _ in range(WARM_UP_ROUNDS):
         ended = threading.Semaphore(0)
         submit(WARM_UP_S, slots, ended.release)
         for _ in range(slots):

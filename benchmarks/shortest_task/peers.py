@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
@@ -12,6 +11,7 @@ from benchmarks.faults_peers.on_dask import Dask
 from benchmarks.faults_peers.on_ray import QUIET, Ray
 from benchmarks.faults_peers.processes import Processes
 from benchmarks.faults_peers.system import System, wait_until
+from benchmarks.shortest_task.tasks import sleep
 
 READY_TIMEOUT_S = 60.0
 HOST = "127.0.0.1"
@@ -63,7 +63,7 @@ class DaskPeer(Peer):
             wait_until(lambda: sum(client.nthreads().values()) >= slots, f"{slots} slots of Dask")
 
             def submit(duration_s: float, tasks: int, done: Callable[[], None]) -> None:
-                for future in client.map(time.sleep, [duration_s] * tasks, pure=False):
+                for future in client.map(sleep, [duration_s] * tasks, pure=False):
                     future.add_done_callback(lambda _: done())
 
             yield submit
@@ -88,11 +88,11 @@ class RayPeer(Peer):
         import ray
 
         ray.init(address, _node_ip_address=HOST, log_to_driver=False)
-        sleep = ray.remote(time.sleep)
+        remote = ray.remote(sleep)
 
         def submit(duration_s: float, tasks: int, done: Callable[[], None]) -> None:
             for _ in range(tasks):
-                sleep.remote(duration_s).future().add_done_callback(lambda _: done())
+                remote.remote(duration_s).future().add_done_callback(lambda _: done())
 
         try:
             yield submit

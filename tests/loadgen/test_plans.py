@@ -9,7 +9,7 @@ from loadgen.plans import Asked, plans
 from loadgen.presets import PRESETS
 from loadgen.simulated import simulated
 from loadgen.synthetic import Synthetic
-from loadgen.targets import in_order, node_processes
+from loadgen.targets import Shape, in_order, node_processes
 from loadgen.tpch import PAPER_QUERIES, TpchLike
 from sparrow_py.errors import InvalidOption
 
@@ -42,6 +42,16 @@ def test_every_combination_of_the_settings_is_a_point() -> None:
     assert found == {
         (load, d, placement) for load in (0.2, 0.4) for d in (1.0, 3.0) for placement in ("sparrow", "random")
     }
+
+
+def test_of_central_schedulers_there_is_one() -> None:
+    made = plans(Asked(preset="fig13", durations_ms=(100.0,), schedulers=7, seconds=2.0))
+    shapes = [plan.shape for plan in made if plan.shape is not None]
+    assert [(shape.placement, shape.schedulers) for shape in shapes] == [("sparrow", 7), ("central", 1)]
+    one, other = (list(plan.workload.generate(1, 100, 4)) for plan in made)
+    assert one == other, "both get the same jobs"
+    with pytest.raises(InvalidOption, match=r"schedulers.*1 with placement central"):
+        Shape(placement="central", schedulers=2)
 
 
 @pytest.mark.usefixtures("profile")
