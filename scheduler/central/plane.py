@@ -259,17 +259,18 @@ class CentralPlane:
     # ---- what was started ends ---------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, service_s: float | None) -> None:
-        charge = self._charge_of(attempt)
+        charge = self._take_charge(attempt)
         if charge is not None:
             self._shares.settle(charge, service_s)
 
     def _not_started(self, attempt: Attempt) -> None:
-        charge = self._charge_of(attempt)
+        charge = self._take_charge(attempt)
         if charge is not None:
             self._shares.refund(charge)
 
-    def _charge_of(self, attempt: Attempt) -> Charge | None:
-        """What the attempt, which is at its node no more, was charged; None if another scheduler started it."""
+    def _take_charge(self, attempt: Attempt) -> Charge | None:
+        """What the attempt, which is at its node no more, was charged; None if another scheduler started it. Its slot
+        is free for the next round."""
         node_id = attempt.node_id
         self._news = True
         if node_id in self._book.nodes:

@@ -54,6 +54,24 @@ def test_of_central_schedulers_there_is_one() -> None:
         Shape(placement="central", schedulers=2)
 
 
+def test_a_cluster_that_runs_already_has_one_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        nodes, slots = tuple(f"n{number}" for number in range(25)), 4
+
+        def __init__(self, addresses: tuple[str, ...]) -> None:
+            assert addresses == ("127.0.0.1:1",)
+
+        def __enter__(self) -> "Running":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """It goes on."""
+
+    monkeypatch.setattr("loadgen.plans.ExistingTarget", Running)
+    asked = Asked(preset="fig13", durations_ms=(100.0,), scheduler=("127.0.0.1:1",), seconds=2.0)
+    assert [plan.settings["placement"] for plan in plans(asked)] == ["sparrow"]
+
+
 @pytest.mark.usefixtures("profile")
 def test_short_queries_are_stretched_so_that_they_can_be_placed() -> None:
     (plan,) = plans(Asked(preset="table3", jobs=10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -102,15 +103,24 @@ def test_a_full_cluster_keeps_tasks_and_sends_one_for_each_that_ends() -> None:
 # ---- whose turn it is ------------------------------------------------------------------------
 
 
-def test_jobs_of_a_user_go_in_order_of_arrival_whatever_their_size() -> None:
-    central = Central(nodes(a=1))
-    for number, tasks in enumerate((1, 3, 1, 2)):
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    slots=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    picks=st.randoms(use_true_random=False),
+)
+def test_jobs_of_a_user_go_in_order_of_arrival_whatever_their_size(
+    sizes: list[int], slots: list[int], picks: random.Random
+) -> None:
+    central = Central({f"n{number}": node_info(count) for number, count in enumerate(slots)})
+    for number, tasks in enumerate(sizes):
         central.submit_job(tasks, job=f"j{number}")
     order = central.started()
     while central.running:
-        central.end(*next(iter(central.running)))
+        central.end(*picks.choice(sorted(central.running)))
         order += central.started()
-    assert [job for job, _, _ in order] == ["j0", "j1", "j1", "j1", "j2", "j3", "j3"]
+    arrived = [(f"j{number}", task) for number, tasks in enumerate(sizes) for task in range(tasks)]
+    assert [(job, task) for job, task, _ in order] == arrived
 
 
 def test_a_task_that_starts_again_goes_before_the_jobs_that_came_later() -> None:
