@@ -94,7 +94,7 @@ def main(
         except (NoRun, TimeoutError) as error:
             progress(f"{name} is left out: {error}")
     busy = os.getloadavg()[0]
-    where = f"{nodes} × {slots} slots, {os.cpu_count()} cores, load average {busy:.1f}"
+    where = f"{nodes} × {slots} slots, {os.cpu_count()} cores, load average {busy:.1f} at the end"
     setting = f"{TASKS}-task jobs at {load:.0%} load, {where}"
     if plot is not None:
         draw(points, setting, plot)
