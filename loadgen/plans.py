@@ -14,7 +14,7 @@ from loadgen.mix import LOAD_MAX, Mix
 from loadgen.point import PointPlan, Workload
 from loadgen.presets import PRESETS, Preset, Size
 from loadgen.recorded import POINTS_MAX
-from loadgen.targets import ExistingTarget, Shape
+from loadgen.targets import CENTRAL, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
@@ -109,7 +109,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
     axes = _Axes(
         asked.loads or preset.loads,
         asked.durations_ms or preset.durations_ms,
-        asked.placements or preset.placements,
+        asked.placements or (preset.placements[:1] if asked.scheduler else preset.placements),
         asked.probe_ratios or preset.probe_ratios,
     )
     made = []
@@ -120,7 +120,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
         shape = Shape(
             nodes=nodes,
             slots=slots,
-            schedulers=asked.schedulers,
+            schedulers=_schedulers(asked, placement),
             placement=placement,
             unplaced_tasks_max=preset.unplaced_tasks_max,
         )
@@ -140,11 +140,17 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         shortened = _shortened(at_load, asked)
         brings = at_load.load(nodes, slots) if isinstance(at_load, Trace) else at_load.load
         weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
-        shape = Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers, placement=placement, weights=weights)
+        schedulers = _schedulers(asked, placement)
+        shape = Shape(nodes=nodes, slots=slots, schedulers=schedulers, placement=placement, weights=weights)
         settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
         made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
     return made
+
+
+def _schedulers(asked: Asked, placement: str) -> int:
+    """As many as were asked for, but of central ones there is one."""
+    return 1 if placement == CENTRAL else asked.schedulers
 
 
 def _at_load(workload: Trace | Mix, load: float, nodes: int, slots: int) -> Trace | Mix:

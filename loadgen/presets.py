@@ -14,7 +14,7 @@ from loadgen.durations import Durations
 from loadgen.mix import Mix, UserLoad
 from loadgen.point import Workload
 from loadgen.synthetic import Synthetic
-from loadgen.targets import PLACEMENTS
+from loadgen.targets import CENTRAL, PLACEMENTS
 from loadgen.tpch import PAPER_QUERIES, REPLICAS, TpchLike, read_profile
 from sparrow_py.errors import InvalidOption
 
@@ -138,7 +138,7 @@ PRESETS: dict[str, Preset] = {
         title="Figures 10 and 11: TPC-H-like queries at 65 % load, by placement",
         loads=(0.65,),
         durations_ms=(None,),
-        placements=PLACEMENTS,
+        placements=tuple(name for name in PLACEMENTS if name != CENTRAL),
         workload=tpch,
         seconds=60.0,
         nodes_min=REPLICAS,
@@ -151,8 +151,9 @@ PRESETS: dict[str, Preset] = {
         unplaced_tasks_max=UNPLACED_TASKS_MAX,
     ),
     "fig13": Preset(
-        title="Figure 13: response time by task duration at 25 % load",
+        title="Figure 13: response time by task duration at 25 % load, sampling and a central scheduler",
         loads=(0.25,),
+        placements=("sparrow", CENTRAL),
         durations_ms=(2000.0, 1000.0, 500.0, 200.0, 100.0, 50.0, 30.0, 20.0),
         workload=regular,
         seconds=15.0,

@@ -18,6 +18,7 @@ PLACEMENTS = {
     "batch": "batch sampling",
     "per-task": "per-task sampling",
     "random": "random",
+    "central": "central",
 }
 """Names for people; the place of each is its colour."""
 

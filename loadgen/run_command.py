@@ -69,7 +69,7 @@ def _options() -> list[click.Parameter]:
         _several("placements", WORDS, "NAME", f"How schedulers place tasks: {', '.join(PLACEMENTS)}."),
         click.Option(["--nodes"], type=int, default=own.nodes, help="Node monitors of the cluster that is started."),
         click.Option(["--slots"], type=int, default=own.slots, help="Tasks that each runs at a time."),
-        click.Option(["--schedulers"], type=int, default=own.schedulers, help="Schedulers."),
+        click.Option(["--schedulers"], type=int, default=own.schedulers, help="Schedulers; of central ones one."),
         click.Option(
             ["--scheduler"], type=WORDS, multiple=True, metavar="HOST:PORT",
             help="Schedulers of a cluster that runs already, to use instead of starting one. Repeat, or use commas.",

@@ -13,10 +13,13 @@ import orjson
 from loadgen.point import PointPlan
 from loadgen.recorded import Simulated, SimulatedPoint
 from loadgen.synthetic import Synthetic
+from loadgen.targets import CENTRAL
 from sparrow_py.errors import ClusterError
 from sparrow_py.start import command
 
 TIMEOUT_S = 600.0
+POLICIES = {CENTRAL: "central-daemon"}
+"""What the simulator calls placements, where that is not their name: its `central` is one without cost or delay."""
 
 
 def simulated(plans: Sequence[PointPlan]) -> Simulated:
@@ -34,7 +37,7 @@ def _arguments(plan: PointPlan) -> list[str]:
         "nodes": shape.nodes,
         "slots": shape.slots,
         "schedulers": shape.schedulers,
-        "policy": shape.placement,
+        "policy": POLICIES.get(shape.placement, shape.placement),
         "load": workload.load,
         "probe-ratio": plan.probe_ratio,
         "tasks": workload.tasks,

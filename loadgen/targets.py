@@ -19,7 +19,9 @@ from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 
-PLACEMENTS = ("sparrow", "batch", "per-task", "random")
+PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
+CENTRAL = "central"
+"""The placement of which a cluster has one scheduler."""
 NODES_MAX = 10_000
 SCHEDULERS_MAX = 1000
 SLOTS_MAX = 1 << 16
@@ -55,6 +57,10 @@ class Shape:
                 raise InvalidOption(name, getattr(self, name), f"a whole number from 1 to {most}")
         if self.placement not in PLACEMENTS:
             raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
+        if self.placement == CENTRAL and self.schedulers != 1:
+            raise InvalidOption(
+                "schedulers", self.schedulers, "1 with placement central: it takes all slots for its own"
+            )
 
 
 class Target(abc.ABC):

@@ -30,6 +30,7 @@ from sparrow_py.wire.messages import (
     MESSAGE_OVERHEAD_BYTES,
     WITHDRAWN_CHARS_MAX,
     AddTasks,
+    Idle,
     NodeInfo,
     Stage,
     SubmitJob,
@@ -38,6 +39,7 @@ from sparrow_py.wire.messages import (
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState
+    from scheduler.book.nodes import Node
 
 EPOCH_MAX = (1 << 22) - 1
 SLOTS_MAX = 1 << 16
@@ -169,3 +171,8 @@ def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
         check_blob(stage.common)
     elif len(stage.common) > bytes_max:
         raise InvalidRequest(where + "common", f"{len(stage.common)} bytes", f"at most {bytes_max} bytes")
+
+
+def ignore_idle(node: Node, message: Idle, now_s: float) -> None:
+    """A node says that it is idle, which matters to no plane but sampling."""
+    check_idle(node.id, message.free)

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from scheduler.book.validation import check_idle
+from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
@@ -63,7 +63,7 @@ class CentralPlane:
         """Nodes that have more room than before, or offer other things."""
         self._news = False
         """Whether something happened since the last round by which a task may find a slot."""
-        self.messages: dict[type, Handler] = {m.Idle: _check_idle}
+        self.messages: dict[type, Handler] = {m.Idle: ignore_idle}
 
     # ---- what the book tells -----------------------------------------------------------------
 
@@ -258,17 +258,18 @@ class CentralPlane:
     # ---- what was started ends ---------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, service_s: float | None) -> None:
-        charge = self._charge_of(attempt)
+        charge = self._take_charge(attempt)
         if charge is not None:
             self._shares.settle(charge, service_s)
 
     def _not_started(self, attempt: Attempt) -> None:
-        charge = self._charge_of(attempt)
+        charge = self._take_charge(attempt)
         if charge is not None:
             self._shares.refund(charge)
 
-    def _charge_of(self, attempt: Attempt) -> Charge | None:
-        """What the attempt, which is at its node no more, was charged; None if another scheduler started it."""
+    def _take_charge(self, attempt: Attempt) -> Charge | None:
+        """What the attempt, which is at its node no more, was charged; None if another scheduler started it. Its slot
+        is free for the next round."""
         node_id = attempt.node_id
         self._news = True
         if node_id in self._book.nodes:
@@ -301,11 +302,6 @@ class CentralPlane:
     def left_over(self) -> str:
         kept = [name for name, books in (("queues", self._queues), ("charges", self._charges)) if books]
         return f"{' and '.join(kept)} are kept" if kept else ""
-
-
-def _check_idle(node: Node, message: m.Idle, now_s: float) -> None:
-    """Which slots are free is known here."""
-    check_idle(node.id, message.free)
 
 
 def _takes_any_node(stage: StageState) -> bool:

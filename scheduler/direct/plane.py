@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.book.jobs import UNPLACED, StageState
 from scheduler.book.nodes import Node
-from scheduler.book.validation import check_idle
+from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting_stages import WaitingStages, group_of
 from scheduler.spreading import reservations_wanted, spread
 from sparrow_py.errors import LinkError
@@ -67,7 +67,7 @@ class DirectPlane:
         self._waiting = WaitingStages()
         self._probes: dict[int, _Probe] = {}
         self._next_probe = 1
-        self.messages: dict[type, Handler] = {m.QueueLength: self._answered, m.Idle: _check_idle}
+        self.messages: dict[type, Handler] = {m.QueueLength: self._answered, m.Idle: ignore_idle}
 
     # ---- what the book tells -----------------------------------------------------------------
 
@@ -257,8 +257,3 @@ class DirectPlane:
 def _lacks(stage: StageState) -> bool:
     """Whether nobody is asked for some unplaced task of the stage."""
     return not stage.plan.sought.issuperset(stage.unplaced_tasks())
-
-
-def _check_idle(node: Node, message: m.Idle, now_s: float) -> None:
-    """A node says that it is idle, which does not matter here."""
-    check_idle(node.id, message.free)

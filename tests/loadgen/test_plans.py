@@ -9,7 +9,7 @@ from loadgen.plans import Asked, plans
 from loadgen.presets import PRESETS
 from loadgen.simulated import simulated
 from loadgen.synthetic import Synthetic
-from loadgen.targets import in_order, node_processes
+from loadgen.targets import Shape, in_order, node_processes
 from loadgen.tpch import PAPER_QUERIES, TpchLike
 from sparrow_py.errors import InvalidOption
 
@@ -42,6 +42,34 @@ def test_every_combination_of_the_settings_is_a_point() -> None:
     assert found == {
         (load, d, placement) for load in (0.2, 0.4) for d in (1.0, 3.0) for placement in ("sparrow", "random")
     }
+
+
+def test_of_central_schedulers_there_is_one() -> None:
+    made = plans(Asked(preset="fig13", durations_ms=(100.0,), schedulers=7, seconds=2.0))
+    shapes = [plan.shape for plan in made if plan.shape is not None]
+    assert [(shape.placement, shape.schedulers) for shape in shapes] == [("sparrow", 7), ("central", 1)]
+    one, other = (list(plan.workload.generate(1, 100, 4)) for plan in made)
+    assert one == other, "both get the same jobs"
+    with pytest.raises(InvalidOption, match=r"schedulers.*1 with placement central"):
+        Shape(placement="central", schedulers=2)
+
+
+def test_a_cluster_that_runs_already_has_one_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        nodes, slots = tuple(f"n{number}" for number in range(25)), 4
+
+        def __init__(self, addresses: tuple[str, ...]) -> None:
+            assert addresses == ("127.0.0.1:1",)
+
+        def __enter__(self) -> "Running":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """It goes on."""
+
+    monkeypatch.setattr("loadgen.plans.ExistingTarget", Running)
+    asked = Asked(preset="fig13", durations_ms=(100.0,), scheduler=("127.0.0.1:1",), seconds=2.0)
+    assert [plan.settings["placement"] for plan in plans(asked)] == ["sparrow"]
 
 
 @pytest.mark.usefixtures("profile")

@@ -142,19 +142,22 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, printed, _ = run(
-        capsys, "--preset", "fig13", "--duration", "20,10", "--jobs", "10", "--nodes", "4", "--schedulers", "1",
+        capsys, "--preset", "fig13", "--duration", "20,10", "--jobs", "10", "--nodes", "4", "--schedulers", "2",
         "--seed", "5", "--json", "--report", str(out),
     )  # fmt: skip
     assert code == 0
     points: list[dict[str, Any]] = [json.loads(line) for line in printed.splitlines()]
-    assert [point["settings"]["duration_ms"] for point in points] == [20.0, 10.0]
+    varied = ("duration_ms", "placement", "schedulers")
+    assert [tuple(point["settings"][name] for name in varied) for point in points] == [
+        (20.0, "sparrow", 2), (20.0, "central", 1), (10.0, "sparrow", 2), (10.0, "central", 1),
+    ]  # fmt: skip
     for point in points:
         assert point["value"] >= 1
         assert point["p5"] <= point["p50"] <= point["p95"] <= point["p99"]
         assert point["settings"] | {"load": 0.25, "seed": 5, "nodes": 4, "workload": "fig13"} == point["settings"]
     recorded = read_run(out)
     assert recorded.header.preset == "fig13"
-    assert len(recorded.jobs) == 20
+    assert len(recorded.jobs) == 40
     assert [point.settings for point in recorded.header.points] == [point["settings"] for point in points]
     assert (out / "report.html").exists()
 

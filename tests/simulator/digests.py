@@ -102,6 +102,9 @@ LEAN = {
     "random": Lean("random"),
     "random-mixed": Lean("random", workload=MIXED),
     "random-preferred": Lean("random", workload={"constrained": 0.5}, job={"delay_s": 0.02}),
+    "central": Lean("central-daemon"),
+    "central-weights": Lean("central-daemon", cluster={"weights": {"anna": 3.0, "bert": 0.5}}, workload=MIXED),
+    "central-preferred": Lean("central-daemon", workload={"constrained": 0.5}, job={"delay_s": 0.02}),
 }
 
 ALL_RUNS = [

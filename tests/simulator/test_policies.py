@@ -107,6 +107,17 @@ def test_the_central_daemon_sends_tasks_to_the_least_loaded_node_and_keeps_the_r
     assert [at_s for at_s, _ in at_once[6:]] == [pytest.approx(0.102)] * 2
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_tasks_wait_less_with_the_central_daemon_than_with_sampling_and_no_less_than_with_central(seed: int) -> None:
+    """It is the bound of what sampling can reach, but for the network (§7.4)."""
+    workload, cluster = Synthetic(tasks=5, load=0.9, jobs=150), Cluster(nodes=20, slots=2)
+    bound, daemon, sampling = (
+        simulate(cluster, workload, policy, paper(), seed=seed).wait_ms.mean()
+        for policy in ("central", "central-daemon", "sparrow")
+    )
+    assert bound < daemon < sampling
+
+
 def test_central_takes_tasks_in_order_of_arrival() -> None:
     found = starts_s(run("central", Cluster(nodes=1, slots=2), "0 3 0.2 0.2 0.3 0.1", "0.05 1 0.1 0.1"))
     assert found == [[0.0, 0.0, pytest.approx(0.2)], [pytest.approx(0.3)]]

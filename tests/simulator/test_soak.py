@@ -38,6 +38,21 @@ def test_some_seeds_pass(kinds: tuple[str, ...]) -> None:
     assert set(counts.outcomes) == {"finished", "failed", "cancelled", "lost"}
 
 
+@pytest.mark.rest
+@pytest.mark.parametrize("kinds", [(), ALL])
+def test_some_seeds_pass_with_central_schedulers(kinds: tuple[str, ...]) -> None:
+    """Some of them have two or three, which know nothing of each other: that costs time, and nothing else."""
+    counts, failures = soak.soak(SEEDS, kinds, processes=1, placement="central")
+    assert not failures, failures
+    assert min(counts.jobs, counts.tasks, counts.outcomes["finished"]) > len(SEEDS)
+
+
+def test_the_placement_of_a_seed_may_be_chosen_and_stands_in_the_command_that_replays_it() -> None:
+    result = run("--seeds", "1", "--placement", "central", "--events", "5", "--processes", "1")
+    assert result.exit_code == 1
+    assert "python -m simulator soak --seed 0 --events 5 --placement central" in result.output
+
+
 def test_every_kind_of_fault_is_among_those_that_are_drawn() -> None:
     drawn = {fault.kind for seed in range(60) for fault in scenarios.draw(seed).faults}
     assert drawn == set(ALL)

@@ -37,10 +37,12 @@ class SchedulerRig:
 
     def node_up(self, node: str, info: m.NodeInfo | None = None, now_s: float = 0.0) -> None:
         self.core.node_up(node, info or node_info(), now_s)
+        self.core.pump(now_s)
         self.core.check_invariants()
 
     def node_down(self, node: str, now_s: float = 0.0) -> None:
         self.core.node_down(node, now_s)
+        self.core.pump(now_s)
         self.core.check_invariants()
 
     def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
