@@ -222,9 +222,6 @@ class NodeMonitor:
 
     def _after(self, now_s: float) -> None:
         """Events were fed in: let the core act on all of them together, and send what it wants sent."""
-        if self._after_due is not None:
-            self._after_due.cancel()
-            self._after_due = None
         self.core.pump(now_s)
         while self._ended:
             while self._ended:
@@ -232,6 +229,10 @@ class NodeMonitor:
             self.core.pump(now_s)
         self.pool.flush()
         self._timer.update()
+        if self._after_due is not None:
+            self._after_due.cancel()
+            self._after_due = None
+            self._outgoing.end()
 
     def _after_all_are_heard(self, now_s: float) -> None:
         """An executor's events were fed in: as `_after`, but together with those of others that have said something.
@@ -241,6 +242,7 @@ class NodeMonitor:
         if not self.pool.more_to_hear():
             self._after(now_s)
         elif self._after_due is None:
+            self._outgoing.begin()  # It ends in `_after`: what is to be said of all of them leaves together.
             self._after_due = asyncio.get_running_loop().call_soon(self._after_turn)
 
     def _after_turn(self) -> None:

@@ -87,10 +87,15 @@ class Node:
         return given
 
     async def heard(self, reports: int) -> list[m.Message]:
-        """All that the scheduler hears until it was told of the ends of so many tasks, and that the node is idle."""
+        """All that the scheduler hears until it was told of the ends of so many tasks, and that the node is idle.
+
+        An Idle of before the first end may come late.
+        """
         heard: list[m.Message] = []
         while sum(type(message) is m.Report for message in heard) < reports or type(heard[-1]) is not m.Idle:
-            heard.append(await self.link.heard.get())
+            message = await self.link.heard.get()
+            if heard or type(message) is not m.Idle:
+                heard.append(message)
         return heard
 
 
