@@ -222,17 +222,19 @@ class NodeMonitor:
 
     def _after(self, now_s: float) -> None:
         """Events were fed in: let the core act on all of them together, and send what it wants sent."""
-        self.core.pump(now_s)
-        while self._ended:
-            while self._ended:
-                self.core.done(*self._ended.popleft(), now_s)
+        held, self._after_due = self._after_due, None
+        try:
             self.core.pump(now_s)
-        self.pool.flush()
-        self._timer.update()
-        if self._after_due is not None:
-            self._after_due.cancel()
-            self._after_due = None
-            self._outgoing.end()
+            while self._ended:
+                while self._ended:
+                    self.core.done(*self._ended.popleft(), now_s)
+                self.core.pump(now_s)
+            self.pool.flush()
+            self._timer.update()
+        finally:
+            if held is not None:
+                held.cancel()
+                self._outgoing.end()
 
     def _after_all_are_heard(self, now_s: float) -> None:
         """An executor's events were fed in: as `_after`, but together with those of others that have said something.
