@@ -13,7 +13,7 @@ import time
 
 from benchmarks.report import Report, Row, command, median_rows, rss_mb
 from sparrow_py import Client, LocalCluster
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.wire.http_get import http_get_text
 
 SIZE = 100_000_000
@@ -21,7 +21,7 @@ NODES = 8
 COUNTERS = ("uploaded_bytes", "fetched_bytes", "served_bytes")
 
 
-def counters(process: DaemonProcess) -> dict[str, float]:
+def counters(process: Daemon) -> dict[str, float]:
     """What a node monitor has counted of large data so far."""
     lines = http_get_text(process.address, "/metrics").splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))

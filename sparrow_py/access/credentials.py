@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 log = logging.getLogger("sparrow.credentials")
+UNIX = "unix:"
+"""What an address begins with that is the path of a Unix socket."""
+UNIX_SCHEME = "unix"
+"""Of a URL that leads to one. Its host is the path, in hexadecimal digits: a URL has no other place for it."""
+UNIX_HOST = ".unix.localhost"
+"""The end of such a host, which daemons know for this machine's."""
 MISSING_OR_WRONG = "the token is missing or wrong"
 refusals = SparingLog(log)
 """Of all who are refused by this process: links, requests and TLS handshakes."""
@@ -56,7 +62,9 @@ class Access:
         return True if self.context is None else self.context
 
     def url(self, address: str, path: str) -> str:
-        """A path of the daemon at `address` (host:port)."""
+        """A path of the daemon at `address` (host:port, or unix:PATH of a scheduler's socket)."""
+        if address.startswith(UNIX):
+            return f"{UNIX_SCHEME}://{address[len(UNIX) :].encode().hex()}{UNIX_HOST}{path}"
         return f"http{'' if self.context is None else 's'}://{address}{path}"
 
     def headers(self) -> dict[str, str]:
@@ -67,6 +75,8 @@ class Access:
         """To the daemon at `address`, for the standard library's client; not open yet."""
         import http.client
 
+        if address.startswith(UNIX):
+            return _unix_connection(address[len(UNIX) :], timeout_s)
         if self.context is None:
             return http.client.HTTPConnection(address, timeout=timeout_s)
         return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
@@ -74,6 +84,24 @@ class Access:
     def blob_headers(self, hash: str) -> dict[str, str]:
         """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
         return bearer(blob_key(self.token, hash) if self.token else "")
+
+
+def unix_path_of_host(host: str) -> str:
+    """The path that `Access.url` has made a host of."""
+    return bytes.fromhex(host.removesuffix(UNIX_HOST)).decode()
+
+
+def _unix_connection(path: str, timeout_s: float) -> HTTPConnection:
+    import http.client
+    import socket
+
+    class OverUnix(http.client.HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(timeout_s)
+            self.sock.connect(path)
+
+    return OverUnix("localhost", timeout=timeout_s)
 
 
 OPEN = Access()
