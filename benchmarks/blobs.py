@@ -35,7 +35,7 @@ def length_of(data: bytes, _: int) -> int:
 
 def result_row() -> Row:
     """(a)."""
-    with LocalCluster(1, 1, slots=1) as cluster, Client(cluster) as client:
+    with LocalCluster(1, 1, slots=1, processes="separate") as cluster, Client(cluster) as client:
         client.submit(len, b"").result()
         scheduler = cluster.scheduler_processes[0].pid
         before_mb = rss_mb([scheduler])

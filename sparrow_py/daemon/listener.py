@@ -64,7 +64,7 @@ class Listener:
             if not ipaddress.ip_address(host).is_loopback and not options.guarded:
                 raise InvalidOption("listen_fd", host, f"a loopback address, or {BEYOND_LOOPBACK}")
             if options.also_listen_fd is not None:
-                self._sockets.append(_unix_socket(options.also_listen_fd))
+                self._sockets.append(unix_socket(options.also_listen_fd))
                 self._unix_path = self._sockets[-1].getsockname()
             await self._serve()
         except BaseException:
@@ -127,22 +127,27 @@ def _listening_sockets(options: DaemonOptions) -> list[socket.socket]:
     return listening
 
 
-def _unix_socket(descriptor: int) -> socket.socket:
+def unix_socket(descriptor: int) -> socket.socket:
     """The inherited Unix socket, which nobody else can reach; `InvalidOption` if that is not so.
 
     Who may connect to a socket is a matter of the directories that lead to it, on all systems.
     """
-    try:
-        listening = socket.socket(fileno=descriptor)
-        if listening.family != socket.AF_UNIX:
-            raise OSError("it is of another family")
-        path = listening.getsockname()
-        if not isinstance(path, str) or not path.startswith("/"):
-            raise OSError("it has no path")
-        directory = Path(path).parent.lstat()
-        if not stat.S_ISDIR(directory.st_mode) or directory.st_uid != os.geteuid() or directory.st_mode & 0o077:
-            raise OSError("others than this account may enter its directory, which must have mode 0700")
-    except OSError as error:
-        allowed = f"an inherited Unix socket in a directory of this account's own ({error.strerror or error})"
-        raise InvalidOption("also_listen_fd", descriptor, allowed) from None
+    with contextlib.ExitStack() as undo:
+        try:
+            listening = undo.enter_context(socket.socket(fileno=descriptor))
+            _check_own(listening)
+        except OSError as error:
+            allowed = f"an inherited Unix socket in a directory of this account's own ({error.strerror or error})"
+            raise InvalidOption("also_listen_fd", descriptor, allowed) from None
+        undo.pop_all()
     return listening
+
+
+def _check_own(listening: socket.socket) -> None:
+    """`OSError` unless this account alone can reach it."""
+    path = listening.getsockname() if listening.family == socket.AF_UNIX else None
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise OSError("it is no Unix socket with a path")
+    directory = Path(path).parent.lstat()
+    if not stat.S_ISDIR(directory.st_mode) or directory.st_uid != os.geteuid() or directory.st_mode & 0o077:
+        raise OSError("others than this account may enter its directory, which must have mode 0700")
