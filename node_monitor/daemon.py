@@ -46,6 +46,7 @@ from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import Dialling
 from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_pair import LocalEnd
+from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
@@ -96,17 +97,20 @@ class NodeMonitor:
         access: Callable[[], Access],
         confinement: Confinement,
         orphans: Orphans | None,
+        outgoing: Outgoing,
         look: Callable[[], None] = lambda: None,
         channel: OutputChannel | None = None,
         scheduler: AttachableScheduler | None = None,
     ) -> None:
-        """`look` is called before anything happens: it may notice that the process stood still (`stood_still`).
-        `scheduler`: that of this process, in place of those that are dialled."""
+        """`outgoing` is shared by all that the process hosts. `look` is called before anything happens: it may notice
+        that the process stood still (`stood_still`). `scheduler`: that of this process, in place of those that are
+        dialled."""
         self.id = node_id
         self.options = options
         self.slots = options.slots or cores()
         self._clock = Clock()
         self._look = look
+        self._outgoing = outgoing
         self._store = store
         resources = {**resource_vector(), **options.resources}
         plans = [app.plan for app in apps.values()]
@@ -119,18 +123,17 @@ class NodeMonitor:
         self._deliver: Callable[[], None] | None = None
         """At the end of an event: have what it has sent to the scheduler of this process answered."""
         if scheduler is None:
-            self._dialling = self._dialling_of(options, session, access)
+            self._dialling = self._dialling_of(session, access)
         else:
             self._dialling = Attaching(scheduler, node_id, self.core.node, self)
             self._deliver = self._dialling.deliver
         self._links: Mapping[str, Link | LocalEnd] = self._dialling.links
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
-        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, self._tick)
+        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
 
-    def _dialling_of(
-        self, options: NodeMonitorOptions, session: aiohttp.ClientSession, access: Callable[[], Access]
-    ) -> Dialling:
+    def _dialling_of(self, session: aiohttp.ClientSession, access: Callable[[], Access]) -> Dialling:
+        options = self.options
         return Dialling(
             options.scheduler,
             m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", self.id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
@@ -140,6 +143,8 @@ class NodeMonitor:
             heartbeat_s=options.heartbeat_s,
             backlog_bytes_max=options.link_backlog_bytes_max,
             access=access,
+            outgoing=self._outgoing,
+            look=self._look,
         )
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -283,6 +288,13 @@ class NodeMonitor:
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
+        self._outgoing.begin()
+        try:
+            self._hear(executor, messages)
+        finally:
+            self._outgoing.end()
+
+    def _hear(self, executor: str, messages: list[Any]) -> None:
         self._look()
         now_s = self._clock()
         done = [message for message in messages if type(message) is x.Done]
@@ -310,9 +322,6 @@ class NodeMonitor:
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
-        self._look()
-        if scheduler not in self._links:
-            return
         now_s, receive = self._clock(), self.core.receive
         try:
             for message in batch:
@@ -352,6 +361,7 @@ class NodeMonitorDaemon:
         self.nodes: list[NodeMonitor] = []
         self._apps = by_account(offered_apps(options, attached=attached), self._confinement.users)
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
+        self._outgoing = Outgoing()
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: Listener | None = None
@@ -399,6 +409,7 @@ class NodeMonitorDaemon:
                 lambda: credentials.access,
                 self._confinement,
                 self._orphans,
+                self._outgoing,
                 self._standstill.check,
                 self._channel,
                 self._scheduler,

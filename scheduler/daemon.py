@@ -39,10 +39,9 @@ from sparrow_py.wire.accepting import accept
 from sparrow_py.wire.links import LINK_PATH, Link
 from sparrow_py.wire.local_link import LocalLink
 from sparrow_py.wire.local_pair import LocalEnd, LocalPair
+from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.scheduler")
-MESSAGES_PER_TURN_MAX = 1000
-"""Of a client's frame; others have their turn before the rest is looked at."""
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
 WITHDRAWN = "its token was withdrawn"
@@ -75,10 +74,13 @@ class SchedulerDaemon:
         self._client_seats = _client_seats(options.clients_max, self._files)
         """Taken by links; a client in this process opens no file."""
         self._client_numbers = itertools.count(1)
-        self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._tick)
+        self._outgoing = Outgoing()
+        self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._outgoing.event(self._tick))
         self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
         self.readers = Readers(self._files.readers)
-        self._http_timer = DeadlineTimer(self.clock, self.http_jobs.next_deadline_s, self._http_tick)
+        self._http_timer = DeadlineTimer(
+            self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
+        )
         self._solving: set[asyncio.Future[Any]] = set()
         """What is computed off the loop now."""
         self._listener: Listener | None = None
@@ -233,7 +235,7 @@ class SchedulerDaemon:
 
     # ---- links -------------------------------------------------------------------------------
 
-    async def _link(self, request: web.Request) -> web.WebSocketResponse:
+    async def _link(self, request: web.Request) -> web.StreamResponse:
         accepted = await accept(
             request,
             name=self.name,
@@ -243,15 +245,16 @@ class SchedulerDaemon:
             frame_bytes_max=self.options.frame_bytes_max,
             backlog_bytes_max=self.options.link_backlog_bytes_max,
             admit=self._admit,
+            outgoing=self._outgoing,
         )
-        if isinstance(accepted, web.WebSocketResponse):
+        if isinstance(accepted, web.StreamResponse):
             return accepted
-        link, hello, ws = accepted
+        link, hello, response = accepted
         if hello.role == "node":
             await self._serve_node(link, hello)
         else:
             await self._serve_client(link, hello)
-        return ws
+        return response
 
     def _principal_of(self, request: web.Request, token: str) -> Principal:
         return self.credentials.principal(token, peer_certificate(request))
@@ -281,31 +284,14 @@ class SchedulerDaemon:
         raise LinkError(why_not)
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
-        node_id, core, clock = hello.name, self._events, self.clock
+        node_id = hello.name
         assert hello.node is not None
         self._node_came(node_id, hello.node, link)
-        receive, core_pump, taken_over = core.receive_from_node, self.core.pump, self.core.register.news
         try:
-            async for batch in link.batches():
-                if self._nodes.get(node_id) is not link or link.closed_because:
-                    break
-                self._standstill.check()
-                if self._nodes.get(node_id) is not link:
-                    break
-                now_s = clock()
-                for message in batch:
-                    if type(message) in NOT_WORK:
-                        if self._said_goodbye(link, message):
-                            return
-                        continue
-                    receive(node_id, message, now_s)
-                core_pump(now_s)
-                link.flush()  # The node waits for its answers; others may as well wait for the end of the turn.
-                self._timer.update()
-                if taken_over:
-                    self._say_taken_over()
-        except (LinkError, InvalidRequest) as error:
-            link.close(str(error))
+            link.listen(partial(self._node_said, node_id, link), self._standstill.check)
+            await link.ended()
+        except (LinkError, InvalidRequest):
+            pass  # It has been told.
         finally:
             self._node_left(node_id, link)
             await link.aclose()
@@ -328,6 +314,18 @@ class SchedulerDaemon:
             self._node_gone(node_id, link)
             self._after_events()
         log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
+
+    def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
+        receive, now_s = self._events.receive_from_node, self.clock()
+        for message in batch:
+            if type(message) in NOT_WORK:
+                if isinstance(link, Link) and self._said_goodbye(link, message):
+                    return
+            else:
+                receive(node_id, message, now_s)
+        self._after_events()
+        if self.core.register.news:
+            self._say_taken_over()
 
     def _stood_still(self, seconds: float) -> None:
         """All nodes have given this scheduler up, however their links look.
@@ -371,28 +369,27 @@ class SchedulerDaemon:
         core, clock = self.core, self.clock
         if core.draining:
             self._send(link, m.Draining())
-        receive, said_goodbye = self._events.receive_from_client, False
-        try:
-            async for batch in link.batches():
-                if link.closed_because:
-                    break
-                now_s = clock()
-                for count, message in enumerate(batch, 1):
-                    if type(message) in NOT_WORK:
-                        said_goodbye = self._said_goodbye(link, message)
-                        if said_goodbye:
-                            return
-                        continue
+        link.first = True
+        said_goodbye = False
+
+        def client_said(batch: list[Any]) -> None:
+            nonlocal said_goodbye
+            receive, now_s = self._events.receive_from_client, clock()
+            for message in batch:
+                if type(message) in NOT_WORK:
+                    said_goodbye = self._said_goodbye(link, message)
+                    if said_goodbye:
+                        return
+                else:
                     receive(client, user, message, now_s)
-                    if count % MESSAGES_PER_TURN_MAX == 0:
-                        self._after_events()
-                        await asyncio.sleep(0)
-                        now_s = clock()
-                self._after_events()
+            self._after_events()
+
+        try:
+            link.listen(client_said)
+            await link.ended()
         except (LinkError, InvalidRequest) as error:
             log.warning("client %s cut off: %s", client, error)
             said_goodbye = True  # It is not to be waited for.
-            link.close(str(error))
         finally:
             del self._clients[client]
             self._client_seats.give_back(user)
@@ -403,7 +400,7 @@ class SchedulerDaemon:
     def _said_goodbye(self, link: Link, message: m.Goodbye | m.Renew) -> bool:
         """What is said about the link itself; whether it is the end of it. `LinkError` if it may not be said."""
         if isinstance(message, m.Goodbye):
-            link.closed_because = message.reason
+            link.close(message.reason)
             return True
         principal, before = self.credentials.tokens.find(message.token), link.principal
         if principal is None:  # It proves nothing, and costs nothing: perhaps it was told before we were.
@@ -447,14 +444,11 @@ class SchedulerDaemon:
         """What came over a pair."""
         if self._nodes.get(node_id) is not end:
             return
-        now_s, receive = self.clock(), self._events.receive_from_node
+        self._outgoing.begin()
         try:
-            for message in batch:
-                receive(node_id, message, now_s)
+            self._node_said(node_id, end, batch)
         finally:
-            self._after_events()
-        if self.core.register.news:
-            self._say_taken_over()
+            self._outgoing.end()
 
     def attached_node_gone(self, node_id: str, end: LocalEnd) -> None:
         """A pair has closed."""

@@ -378,14 +378,21 @@ class Client(StaysHere):
     def _submit_batches(self) -> None:
         with self._thread.lock:
             batches, self._batches, self._waking = self._batches, [], False
-        for batch in batches:
-            batch.job.spec.tasks = batch.payloads
-            try:
-                check_job(batch.job.spec, batch.job.speculate)
-            except InvalidRequest as error:
-                batch.job.on_refused(error)
-            else:
-                self._start(batch.job)
+        self._session.outgoing.begin()
+        try:
+            for batch in batches:
+                self._submit_batch(batch)
+        finally:
+            self._session.outgoing.end()
+
+    def _submit_batch(self, batch: _Batch) -> None:
+        batch.job.spec.tasks = batch.payloads
+        try:
+            check_job(batch.job.spec, batch.job.speculate)
+        except InvalidRequest as error:
+            batch.job.on_refused(error)
+        else:
+            self._start(batch.job)
 
     def _start(self, job: Job) -> None:
         """Submit a valid job (on the loop)."""

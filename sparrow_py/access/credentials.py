@@ -19,6 +19,7 @@ from sparrow_py.access.principals import (
     principal_of_certificate,
 )
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.access.unix_addresses import unix_path, unix_url
 from sparrow_py.auth import TLS
 from sparrow_py.errors import AccessDenied, InvalidOption
 from sparrow_py.logs.sparing_log import SparingLog
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 log = logging.getLogger("sparrow.credentials")
-UNIX = "unix:"
-"""What an address begins with that is the path of a Unix socket."""
-UNIX_SCHEME = "unix"
-"""Of a URL that leads to one. Its host is the path, in hexadecimal digits: a URL has no other place for it."""
-UNIX_HOST = ".unix.localhost"
-"""The end of such a host, which daemons know for this machine's."""
 MISSING_OR_WRONG = "the token is missing or wrong"
 refusals = SparingLog(log)
 """Of all who are refused by this process: links, requests and TLS handshakes."""
@@ -63,8 +58,8 @@ class Access:
 
     def url(self, address: str, path: str) -> str:
         """A path of the daemon at `address` (host:port, or unix:PATH of a scheduler's socket)."""
-        if address.startswith(UNIX):
-            return f"{UNIX_SCHEME}://{address[len(UNIX) :].encode().hex()}{UNIX_HOST}{path}"
+        if socket_path := unix_path(address):
+            return unix_url(socket_path, path)
         return f"http{'' if self.context is None else 's'}://{address}{path}"
 
     def headers(self) -> dict[str, str]:
@@ -75,8 +70,8 @@ class Access:
         """To the daemon at `address`, for the standard library's client; not open yet."""
         import http.client
 
-        if address.startswith(UNIX):
-            return _unix_connection(address[len(UNIX) :], timeout_s)
+        if path := unix_path(address):
+            return _unix_connection(path, timeout_s)
         if self.context is None:
             return http.client.HTTPConnection(address, timeout=timeout_s)
         return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
@@ -84,11 +79,6 @@ class Access:
     def blob_headers(self, hash: str) -> dict[str, str]:
         """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
         return bearer(blob_key(self.token, hash) if self.token else "")
-
-
-def unix_path_of_host(host: str) -> str:
-    """The path that `Access.url` has made a host of."""
-    return bytes.fromhex(host.removesuffix(UNIX_HOST)).decode()
 
 
 def _unix_connection(path: str, timeout_s: float) -> HTTPConnection:

@@ -12,7 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from sparrow_py.wire.addresses import UNIX_PATH_BYTES_MAX, unix_address
+from sparrow_py.access.unix_addresses import UNIX_PATH_BYTES_MAX, unix_address
 
 LISTEN_BACKLOG = 4096
 CHANGEABLE = (0o002, 0o020, 0o022)

@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from sparrow_py.errors import shown
@@ -247,56 +247,14 @@ def seated(request: web.Request) -> contextlib.AbstractContextManager[None]:
     return _connections(request).seated(request.protocol)
 
 
-class Handshake:
-    """Stands between a connection and what parses its frames until its Hello has been accepted: so much and no more.
+def begins_link(request: web.Request) -> None:
+    """The request's connection is to be a link, and is asked for its Hello."""
+    _connections(request).begins(request.protocol)
 
-    A frame's own limit would not do: it bounds what one may be, not what has come of it and lies there.
-    """
 
-    def __init__(self, request: web.Request, ws: web.WebSocketResponse) -> None:
-        """`ws` has been prepared as the answer to `request`."""
-        self._ws = ws
-        self._request = request
-        self._bytes_left = HELLO_BYTES_MAX
-        self._overflowed = False
-        protocol: Any = request.protocol
-        # There is no public way to it; all that aiohttp does with the parser is to feed it.
-        self._parser, self._received = protocol._payload_parser, protocol._data_received_cb
-        if self._parser is not None:  # Else the connection is gone.
-            protocol._payload_parser = self
-            _connections(request).begins(protocol)
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """As the parser's."""
-        self._bytes_left -= len(data)
-        if self._bytes_left >= 0:
-            fed: tuple[bool, bytes] = self._parser.feed_data(data)
-            return fed
-        if self._bytes_left < -DROPPED_BYTES_MAX:
-            self.cut()
-        elif not self._overflowed:  # What else comes is dropped, so that it hears why.
-            self._overflowed = True
-            reader: Any = self._ws._reader
-            reason = f"more than HELLO_BYTES_MAX = {HELLO_BYTES_MAX} bytes came before a Hello was accepted"
-            reader.feed_data(WSMessage(WSMsgType.ERROR, WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, reason), None), 0)
-        return False, b""
-
-    def feed_eof(self) -> None:
-        """As the parser's."""
-        self._parser.feed_eof()
-
-    def cut(self) -> None:
-        """It was refused, and told so: nothing more is heard of it."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
-
-    def accepted(self) -> None:
-        """The connection is a link now: another limit counts it, and from here on its frames go straight to the
-        parser."""
-        protocol: Any = self._request.protocol
-        if protocol is not None and protocol._payload_parser is self:
-            protocol._payload_parser = self._parser
-        _connections(self._request).gone(protocol)
+def is_link(request: web.Request) -> None:
+    """Its Hello has been accepted: it is a link now, and another limit counts it."""
+    _connections(request).gone(request.protocol)
 
 
 def _connections(request: web.BaseRequest) -> Connections:

@@ -44,6 +44,7 @@ from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_link import LocalLink
+from sparrow_py.wire.outgoing import Outgoing
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -122,6 +123,8 @@ class Session:
         self._submit_timeout_s = submit_timeout_s
         self.core = ClientCore(random.Random(), self, submit_timeout_s=submit_timeout_s)
         self._clock = Clock()
+        self.outgoing = Outgoing()
+        """What is sent during an event leaves when the event ends."""
         self._standstill = Standstill(PATIENCE * heartbeat_s, self._stood_still)
         self._patient_until_s = 0.0
         """No timer fires before."""
@@ -182,6 +185,7 @@ class Session:
             self._session,
             heartbeat_s=self._heartbeat_s,
             access=lambda: self._access,
+            outgoing=self.outgoing,
         )
         self._links = self._dialling.links
         self._dialling.start()
@@ -345,7 +349,7 @@ class Session:
             if self._clock() >= self._patient_until_s:
                 tick()
 
-        return DeadlineTimer(self._clock, due_s, tick_unless_stood_still)
+        return DeadlineTimer(self._clock, due_s, self.outgoing.event(tick_unless_stood_still))
 
     def _stood_still(self, _: float) -> None:
         """Outcomes may have come meanwhile, and links may be gone: to look at that comes before giving up on anything,

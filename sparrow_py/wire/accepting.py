@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 import aiohttp
 from aiohttp import web
@@ -12,17 +12,14 @@ from sparrow_py.access.credentials import refusals
 from sparrow_py.access.principals import Principal
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.http import http_guard
+from sparrow_py.http.http_api import error_response
 from sparrow_py.wire import messages as m
-from sparrow_py.wire.links import (
-    ARRAY_HEADER,
-    CLOSE_TIMEOUT_S,
-    LINK_LOST,
-    REASON_CHARS_MAX,
-    Link,
-    common_version,
-    link_of,
-    receive_one,
-)
+from sparrow_py.wire import upgrade, websocket
+from sparrow_py.wire.connection import ByteLimit, Connection, Nobody
+from sparrow_py.wire.handshake import FirstMessage, common_version
+from sparrow_py.wire.links import REASON_CHARS_MAX, Link, link_of, single_frame
+from sparrow_py.wire.outgoing import Outgoing
+from sparrow_py.wire.websocket import WebSocketError
 
 
 async def accept(
@@ -35,26 +32,21 @@ async def accept(
     frame_bytes_max: int,
     backlog_bytes_max: int,
     admit: Callable[[m.Hello, Principal], None],
-) -> tuple[Link, m.Hello, web.WebSocketResponse] | web.WebSocketResponse:
-    """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the closed socket.
+    outgoing: Outgoing,
+) -> tuple[Link, m.Hello, web.StreamResponse] | web.StreamResponse:
+    """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the answer to a request that is over.
 
     `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
     per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
-    in its user.
+    in its user. `outgoing` is shared by the links of the loop.
     """
-    ws = web.WebSocketResponse(
-        heartbeat=heartbeat_s,
-        max_msg_size=frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES,
-        compress=False,
-        timeout=CLOSE_TIMEOUT_S,
-    )
+    why_not = upgrade.why_no_request(request.headers) or ("the request has a body" if request.body_exists else "")
+    if why_not or request.method != "GET":
+        return error_response(400, why_not or f"{request.method} is no way to ask for a link")
+    response = web.StreamResponse(status=101, headers=upgrade.answer_headers(request.headers["Sec-WebSocket-Key"]))
+    connection = await _upgraded(request, response, outgoing, frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES)
     try:
-        await ws.prepare(request)
-    except LINK_LOST:  # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
-        raise web.HTTPBadRequest from None
-    handshake = http_guard.Handshake(request, ws)
-    try:
-        hello = await receive_one(ws, m.Hello)
+        hello = await FirstMessage(connection, m.Hello).wait()
         version = common_version(hello)
         principal = principal_of(request, hello.token)
         if hello.role not in decoders:
@@ -62,30 +54,55 @@ async def accept(
         admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
         refusals.warning("a link from %s was refused: %s", request.remote, error)
-        await _say_goodbye(ws, str(error))
-        handshake.cut()
-        return ws
-    handshake.accepted()
+        await _refuse(connection, error)
+        return response
+    http_guard.is_link(request)
+    connection.limit(None)
     link = link_of(version)(
-        ws,
+        connection,
         hello.name or hello.user,
         decoders[hello.role],
         version=version,
         frame_bytes_max=frame_bytes_max,
         backlog_bytes_max=backlog_bytes_max,
+        heartbeat_s=heartbeat_s,
     )
     link.principal = principal
     link.send(m.Welcome(version, name, frame_bytes_max, hello.user))
-    link.flush()  # A frame of its own, whatever is sent next in this turn: the first frame is the handshake.
-    return link, hello, ws
+    link.flush()  # A frame of its own, whatever is sent next in this event: the first frame is the handshake.
+    return link, hello, response
 
 
-async def _say_goodbye(ws: web.WebSocketResponse, reason: str) -> None:
-    frame = bytearray(ARRAY_HEADER[:1] + b"\x00\x01")
-    m.encode_into(m.Goodbye(reason[:REASON_CHARS_MAX]), frame, -1)
+async def _upgraded(
+    request: web.Request, response: web.StreamResponse, outgoing: Outgoing, message_bytes_max: int
+) -> Connection:
+    """The connection of a request that has been answered by an upgrade, and of which HTTP hears no more but its end."""
+    response.force_close()
     try:
-        async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):  # It may not read what it is told.
-            await ws.send_bytes(bytes(frame))
-            await ws.close()
-    except (TimeoutError, ConnectionError, aiohttp.ClientError):
-        pass
+        await response.prepare(request)
+        await response.write_eof()  # So that nothing is written when the handler returns.
+    except (ConnectionError, aiohttp.ClientError, RuntimeError):
+        # It hung up before it was answered. Nobody hears this, and aiohttp logs no error for it.
+        raise web.HTTPBadRequest from None
+    http, transport = request.protocol, request.transport
+    if transport is None or transport.is_closing():
+        raise web.HTTPBadRequest
+    behind = upgrade.Behind()
+    http.set_parser(cast("Any", behind))
+    http.keep_alive(False)
+    connection = Connection(transport, http, outgoing, dials=False, message_bytes_max=message_bytes_max)
+    http_guard.begins_link(request)
+    limit, dropped = http_guard.HELLO_BYTES_MAX, http_guard.DROPPED_BYTES_MAX
+    why_cut = f"more than HELLO_BYTES_MAX = {limit} bytes came before a Hello was accepted"
+    connection.limit(ByteLimit(connection, limit, dropped, why_cut))
+    connection.data_received(behind.data)
+    return connection
+
+
+async def _refuse(connection: Connection, error: LinkError | InvalidRequest) -> None:
+    """Say why, and wait a moment for it to be read; what comes meanwhile is thrown away."""
+    connection.hand_to(Nobody())
+    connection.write(single_frame(m.Goodbye(str(error)[:REASON_CHARS_MAX])))
+    connection.close(error.code if isinstance(error, WebSocketError) else websocket.NORMAL)
+    connection.go_on()
+    await connection.wait_lost()

@@ -11,26 +11,14 @@ from __future__ import annotations
 
 import os
 
-from sparrow_py.access.credentials import UNIX
+from sparrow_py.access.unix_addresses import UNIX, UNIX_PATH_BYTES_MAX, unix_path
 from sparrow_py.errors import InvalidOption, InvalidRequest
 
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 """Of the environment: sources, separated by commas, for clients and commands that are given none."""
 
 
-UNIX_PATH_BYTES_MAX = 103
-"""Of a Unix socket's path: so many every system takes."""
 FORMS = "host:port, file:PATH, dns:NAME:PORT or unix:PATH"
-
-
-def unix_address(path: str) -> str:
-    """The address of the Unix socket at this path."""
-    return UNIX + path
-
-
-def unix_path(address: str) -> str:
-    """The path of a Unix socket's address; empty if it is another's."""
-    return address[len(UNIX) :] if address.startswith(UNIX) else ""
 
 
 def check_unix_address(address: str) -> str:

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp.client_exceptions import UnixClientConnectorError
 from aiohttp.client_proto import ResponseHandler
 
-from sparrow_py.access.credentials import UNIX_SCHEME, unix_path_of_host
+from sparrow_py.access.unix_addresses import UNIX_SCHEME, unix_path_of_host
 
 
 class Connector(aiohttp.TCPConnector):

@@ -10,16 +10,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from sparrow_py.access.credentials import OPEN, Access
-from sparrow_py.errors import LinkError, LinkRefused, SparrowError
-from sparrow_py.wire import links, resolution
+from sparrow_py.errors import InvalidRequest, LinkError, LinkRefused, SparrowError
+from sparrow_py.wire import dial, links, resolution
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.links import Link
+from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.links")
 REDIAL_MIN_S = 0.05
@@ -57,7 +59,10 @@ class Dialling:
         heartbeat_s: float,
         backlog_bytes_max: int = links.BACKLOG_BYTES_MAX,
         access: Callable[[], Access] = lambda: OPEN,
+        outgoing: Outgoing | None = None,
+        look: Callable[[], None] | None = None,
     ) -> None:
+        """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at."""
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
         self._sources = sources
@@ -69,6 +74,8 @@ class Dialling:
         self._backlog_bytes_max = backlog_bytes_max
         self._access = access
         """What is dialled with: asked each time, as it may be renewed."""
+        self._outgoing = Outgoing() if outgoing is None else outgoing
+        self._look = look
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
         self._failures: dict[str, str] = {}
@@ -187,7 +194,7 @@ class Dialling:
 
     async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
         try:
-            link = await links.dial(
+            link = await dial.dial(
                 self._session,
                 address,
                 self._hello,
@@ -195,6 +202,7 @@ class Dialling:
                 heartbeat_s=self._heartbeat_s,
                 backlog_bytes_max=self._backlog_bytes_max,
                 access=self._access(),
+                outgoing=self._outgoing,
             )
         except LinkError as error:
             self.last_error = str(error)
@@ -207,7 +215,7 @@ class Dialling:
         return link
 
     async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
-        scheduler, said = welcome.name, self._user.scheduler_said
+        scheduler = welcome.name
         self._scheduler_at[address] = scheduler
         if scheduler in self.links:
             await link.aclose("there is a link already")
@@ -216,22 +224,22 @@ class Dialling:
         self._reached()
         try:
             self._user.scheduler_up(scheduler, welcome)
-            async for batch in link.batches():
-                goodbye = type(batch[-1]) is m.Goodbye
-                if goodbye:
-                    link.closed_because = batch.pop().reason
-                if any(type(message) is m.Goodbye for message in batch):
-                    raise LinkError("something follows a Goodbye")
-                said(scheduler, batch)
-                if self.links.get(scheduler) is not link:  # It was given up.
-                    return
-                link.flush()
-                if goodbye:  # It may not get round to closing the connection.
-                    return
-        except LinkError as error:
+            link.listen(partial(self._said, scheduler, link), self._look)
+            await link.ended()
+        except (LinkError, InvalidRequest) as error:
             log.warning("scheduler %s at %s is cut off: %s", scheduler, address, error)
             link.close(str(error))
         finally:
             if self.links.get(scheduler) is link:
                 self._drop(scheduler, link.closed_because or "the connection was closed")
             await link.aclose()
+
+    def _said(self, scheduler: str, link: Link, batch: list[Any]) -> None:
+        if m.Goodbye not in map(type, batch):
+            self._user.scheduler_said(scheduler, batch)
+            return
+        goodbye = batch.pop()
+        if type(goodbye) is not m.Goodbye or m.Goodbye in map(type, batch):
+            raise LinkError("something follows a Goodbye")
+        self._user.scheduler_said(scheduler, batch)
+        link.close(goodbye.reason)  # It may not get round to closing the connection.

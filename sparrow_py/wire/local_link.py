@@ -14,6 +14,7 @@ class LocalLink:
 
     def __init__(self, peer: str, deliver: Callable[[list[Any]], None]) -> None:
         self.peer = peer
+        self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._queued: list[m.Message] = []
         self._closed = False
@@ -23,7 +24,7 @@ class LocalLink:
         if self._closed:
             return
         if not self._queued:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._queued.append(message)
 
     def _flush(self) -> None:

@@ -627,12 +627,13 @@ class QueueLength(Message, tag=50):
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
-UNHURRIED_S: dict[type, float] = {JobAccepted: 0.002, CancelReservations: 0.005, ForgetJob: 0.5}
+UNHURRIED_S: dict[type, float] = {JobAccepted: 0.002, CancelReservations: 0.005, ForgetJob: 0.5, Idle: 0.001}
 """Messages that nobody waits for, and how long (seconds) they may wait for one that somebody does, to travel with it.
 
 A frame costs more than all else that is done with a message. A reservation that has become useless is cancelled while
 its node is busy, for tens of milliseconds as a rule; a node that is not has asked for it already, and the cancellation
-travels with the answer. What a node keeps of a job that has ended is a few hundred bytes.
+travels with the answer. What a node keeps of a job that has ended is a few hundred bytes. That it is idle it says again
+and again while tasks start and end, and mostly with the report of one.
 """
 
 SINCE: dict[type, int] = {
@@ -680,7 +681,7 @@ class FrameDecoder:
     def __init__(self, messages: Any) -> None:
         self._decode = msgspec.msgpack.Decoder(list[messages]).decode
 
-    def __call__(self, frame: bytes | bytearray) -> list[Any]:
+    def __call__(self, frame: bytes | bytearray | memoryview) -> list[Any]:
         """The frame's messages; `LinkError` if it is not a frame of such messages."""
         try:
             return self._decode(frame)

@@ -16,11 +16,12 @@ import pytest
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, InvalidRequest, LocalCluster, NoScheduler
 from sparrow_py.access.credentials import Access
+from sparrow_py.access.unix_addresses import unix_address, unix_path
 from sparrow_py.daemon.listener import unix_socket
 from sparrow_py.daemon.options import parse
 from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import InvalidOption
-from sparrow_py.wire.addresses import check_address, unix_address, unix_path
+from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.connector import Connector
 from tests.support import tasks
 from tests.support.daemons import gone

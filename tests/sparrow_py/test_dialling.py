@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparrow_py.errors import LinkError
-from sparrow_py.wire import dialling, links
+from sparrow_py.wire import dial, dialling
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
 from tests.support.waiting import TIMEOUT_S
@@ -23,10 +23,11 @@ class FakeLink:
         self.closed_because = ""
         self.cut = asyncio.Event()
 
-    async def batches(self) -> AsyncIterator[list[Any]]:
+    def listen(self, *_: object) -> None:
+        pass
+
+    async def ended(self) -> None:
         await self.cut.wait()
-        return
-        yield []
 
     async def aclose(self, reason: str = "") -> None:
         self.cut.set()
@@ -72,7 +73,7 @@ async def until(condition: Callable[[], object]) -> None:
 @pytest.fixture
 def schedulers(monkeypatch: pytest.MonkeyPatch) -> Schedulers:
     schedulers = Schedulers()
-    monkeypatch.setattr(links, "dial", schedulers.dial)
+    monkeypatch.setattr(dial, "dial", schedulers.dial)
     monkeypatch.setattr(dialling, "REDIAL_MIN_S", 0.0005)
     monkeypatch.setattr(dialling, "REDIAL_MAX_S", 0.001)
     return schedulers

@@ -13,11 +13,13 @@ from aiohttp.test_utils import TestServer
 from sparrow_py.access.credentials import log
 from sparrow_py.access.principals import ANYBODY
 from sparrow_py.daemon.http_app import holder_of
-from sparrow_py.errors import LinkError
+from sparrow_py.errors import LinkError, LinkRefused
 from sparrow_py.http import http_guard
 from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import accepting, links
 from sparrow_py.wire import messages as m
+from sparrow_py.wire.dial import dial as dial_scheduler
+from sparrow_py.wire.outgoing import Outgoing
 from tests.support.waiting import TIMEOUT_S
 
 HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "ann", "", newest=m.PROTOCOL_VERSION)
@@ -34,21 +36,22 @@ async def dial() -> AsyncIterator[Dial]:
     async with aiohttp.ClientSession() as session:
 
         async def connect(serve: Serve, said: m.Hello = HELLO) -> links.Link:
-            async def handle(request: web.Request) -> web.WebSocketResponse:
+            async def handle(request: web.Request) -> web.StreamResponse:
                 accepted = await accepting.accept(
                     request, name="s", principal_of=lambda *_: ANYBODY,
                     decoders={"client": m.FrameDecoder(m.FromClient)}, heartbeat_s=10.0,
                     frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
+                    outgoing=Outgoing(),
                 )  # fmt: skip
                 if not isinstance(accepted, tuple):
                     return accepted
-                link, hello, ws = accepted
+                link, hello, response = accepted
                 assert hello == said
                 try:
                     await serve(link)
                 finally:
                     await link.aclose("served")
-                return ws
+                return response
 
             app = web.Application()
             http_guard.protect(app, names=None, public_paths=(), holder_of=holder_of)
@@ -57,7 +60,7 @@ async def dial() -> AsyncIterator[Dial]:
             await server.start_server()
             servers.append(server)
             decode = m.FrameDecoder(m.ToClient)
-            link, welcome = await links.dial(
+            link, welcome = await dial_scheduler(
                 session, f"{server.host}:{server.port}", said, decode, heartbeat_s=10.0, backlog_bytes_max=1 << 20
             )
             assert welcome == m.Welcome(max(said.version, said.newest), "s", FRAME_BYTES_MAX, "ann")
@@ -73,8 +76,8 @@ async def dial() -> AsyncIterator[Dial]:
 
 
 async def read_all(link: links.Link, batches: list[list[Any]]) -> None:
-    async for batch in link.batches():
-        batches.append(batch)
+    link.listen(batches.append)
+    await link.ended()
 
 
 async def test_who_is_refused_is_logged_for_whatever_reason(
@@ -89,7 +92,7 @@ async def test_who_is_refused_is_logged_for_whatever_reason(
         (msgspec.structs.replace(HELLO, role="cuckoo"), "role: 'cuckoo' is not valid"),
         (msgspec.structs.replace(HELLO, version=0, newest=0), "protocol version"),
     ):
-        with pytest.raises(links.LinkRefused, match=reason):
+        with pytest.raises(LinkRefused, match=reason):
             await dial(serve, said)
         (record,) = [one for one in caplog.records if "a link from 127.0.0.1 was refused" in one.getMessage()]
         assert reason in record.getMessage()
@@ -183,22 +186,10 @@ async def test_both_ends_know_why_a_link_was_closed(dial: Dial) -> None:
     assert link.closed_because == "mine"
 
 
-async def test_a_ping_that_cannot_be_answered_any_more_ends_the_link_as_a_lost_connection_does() -> None:
-    """A process that stood still finds a ping to read, and the connection that it came by closed."""
-
-    class Closing:
-        async def receive(self) -> aiohttp.WSMessage:
-            raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
-
-    link = links.Link(Closing(), "peer", m.FrameDecoder(m.ToClient))  # type: ignore[arg-type]
-    assert [batch async for batch in link.batches()] == []
-    assert link.closed_because == "connection lost: Cannot write to closing transport"
-
-
 async def test_an_address_that_refuses() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(LinkError, match=r"scheduler 127\.0\.0\.1:1 cannot be reached"):
-            await links.dial(session, "127.0.0.1:1", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0)
+            await dial_scheduler(session, "127.0.0.1:1", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0)
 
 
 @pytest.mark.parametrize("follower", [m.Placed("j", 0), m.JobEnded("j")], ids=["sooner", "hurried"])
@@ -216,9 +207,9 @@ async def test_what_nobody_waits_for_leaves_with_what_follows_it(
         await read_all(link, [])
 
     link = await dial(serve)
-    async for batch in link.batches():
-        batches.append(batch)
-        break
+    link.listen(batches.append)
+    while not batches:
+        await asyncio.sleep(0)
     assert batches == [[m.JobAccepted("j"), follower]]
 
 
@@ -252,7 +243,7 @@ async def test_a_scheduler_that_chooses_a_version_that_was_not_offered() -> None
     decode = m.FrameDecoder(m.ToClient)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         with pytest.raises(LinkError, match=r"chose protocol version 7; versions 2 to 3 are spoken here"):
-            await links.dial(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)
+            await dial_scheduler(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)
 
 
 async def test_what_was_to_be_sent_when_the_connection_was_lost_is_known(dial: Dial) -> None:
@@ -267,12 +258,10 @@ async def test_what_was_to_be_sent_when_the_connection_was_lost_is_known(dial: D
     async with asyncio.timeout(TIMEOUT_S):
         while not batches:
             await asyncio.sleep(0.001)
-    assert link._ws._response.connection is not None  # type: ignore[union-attr]
-    transport = link._ws._response.connection.transport  # type: ignore[union-attr]
     link.send(m.CancelJob("sent"))
     link.flush()
     assert link.unsent == []
-    transport.abort()
+    link._connection.abort()
     link.send(m.CancelJob("a"))
     link.flush()
     link.send(m.CancelJob("dropped"))
@@ -285,13 +274,13 @@ async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: py
     """A node monitor that is killed while it dials."""
     handled = asyncio.Event()
 
-    async def handle(request: web.Request) -> web.WebSocketResponse:
+    async def handle(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         asyncio.get_running_loop().call_later(0.0, handled.set)
         await accepting.accept(
             request, name="s", principal_of=lambda *_: ANYBODY, decoders={}, heartbeat_s=10.0,
-            frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None,
+            frame_bytes_max=FRAME_BYTES_MAX, backlog_bytes_max=1 << 20, admit=lambda *_: None, outgoing=Outgoing(),
         )  # fmt: skip
         raise AssertionError("somebody who is gone was welcome")
 
@@ -299,7 +288,7 @@ async def test_a_peer_that_hangs_up_before_it_is_answered_is_no_error(caplog: py
     app.add_routes([web.get(links.LINK_PATH, handle)])
     async with TestServer(app) as server, aiohttp.ClientSession() as session, asyncio.timeout(TIMEOUT_S):
         with pytest.raises(LinkError, match="cannot be reached"):
-            await links.dial(
+            await dial_scheduler(
                 session, f"{server.host}:{server.port}", HELLO, m.FrameDecoder(m.ToClient), heartbeat_s=10.0
             )
         await handled.wait()

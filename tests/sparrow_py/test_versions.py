@@ -12,7 +12,7 @@ import pytest
 
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.wire import links
+from sparrow_py.wire import handshake
 from sparrow_py.wire import messages as m
 from tests.support.record_frames import DIRECTIONS, EXECUTOR_DIRECTIONS
 from tests.support.wire import agree, examples, members_of, plain, recorded_lines, recorded_schema
@@ -95,7 +95,7 @@ def hello(oldest: int, newest: int = 0, role: str = "client") -> m.Hello:
     ids=["yesterday's", "yesterday's, in full", "ours", "ours alone", "tomorrow's", "one with a long memory"],
 )
 def test_the_newest_version_that_both_speak(oldest: int, newest: int, common: int) -> None:
-    assert links.common_version(hello(oldest, newest)) == common
+    assert handshake.common_version(hello(oldest, newest)) == common
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_newest_version_that_both_speak(oldest: int, newest: int, common: in
 )
 def test_versions_that_are_two_apart_are_told_who_is_behind(said: m.Hello, told: str) -> None:
     with pytest.raises(LinkError, match=told):
-        links.common_version(said)
+        handshake.common_version(said)
 
 
 def test_an_executor_of_another_version_is_told_who_is_behind() -> None:

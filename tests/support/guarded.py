@@ -12,9 +12,9 @@ import trustme
 from sparrow_py import TLS
 from sparrow_py.access.credentials import OPEN, Access
 from sparrow_py.errors import LinkError
-from sparrow_py.wire import links
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.connector import Connector
+from sparrow_py.wire.dial import dial
 from sparrow_py.wire.links import Link
 from tests.support.waiting import TIMEOUT_S
 
@@ -104,9 +104,7 @@ class RawLinks:
 
     async def dial(self, first: m.Hello, access: Access = OPEN) -> "RawLink":
         decode = m.FrameDecoder(m.ToNode if first.role == "node" else m.ToClient)
-        link, welcome = await links.dial(
-            self._session, self.address, first, decode, heartbeat_s=TIMEOUT_S, access=access
-        )
+        link, welcome = await dial(self._session, self.address, first, decode, heartbeat_s=TIMEOUT_S, access=access)
         self._open.append(link)
         return RawLink(link, welcome)
 
@@ -132,12 +130,20 @@ class RawLink:
         self.welcome = welcome
         self.came: list[Any] = []
         self.send = link.send
-        self._batches = link.batches()
+        self._batches: asyncio.Queue[list[Any] | None] = asyncio.Queue()
+        self._listening = asyncio.ensure_future(self._listen(link))
+
+    async def _listen(self, link: Link) -> None:
+        try:
+            link.listen(self._batches.put_nowait)
+            await link.ended()
+        finally:
+            self._batches.put_nowait(None)
 
     async def until(self, kind: type) -> Any:
         """The next message of this kind; `AssertionError` if the link ends without one."""
         async with asyncio.timeout(TIMEOUT_S):
-            async for batch in self._batches:
+            while (batch := await self._batches.get()) is not None:
                 self.came += batch
                 found = next((message for message in batch if type(message) is kind), None)
                 if found is not None:

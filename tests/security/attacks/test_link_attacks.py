@@ -16,7 +16,7 @@ from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
 from sparrow_py.http import http_guard
-from sparrow_py.wire import links
+from sparrow_py.wire import handshake
 from sparrow_py.wire import messages as m
 from tests.support.daemons import Daemon, get_json, nodes_of
 from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, TEXT, Raw, batch, connected, ws_frame
@@ -131,22 +131,27 @@ def test_empty_parts_of_a_message_that_does_not_end(scheduler: Daemon) -> None:
         assert "malformed frame of 0 bytes" in raw.said().goodbye
 
 
-@pytest.mark.parametrize("mask", [True, False])
-def test_an_honest_link_by_hand(scheduler: Daemon, mask: bool) -> None:
-    """What the others are measured against. A frame without a mask harms nobody here: no proxy reads along."""
+def test_an_honest_link_by_hand(scheduler: Daemon) -> None:
+    """What the others are measured against."""
     with connected(scheduler.address) as raw:
         raw.hello(CLIENT)
-        halves = [ws_frame(BINARY, CANCEL[:3], fin=False, mask=mask), ws_frame(CONTINUATION, CANCEL[3:], mask=mask)]
-        raw.send(
-            b"".join([ws_frame(PING, b"x", mask=mask), *halves, ws_frame(BINARY, batch(m.Goodbye("bye")), mask=mask)])
-        )
-        raw.send(ws_frame(CLOSE, struct.pack(">H", 1000), mask=mask))
+        halves = [ws_frame(BINARY, CANCEL[:3], fin=False), ws_frame(CONTINUATION, CANCEL[3:])]
+        raw.send(b"".join([ws_frame(PING, b"x"), *halves, ws_frame(BINARY, batch(m.Goodbye("bye")))]))
+        raw.send(ws_frame(CLOSE, struct.pack(">H", 1000)))
         ended = raw.said()
-    assert (ended.goodbye, ended.pongs) == ("bye", 1)
+    assert (ended.goodbye, ended.pongs, ended.code) == ("bye", 1, 1000)
+
+
+def test_a_dialler_that_does_not_mask(scheduler: Daemon) -> None:
+    with connected(scheduler.address) as raw:
+        raw.hello(CLIENT)
+        raw.send(ws_frame(BINARY, CANCEL, mask=False))
+        ended = raw.said()
+    assert (ended.goodbye, ended.code) == ("a frame is not masked", PROTOCOL_ERROR)
 
 
 async def test_who_says_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HANDSHAKE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_S", 0.1)
     async with here() as daemon:
         with connected(daemon.address) as raw:
             assert (await asyncio.to_thread(raw.upgrade)).status == 101
@@ -263,6 +268,7 @@ def test_reasons_that_would_begin_lines_of_the_log(scheduler: Daemon) -> None:
             raw.hello(NODE)
             raw.send(ws_frame(BINARY, batch(m.Goodbye(text))))
             raw.said()
+    wait_until(lambda: scheduler.log.read_bytes().decode().count(forged) == 3)
     lines = scheduler.log.read_bytes().decode().split("\n")
     assert len([line for line in lines if forged in line]) == 3
     assert not [line for line in lines if line.startswith(forged)]
