@@ -16,7 +16,7 @@ from tests.support import tasks
 from tests.support.daemons import gone, http, nodes_of, post, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-ARRANGEMENTS = pytest.mark.parametrize("processes", ["one", "separate"])
+ARRANGEMENTS = pytest.mark.parametrize("processes", ["one", pytest.param("separate", marks=pytest.mark.rest)])
 
 
 @pytest.mark.parametrize(
