@@ -289,6 +289,8 @@ class Link:
         self.flush()
         if self._frames:
             self._connection.cut_in(CLOSE_TIMEOUT_S)
+        if self._handle is _unheard:
+            self._connection.go_on()  # The peer's last frame is waited for.
 
     async def aclose(self, reason: str = "") -> None:
         """As `close`, and wait until the connection is no more."""
