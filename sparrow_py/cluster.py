@@ -116,7 +116,8 @@ class LocalCluster:
         tell_of_forks(self)
         # Has sockets: last of what may fail before there is something to end.
         self._outlets = Outlets(self._log_dir, forward=forward_output and not in_process)
-        self._unix_sockets = UnixSockets(wanted=unix_sockets and tls is None)
+        with_tls = tls is not None or any(option.startswith("--tls-") for option in scheduler_options)
+        self._unix_sockets = UnixSockets(wanted=unix_sockets and not with_tls)
         self._processes = DaemonProcesses(scheduler_flags, node_flags, self._outlets, self._unix_sockets)
         self.scheduler_processes, self.node_processes = self._processes.schedulers, self._processes.node_monitors
         try:
