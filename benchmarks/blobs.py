@@ -13,7 +13,7 @@ import time
 
 from benchmarks.report import Report, Row, command, median_rows, rss_mb
 from sparrow_py import Client, LocalCluster
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.wire.http_get import http_get_text
 
 SIZE = 100_000_000
@@ -21,7 +21,7 @@ NODES = 8
 COUNTERS = ("uploaded_bytes", "fetched_bytes", "served_bytes")
 
 
-def counters(process: DaemonProcess) -> dict[str, float]:
+def counters(process: Daemon) -> dict[str, float]:
     """What a node monitor has counted of large data so far."""
     lines = http_get_text(process.address, "/metrics").splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -35,7 +35,7 @@ def length_of(data: bytes, _: int) -> int:
 
 def result_row() -> Row:
     """(a)."""
-    with LocalCluster(1, 1, slots=1) as cluster, Client(cluster) as client:
+    with LocalCluster(1, 1, slots=1, processes="separate") as cluster, Client(cluster) as client:
         client.submit(len, b"").result()
         scheduler = cluster.scheduler_processes[0].pid
         before_mb = rss_mb([scheduler])

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from benchmarks.report import Report, Row, command, cpu_s, median_rows
+from benchmarks.report import Report, Row, command_of_cluster, cpu_s, median_rows
 from frontends.synthetic.tasks import noop_job
 from sparrow_py import Client, LocalCluster
 from sparrow_py.client import Job
@@ -47,10 +47,10 @@ SETTINGS = [
 VALUE_ROW = 2
 
 
-def start_cluster(setting: Setting) -> LocalCluster:
-    """One scheduler, and one process that hosts the node monitors."""
+def start_cluster(setting: Setting, processes: str) -> LocalCluster:
+    """One scheduler, and one process that hosts the node monitors, or both in one."""
     options = ["--count", str(setting.nodes), "--warm", "noop"]
-    cluster = LocalCluster(1, 1, slots=setting.slots, node_options=options)
+    cluster = LocalCluster(1, 1, slots=setting.slots, node_options=options, processes=processes)
     cluster.wait_for_nodes(setting.nodes, NODES_TIMEOUT_S)  # Of itself it counts processes only.
     return cluster
 
@@ -68,33 +68,37 @@ def run_jobs(client: Client, setting: Setting, span_s: float) -> int:
     return ended
 
 
-def measure_row(setting: Setting) -> Row:
+def measure_row(setting: Setting, processes: str) -> Row:
     """One setting, on a cluster of its own."""
-    with start_cluster(setting) as cluster, Client(cluster) as client:
+    with start_cluster(setting, processes) as cluster, Client(cluster) as client:
         scheduler, node_monitor = cluster.scheduler_processes[0].pid, cluster.node_processes[0].pid
         run_jobs(client, setting, WARM_UP_S)
-        before = cpu_s([scheduler]), cpu_s([node_monitor])
+        both = {scheduler, node_monitor}
+        before = cpu_s([scheduler]), cpu_s(both)
         started_s = time.monotonic()
         jobs = run_jobs(client, setting, SPAN_S)
         took_s = time.monotonic() - started_s
-        used = cpu_s([scheduler]) - before[0], cpu_s([node_monitor]) - before[1]
+        scheduler_s, both_s = cpu_s([scheduler]) - before[0], cpu_s(both) - before[1]
     tasks = jobs * setting.tasks
+    each: Row = {}
+    if len(both) > 1:
+        each["scheduler ms per task"] = 1000 * scheduler_s / tasks
+        each["node monitor ms per task"] = 1000 * (both_s - scheduler_s) / tasks
     return {
         "tasks per job": setting.tasks,
         "nodes × slots": f"{setting.nodes}×{setting.slots}",
         "jobs in flight": setting.in_flight,
         "prefetch": setting.prefetch,
-        "scheduler ms per task": 1000 * used[0] / tasks,
-        "node monitor ms per task": 1000 * used[1] / tasks,
-        "both ms per task": 1000 * sum(used) / tasks,
+        **each,
+        "both ms per task": 1000 * both_s / tasks,
         "target ms": setting.target_ms,
         "tasks/s": tasks / took_s,
     }
 
 
-def measure(repeat: int) -> Report:
+def measure(repeat: int, processes: str) -> Report:
     """All rows, `repeat` times in turn."""
-    repetitions = [[measure_row(setting) for setting in SETTINGS] for _ in range(repeat)]
+    repetitions = [[measure_row(setting, processes) for setting in SETTINGS] for _ in range(repeat)]
     rows = median_rows(repetitions)
     return Report(
         "cpu_per_task",
@@ -103,11 +107,19 @@ def measure(repeat: int) -> Report:
         {"CPU time of scheduler and node monitor per no-op task, d = 2": rows},
         repetitions,
         ["One process hosts all nodes. tasks/s is what one client submits in this time, not a limit."],
-        {"probe_ratio": 2, "probe_sharing": True, "jobs_in_flight": IN_FLIGHT, "span_s": SPAN_S},
+        {
+            "probe_ratio": 2,
+            "probe_sharing": True,
+            "jobs_in_flight": IN_FLIGHT,
+            "span_s": SPAN_S,
+            "processes": processes,
+        },
     )
 
 
-main = command("cpu_per_task", measure, repeat=3, help="CPU time of scheduler and node monitor per no-op task.")
+main = command_of_cluster(
+    "cpu_per_task", measure, repeat=3, help="CPU time of scheduler and node monitor per no-op task."
+)
 
 if __name__ == "__main__":
     main()

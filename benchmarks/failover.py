@@ -16,7 +16,7 @@ import time
 from benchmarks.functions import SLEEP_S, sleep
 from benchmarks.report import Report, Row, command, median_rows
 from sparrow_py import Client, LocalCluster, TaskStatus
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.wire.http_get import http_get_json
 
 TASKS = 800
@@ -27,7 +27,7 @@ SETTLED_S = 2.0
 """A scheduler waits for node monitors for so long after its start (`settling_s`); as a rule it is up for longer."""
 
 
-def busy_scheduler(cluster: LocalCluster) -> DaemonProcess:
+def busy_scheduler(cluster: LocalCluster) -> Daemon:
     """The scheduler that has the job."""
     return next(p for p in cluster.scheduler_processes if http_get_json(p.address, "/v1/jobs")["jobs"])
 

@@ -3,7 +3,8 @@
 (a) One no-op Python function per job, one job at a time: `submit(noop).result()`.
 (b) Jobs of 10 parallel 10 ms sleeps (`time.sleep`) on 16 slots: the response time of the whole job minus 10 ms.
 
-Embedded cluster of 1 scheduler and 1 node monitor, prefetch 0, d = 2, functions imported by reference. "Scheduler
+Embedded cluster of 1 scheduler and 1 node monitor, prefetch 0, d = 2, functions imported by reference: a process each,
+and, as is the default, both in one. "Scheduler
 here" is a client that runs the scheduler in its own process (Sparrow §6.1), with a node monitor like the other. The
 last row is `concurrent.futures.ProcessPoolExecutor` with as many workers. Both run in this process, one
 after the other in short blocks, so that what else the machine does hits both. `value` is the p50 of (a).
@@ -80,20 +81,26 @@ def client_with_scheduler(slots: int) -> Iterator[Client]:
 
 
 def measure_rows(slots: int, sample: Callable[[Any], float], samples: int, per_block: int) -> list[Row]:
-    """A row for Sparrow, one with the scheduler in the client's process, and one for the pool."""
+    """Rows for an embedded cluster of three processes with this one and of two, as by default; for one with the
+    scheduler in the client's process; for the pool."""
     with ProcessPoolExecutor(slots) as pool:
         wait([pool.submit(sleep) for _ in range(4 * slots)])  # It forks its workers before we have threads.
         with (
-            LocalCluster(1, 1, slots=slots) as cluster,
+            LocalCluster(1, 1, slots=slots, processes="separate") as cluster,
             Client(cluster) as client,
+            LocalCluster(1, 1, slots=slots) as both,
+            Client(both) as embedded,
             client_with_scheduler(slots) as near,
         ):
             wait_for_workers(client, slots)
+            wait_for_workers(embedded, slots)
             wait_for_workers(near, slots)
-            sparrow, here, other = interleaved([client, near, pool], sample, samples, per_block)
+            submitters: list[Submitter] = [client, embedded, near, pool]
+            sparrow, one, here, other = interleaved(submitters, sample, samples, per_block)
     prefix: Row = {"slots": slots, "prefetch": 0}
     return [
         {"": "sparrow-py"} | prefix | {f"{p} ms": ms for p, ms in sparrow.items()},
+        {"": "embedded default"} | prefix | {f"{p} ms": ms for p, ms in one.items()},
         {"": "scheduler here"} | prefix | {f"{p} ms": ms for p, ms in here.items()},
         {"": "ProcessPoolExecutor"} | prefix | {f"{p} ms": ms for p, ms in other.items()},
     ]

@@ -58,15 +58,15 @@ class Report:
         console.print(f"{self.name}: {self.value:.4g} {self.unit}", markup=False)
 
 
+SEPARATE = "separate"
+"""The arrangement of an embedded cluster in which each daemon has a process of its own."""
+
+
 def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: str) -> click.Command:
     """The command line of a benchmark: `measure(repetitions)` makes its report."""
 
     def run(as_json: bool, repeat: int) -> None:
-        report = measure(repeat)
-        if as_json:
-            click.echo(report.as_json())
-        else:
-            report.show(Console(highlight=False))
+        _tell(measure(repeat), as_json=as_json)
 
     return click.Command(
         name,
@@ -80,6 +80,26 @@ def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: s
             ),
         ],
     )  # fmt: skip
+
+
+def command_of_cluster(name: str, measure: Callable[[int, str], Report], *, repeat: int, help: str) -> click.Command:
+    """The same for a benchmark of an embedded cluster of either arrangement: `measure(repetitions, processes)`."""
+    made = command(name, lambda repeat: measure(repeat, SEPARATE), repeat=repeat, help=help)
+    made.callback = lambda as_json, repeat, processes: _tell(measure(repeat, processes), as_json=as_json)
+    made.params.append(
+        click.Option(
+            ["--processes"], type=click.Choice([SEPARATE, "one"]), default=SEPARATE, show_default=True,
+            help="Whether scheduler and node monitor have a process each, or share one, as they do by default.",
+        )
+    )  # fmt: skip
+    return made
+
+
+def _tell(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.show(Console(highlight=False))
 
 
 def machine() -> dict[str, Any]:

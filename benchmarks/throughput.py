@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed, wait
 
 from benchmarks.functions import noop
-from benchmarks.report import Report, Row, command, cpu_s, median_rows
+from benchmarks.report import Report, Row, command_of_cluster, cpu_s, median_rows
 from sparrow_py import CallOptions, Client, LocalCluster
 
 TASKS = 20_000
@@ -79,13 +79,13 @@ def measure_row(way: Way, tasks: int) -> Row:
     return {"": who, "how": how, "tasks/s": tasks / took_s, "CPU ms/task": 1000 * used_s / tasks}
 
 
-def measure(repeat: int) -> Report:
+def measure(repeat: int, processes: str) -> Report:
     """All ways in turn, `repeat` times."""
     with ProcessPoolExecutor(WORKERS) as pool:
         wait(
             [pool.submit(time.sleep, 0.01) for _ in range(4 * WORKERS)]
         )  # It forks its workers before we have threads.
-        with LocalCluster(1, 1, slots=WORKERS) as cluster, Client(cluster) as client:
+        with LocalCluster(1, 1, slots=WORKERS, processes=processes) as cluster, Client(cluster) as client:
             ways = ways_of(client, pool)
             for _, _, run in ways:
                 run(WARM_UP_TASKS)
@@ -99,11 +99,13 @@ def measure(repeat: int) -> Report:
         repetitions,
         ["CPU time is that of all processes. Aims: as fast as the pool and 0.12 ms with prefetch; "
          "6,000/s and 0.25 ms without."],
-        {"tasks": TASKS, "workers": WORKERS, "prefetch": [PREFETCH, 0], "probe_ratio": 2},
+        {"tasks": TASKS, "workers": WORKERS, "prefetch": [PREFETCH, 0], "probe_ratio": 2, "processes": processes},
     )  # fmt: skip
 
 
-main = command("throughput", measure, repeat=3, help="No-op Python calls end to end, next to a process pool.")
+main = command_of_cluster(
+    "throughput", measure, repeat=3, help="No-op Python calls end to end, next to a process pool."
+)
 
 if __name__ == "__main__":
     main()

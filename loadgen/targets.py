@@ -105,6 +105,7 @@ class LocalTarget(Target):
             shape.schedulers,
             processes,
             slots=shape.slots,
+            processes="separate",  # What each of the daemons uses is told apart.
             scheduler_options=_scheduler_flags(shape, directory),
             node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
             log_dir=directory / "logs",

@@ -10,7 +10,7 @@ import os
 import socket
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -41,7 +41,11 @@ from sparrow_py.processes.orphans import Orphans
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
+from sparrow_py.wire.attaching import AttachableScheduler, Attaching
+from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import Dialling
+from sparrow_py.wire.links import Link
+from sparrow_py.wire.local_pair import LocalEnd
 from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.node_monitor")
@@ -96,9 +100,11 @@ class NodeMonitor:
         outgoing: Outgoing,
         look: Callable[[], None] = lambda: None,
         channel: OutputChannel | None = None,
+        scheduler: AttachableScheduler | None = None,
     ) -> None:
         """`outgoing` is shared by all that the process hosts. `look` is called before anything happens: it may notice
-        that the process stood still (`stood_still`)."""
+        that the process stood still (`stood_still`). `scheduler`: that of this process, in place of those that are
+        dialled."""
         self.id = node_id
         self.options = options
         self.slots = options.slots or cores()
@@ -113,24 +119,35 @@ class NodeMonitor:
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info, confinement.users)
         environment = one_thread_per_slot(passed_on(os.environ, options.executor_env_patterns))
         self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment, channel)
-        self._dialling = Dialling(
+        self._dialling: Dialling | Attaching
+        self._deliver: Callable[[], None] | None = None
+        """At the end of an event: have what it has sent to the scheduler of this process answered."""
+        if scheduler is None:
+            self._dialling = self._dialling_of(session, access)
+        else:
+            self._dialling = Attaching(scheduler, node_id, self.core.node, self)
+            self._deliver = self._dialling.deliver
+        self._links: Mapping[str, Link | LocalEnd] = self._dialling.links
+        self._ended: deque[tuple[str, x.Done]] = deque()
+        self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
+        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
+        self._after_due: asyncio.Handle | None = None
+        """`_after` is due at the end of this turn of the loop, as other executors have yet to be heard."""
+
+    def _dialling_of(self, session: aiohttp.ClientSession, access: Callable[[], Access]) -> Dialling:
+        options = self.options
+        return Dialling(
             options.scheduler,
-            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", node_id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
+            m.Hello(m.PROTOCOL_VERSION_OLDEST, "node", self.id, "", "", self.core.node, newest=m.PROTOCOL_VERSION),
             m.FrameDecoder(m.ToNode),
             self,
             session,
             heartbeat_s=options.heartbeat_s,
             backlog_bytes_max=options.link_backlog_bytes_max,
             access=access,
-            outgoing=outgoing,
-            look=look,
+            outgoing=self._outgoing,
+            look=self._look,
         )
-        self._links = self._dialling.links
-        self._ended: deque[tuple[str, x.Done]] = deque()
-        self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
-        self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
-        self._after_due: asyncio.Handle | None = None
-        """`_after` is due at the end of this turn of the loop, as other executors have yet to be heard."""
 
     # ---- the core's outbox -------------------------------------------------------------------
 
@@ -203,6 +220,8 @@ class NodeMonitor:
         self._builtin.stop()
         if self._after_due is not None:
             self._after_due.cancel()
+            self._after_due = None
+            self._outgoing.end()
         await self.pool.stop()  # First, so that no task runs on while links are closed.
         await self._dialling.stop("the node monitor is shutting down")
         self._timer.cancel()
@@ -215,7 +234,7 @@ class NodeMonitor:
     def stood_still(self, seconds: float) -> None:
         """All schedulers have given this node up, however its links look: what they had sent before is not started, as
         they have counted it as lost, and may have started it elsewhere. What runs goes on, for whoever claims it."""
-        log.warning("%s stood still for %.1f s: it dials its schedulers again", self.id, seconds)
+        log.warning("%s stood still for %.1f s: schedulers elsewhere are dialled again", self.id, seconds)
         self._dialling.give_up("the node monitor stood still for longer than its peers wait")
 
     # ---- after events ------------------------------------------------------------------------
@@ -231,6 +250,8 @@ class NodeMonitor:
                 self.core.pump(now_s)
             self.pool.flush()
             self._timer.update()
+            if self._deliver is not None:
+                self._deliver()
         finally:
             if held is not None:
                 held.cancel()
@@ -347,11 +368,18 @@ class NodeMonitorDaemon:
     kind = "node_monitor"
 
     def __init__(
-        self, options: NodeMonitorOptions, *, attached: tuple[str, ...] = (), orphans: Orphans | None = None
+        self,
+        options: NodeMonitorOptions,
+        *,
+        attached: tuple[str, ...] = (),
+        orphans: Orphans | None = None,
+        scheduler: AttachableScheduler | None = None,
     ) -> None:
-        """`orphans`: this process's, if all its children are executors; then what those leave running is killed."""
+        """`orphans`: this process's, if all its children are executors; then what those leave running is killed.
+        `scheduler`: one that runs on the same loop, in place of those that the options name."""
         self.options = options
         self._orphans = orphans
+        self._scheduler = scheduler
         self._channel = None if options.output_fd is None else _channel(options.output_fd)
         self._confinement = Confinement.of(options)
         self.credentials = Credentials(options, dials=True)
@@ -375,7 +403,7 @@ class NodeMonitorDaemon:
     async def _start(self) -> dict[str, Any]:
         options, credentials = self.options, self.credentials
         app = make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(connector=Connector())
         only = self._confinement.only_account
         readers_gid = None if only is None else only.gid
         table = BlobTable(options.blob_bytes_max, options.blob_retention_s, options.blob_lease_s)
@@ -410,6 +438,7 @@ class NodeMonitorDaemon:
                 self._outgoing,
                 self._standstill.check,
                 self._channel,
+                self._scheduler,
             )
             self.nodes.append(node)
             await node.start()

@@ -38,6 +38,7 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.accepting import accept
 from sparrow_py.wire.links import LINK_PATH, Link
 from sparrow_py.wire.local_link import LocalLink
+from sparrow_py.wire.local_pair import LocalEnd, LocalPair
 from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.scheduler")
@@ -66,7 +67,9 @@ class SchedulerDaemon:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core
         """What peers' messages are fed to."""
-        self._nodes: dict[str, Link] = {}
+        self._nodes: dict[str, Link | LocalEnd] = {}
+        self._attached: list[LocalEnd] = []
+        """Those to node monitors of this process."""
         self._clients: dict[str, Link | LocalLink] = {}
         self._files = open_files.budget()
         self._client_seats = _client_seats(options.clients_max, self._files)
@@ -118,7 +121,7 @@ class SchedulerDaemon:
         self.core.solved(number, None if error is not None else solving.result(), self.clock())
         self._after_events()
 
-    def _send(self, link: Link | LocalLink, message: m.Message) -> None:
+    def _send(self, link: Link | LocalLink | LocalEnd, message: m.Message) -> None:
         """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
         try:
             link.send(message)
@@ -188,7 +191,7 @@ class SchedulerDaemon:
         if self._audited is not None:
             await self._audited.close()
 
-    async def _close(self, closing: Iterable[Link | LocalLink]) -> None:
+    async def _close(self, closing: Iterable[Link | LocalLink | LocalEnd]) -> None:
         await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
 
     async def renew(self) -> None:
@@ -219,6 +222,8 @@ class SchedulerDaemon:
         """Events that came together have been fed to the core."""
         self.core.pump(self.clock())
         self._timer.update()
+        for end in self._attached:
+            end.deliver()
 
     def _tick(self) -> None:
         now_s = self.clock()
@@ -280,40 +285,46 @@ class SchedulerDaemon:
         raise LinkError(why_not)
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
-        node_id, core, clock = hello.name, self._events, self.clock
+        node_id = hello.name
         assert hello.node is not None
-        before = self._nodes.pop(node_id, None)
-        if before is not None:
-            # The node dialled again before its old link was seen to be dead.
-            self._node_gone(node_id, before)
-            before.close("the node monitor dialled again")
-        self._nodes[node_id] = link
-        core.node_up(node_id, hello.node, clock(), link.version)
-        self._after_events()
-        log.info("node monitor %s connected, %d slots", node_id, hello.node.slots)
+        self._node_came(node_id, hello.node, link)
         try:
             link.listen(partial(self._node_said, node_id, link), self._standstill.check)
             await link.ended()
         except (LinkError, InvalidRequest):
             pass  # It has been told.
         finally:
-            if self._nodes.get(node_id) is link:
-                del self._nodes[node_id]
-                self._node_gone(node_id, link)
-                self._after_events()
-            log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
+            self._node_left(node_id, link)
             await link.aclose()
 
-    def _node_said(self, node_id: str, link: Link, batch: list[Any]) -> None:
+    def _node_came(self, node_id: str, node: m.NodeInfo, link: Link | LocalEnd) -> None:
+        before = self._nodes.pop(node_id, None)
+        if before is not None:
+            # The node dialled again before its old link was seen to be dead.
+            self._node_gone(node_id, before)
+            before.close("the node monitor dialled again")
+        self._nodes[node_id] = link
+        self._events.node_up(node_id, node, self.clock(), link.version)
+        self._after_events()
+        log.info("node monitor %s connected, %d slots", node_id, node.slots)
+
+    def _node_left(self, node_id: str, link: Link | LocalEnd) -> None:
+        """Its link is gone: so is the node, unless it has another by now."""
+        if self._nodes.get(node_id) is link:
+            del self._nodes[node_id]
+            self._node_gone(node_id, link)
+            self._after_events()
+        log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
+
+    def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
         for message in batch:
             if type(message) in NOT_WORK:
-                if self._said_goodbye(link, message):
+                if isinstance(link, Link) and self._said_goodbye(link, message):
                     return
             else:
                 receive(node_id, message, now_s)
-        self.core.pump(now_s)
-        self._timer.update()
+        self._after_events()
         if self.core.register.news:
             self._say_taken_over()
 
@@ -321,16 +332,17 @@ class SchedulerDaemon:
         """All nodes have given this scheduler up, however their links look.
 
         What they asked for before must not be answered: tasks would use up their attempts on one dead link after the
-        other.
+        other. Those of this process stood still with it, and have not.
         """
-        nodes, self._nodes = self._nodes, {}
+        nodes = {node_id: link for node_id, link in self._nodes.items() if isinstance(link, Link)}
+        self._nodes = {node_id: link for node_id, link in self._nodes.items() if node_id not in nodes}
         log.warning("stood still for %.1f s: %d node monitors have to dial again", seconds, len(nodes))
         for node_id, link in nodes.items():
             self._node_gone(node_id, link)
             link.close("the scheduler stood still for longer than its peers wait")
         self._after_events()
 
-    def _node_gone(self, node_id: str, link: Link) -> None:
+    def _node_gone(self, node_id: str, link: Link | LocalEnd) -> None:
         """Its link is gone. Of what was still to be sent the core is told that it did not start."""
         now_s = self.clock()
         for frame in link.unsent:
@@ -421,6 +433,45 @@ class SchedulerDaemon:
             self._after_events()
 
         return LocalLink(self.address, received)
+
+    def attach_node(self, node_id: str, node: m.NodeInfo, pair: LocalPair) -> m.Welcome:
+        """A node monitor in this process: the scheduler's end of the pair is served from now on."""
+        pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
+        self._attached.append(pair.dialled)
+        self._node_came(node_id, node, pair.dialled)
+        return m.Welcome(m.PROTOCOL_VERSION, self.name, self.options.frame_bytes_max)
+
+    def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
+        """What came over a pair."""
+        if self._nodes.get(node_id) is not end:
+            return
+        self._outgoing.begin()
+        try:
+            self._node_said(node_id, end, batch)
+        finally:
+            self._outgoing.end()
+
+    def attached_node_gone(self, node_id: str, end: LocalEnd) -> None:
+        """A pair has closed."""
+        self._attached.remove(end)
+        self._node_left(node_id, end)
+
+
+class _AttachedNode:
+    """The scheduler as the owner of its end of a pair."""
+
+    def __init__(self, daemon: SchedulerDaemon, node_id: str, end: LocalEnd) -> None:
+        self._daemon = daemon
+        self._node_id = node_id
+        self._end = end
+
+    def said(self, batch: list[Any]) -> None:
+        """See `local_pair.Owner`."""
+        self._daemon.attached_node_said(self._node_id, self._end, batch)
+
+    def gone(self, reason: str) -> None:
+        """See `local_pair.Owner`."""
+        self._daemon.attached_node_gone(self._node_id, self._end)
 
 
 def _client_seats(clients_max: int, files: open_files.Budget) -> Shares:

@@ -17,10 +17,11 @@ from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.access.secret_files import read_tokens
 from sparrow_py.auth import TLS
 from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.embedded.daemon_processes import DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
-from sparrow_py.errors import ClusterError
+from sparrow_py.embedded.unix_sockets import UnixSockets
+from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.job import check_whole
 from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.session.tasks_in_flight import TasksInFlight
@@ -44,6 +45,11 @@ class LocalCluster:
     ----------
     schedulers, node_monitors: how many of each.
     slots: of each node monitor; default: this machine's cores.
+    processes: "one" has the scheduler and the node monitor in one process, which starts sooner, takes less memory and
+        answers sooner; they die together. "separate" has each daemon in a process of its own. Default: "one" for a
+        cluster of one scheduler and one node monitor, which alone may be so; else "separate".
+    unix_sockets: let clients that are given the cluster, and its node monitors, reach the schedulers over Unix sockets
+        that only this account can connect to, where that is possible (not with TLS). If not, over TCP.
     in_process: run the daemons and their Python tasks in threads of this process, so that a
         debugger sees them. Tasks then share this interpreter, and killing is not possible.
     enable_command: offer the app `command`.
@@ -67,6 +73,8 @@ class LocalCluster:
         node_monitors: int = 1,
         slots: int | None = None,
         *,
+        processes: str | None = None,
+        unix_sockets: bool = True,
         in_process: bool = False,
         enable_command: bool = False,
         scheduler_options: Sequence[str] = (),
@@ -80,8 +88,11 @@ class LocalCluster:
         check_whole("node_monitors", node_monitors, 1, 1000)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
+        one_process = _in_one_process(processes, schedulers, node_monitors, in_process=in_process)
         self.addresses: list[str] = []
         """The schedulers' addresses."""
+        self.dialled: list[str] = []
+        """Where clients in this program dial them."""
         self._in_process: DaemonsInProcess | None = None
         self._here = in_process
         self._log_dir = None if log_dir is None else Path(log_dir)
@@ -105,17 +116,22 @@ class LocalCluster:
         tell_of_forks(self)
         # Has sockets: last of what may fail before there is something to end.
         self._outlets = Outlets(self._log_dir, forward=forward_output and not in_process)
-        self._processes = DaemonProcesses(scheduler_flags, node_flags, self._outlets)
+        with_tls = tls is not None or any(option.startswith("--tls-") for option in scheduler_options)
+        self._unix_sockets = UnixSockets(wanted=unix_sockets and not with_tls)
+        self._processes = DaemonProcesses(scheduler_flags, node_flags, self._outlets, self._unix_sockets)
         self.scheduler_processes, self.node_processes = self._processes.schedulers, self._processes.node_monitors
         try:
             if in_process:
                 from sparrow_py.embedded.in_process import DaemonsInProcess
 
                 self._in_process = DaemonsInProcess(schedulers, node_monitors, scheduler_flags, node_flags)
-                self.addresses = self._in_process.addresses
+                self.addresses = self.dialled = self._in_process.addresses
             else:
-                self.addresses = self._processes.addresses
-                self._processes.start(schedulers, node_monitors)
+                self.addresses, self.dialled = self._processes.addresses, self._processes.dialled
+                if one_process:
+                    self._processes.start_both()
+                else:
+                    self._processes.start(schedulers, node_monitors)
             self._wait_until_ready(node_monitors)
             self._wait_for_executors()
         except BaseException:
@@ -135,7 +151,7 @@ class LocalCluster:
     ) -> None:
         self.stop()
 
-    def add_node_monitor(self, node_id: str | None = None) -> DaemonProcess:
+    def add_node_monitor(self, node_id: str | None = None) -> Daemon:
         """Start another node monitor (of that name), and wait until it works."""
         return self._processes.add_node_monitor(node_id)
 
@@ -195,7 +211,7 @@ class LocalCluster:
                     raise ClusterError(f"no executor of app {names} started on {process.name} in {START_TIMEOUT_S:g} s")
                 time.sleep(POLL_S)
 
-    def _starting(self, process: DaemonProcess) -> list[str]:
+    def _starting(self, process: Daemon) -> list[str]:
         """The apps whose first executors are on their way; `ClusterError` if those of one do not start."""
         nodes = http_get_json(process.address, "/v1/nodes", access=self.access)["nodes"]
         apps = [(name, app) for node in nodes for name, app in node["apps"].items()]
@@ -217,7 +233,22 @@ class LocalCluster:
             self._in_process.stop()
             self._in_process = None
         self._processes.end()
+        self._unix_sockets.remove()
         self._outlets.close()
+
+
+def _in_one_process(processes: str | None, schedulers: int, node_monitors: int, *, in_process: bool) -> bool:
+    """Whether scheduler and node monitor share a process; `InvalidRequest` if `processes` cannot be."""
+    if processes not in (None, "one", "separate"):
+        raise InvalidRequest("processes", processes, "'one', 'separate' or None")
+    if in_process and processes is not None:
+        raise InvalidRequest("processes", processes, "None with in_process, which has no process beside this one")
+    alone = schedulers == node_monitors == 1
+    if processes == "one" and not alone:
+        raise InvalidRequest(
+            "processes", processes, "'separate' or None where there are several schedulers or node monitors"
+        )
+    return alone and processes != "separate"
 
 
 class SchedulerHere:

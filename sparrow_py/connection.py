@@ -65,4 +65,4 @@ def connection_to(
     cluster = LocalCluster(forward_output=forward_output) if schedulers is None else cast("LocalCluster", schedulers)
     default = cluster.access
     access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
-    return Connection(cluster.addresses, access, cluster=cluster, own=own)
+    return Connection(cluster.dialled, access, cluster=cluster, own=own)

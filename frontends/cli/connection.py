@@ -36,7 +36,8 @@ def connection_options(function: F) -> F:
         metavar="ADDR",
         multiple=True,
         callback=_sources,
-        help=f"A scheduler: host:port, file:PATH or dns:NAME:PORT; may be repeated. Default: {SCHEDULERS_VARIABLE}.",
+        help="A scheduler: host:port, file:PATH, dns:NAME:PORT or unix:PATH; may be repeated. "
+        f"Default: {SCHEDULERS_VARIABLE}.",
     )
     token_file = click.option(
         "--token-file",

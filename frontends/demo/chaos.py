@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparrow_py import JobReport, LocalCluster, TaskStatus
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.wire.http_get import http_get_json
 
 NODE_MONITOR_DIES_AFTER = 32
@@ -27,13 +27,13 @@ class Chaos:
         if len(self.killed) == 1 and ended >= SCHEDULER_DIES_AFTER:
             self._kill("scheduler", self._busy_scheduler(), ended)
 
-    def _busy_scheduler(self) -> DaemonProcess:
+    def _busy_scheduler(self) -> Daemon:
         """The scheduler that has the job: to kill another one would show nothing."""
         processes = self._cluster.scheduler_processes
         busy = (process for process in processes if http_get_json(process.address, "/v1/jobs")["jobs"])
         return next(busy, processes[0])
 
-    def _kill(self, kind: str, process: DaemonProcess, ended: int) -> None:
+    def _kill(self, kind: str, process: Daemon, ended: int) -> None:
         process.kill()
         self.killed.append(f"the {kind} with process id {process.pid} after {ended} tasks")
 

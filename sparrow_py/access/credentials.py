@@ -19,6 +19,7 @@ from sparrow_py.access.principals import (
     principal_of_certificate,
 )
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.access.unix_addresses import unix_path, unix_url
 from sparrow_py.auth import TLS
 from sparrow_py.errors import AccessDenied, InvalidOption
 from sparrow_py.logs.sparing_log import SparingLog
@@ -56,7 +57,9 @@ class Access:
         return True if self.context is None else self.context
 
     def url(self, address: str, path: str) -> str:
-        """A path of the daemon at `address` (host:port)."""
+        """A path of the daemon at `address` (host:port, or unix:PATH of a scheduler's socket)."""
+        if socket_path := unix_path(address):
+            return unix_url(socket_path, path)
         return f"http{'' if self.context is None else 's'}://{address}{path}"
 
     def headers(self) -> dict[str, str]:
@@ -67,6 +70,8 @@ class Access:
         """To the daemon at `address`, for the standard library's client; not open yet."""
         import http.client
 
+        if path := unix_path(address):
+            return _unix_connection(path, timeout_s)
         if self.context is None:
             return http.client.HTTPConnection(address, timeout=timeout_s)
         return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
@@ -74,6 +79,19 @@ class Access:
     def blob_headers(self, hash: str) -> dict[str, str]:
         """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
         return bearer(blob_key(self.token, hash) if self.token else "")
+
+
+def _unix_connection(path: str, timeout_s: float) -> HTTPConnection:
+    import http.client
+    import socket
+
+    class OverUnix(http.client.HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(timeout_s)
+            self.sock.connect(path)
+
+    return OverUnix("localhost", timeout=timeout_s)
 
 
 OPEN = Access()

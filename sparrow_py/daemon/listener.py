@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
+import os
 import socket
+import stat
+from pathlib import Path
 
 from aiohttp import web
 
@@ -24,7 +28,11 @@ class _Site(web.SockSite):
     async def start(self) -> None:
         await web.BaseSite.start(self)
         assert self._runner.server is not None
-        self._server = await asyncio.get_running_loop().create_server(
+        loop = asyncio.get_running_loop()
+        if self._sock.family == socket.AF_UNIX:
+            self._server = await loop.create_unix_server(self._runner.server, sock=self._sock, backlog=self._backlog)
+            return
+        self._server = await loop.create_server(
             self._runner.server,
             sock=self._sock,
             ssl=self._ssl_context,
@@ -43,6 +51,8 @@ class Listener:
         self._credentials = credentials
         self._runner = http_guard.Runner(app, shutdown_timeout=1.0)
         self._sockets: list[socket.socket] = []
+        self._unix_path = ""
+        """Of the Unix socket among them, if there is one."""
 
     async def start(self) -> None:
         """Listen; `ClusterError` or `InvalidOption` if that cannot be."""
@@ -53,6 +63,9 @@ class Listener:
             host, port = self._sockets[0].getsockname()[:2]
             if not ipaddress.ip_address(host).is_loopback and not options.guarded:
                 raise InvalidOption("listen_fd", host, f"a loopback address, or {BEYOND_LOOPBACK}")
+            if options.also_listen_fd is not None:
+                self._sockets.append(unix_socket(options.also_listen_fd))
+                self._unix_path = self._sockets[-1].getsockname()
             await self._serve()
         except BaseException:
             await self.close()
@@ -85,6 +98,15 @@ class Listener:
         await self._runner.cleanup()
         for listening in self._sockets:
             listening.close()
+        if self._options.exit_on_stdin_eof and self._unix_path:
+            _remove_socket(self._unix_path)
+
+
+def _remove_socket(path: str) -> None:
+    """And the directory, if it was the last: who made it, and would remove it, may be gone."""
+    with contextlib.suppress(OSError):
+        Path(path).unlink()
+        Path(path).parent.rmdir()
 
 
 def _listening_sockets(options: DaemonOptions) -> list[socket.socket]:
@@ -103,3 +125,29 @@ def _listening_sockets(options: DaemonOptions) -> list[socket.socket]:
             one.close()
         raise ClusterError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
     return listening
+
+
+def unix_socket(descriptor: int) -> socket.socket:
+    """The inherited Unix socket, which nobody else can reach; `InvalidOption` if that is not so.
+
+    Who may connect to a socket is a matter of the directories that lead to it, on all systems.
+    """
+    with contextlib.ExitStack() as undo:
+        try:
+            listening = undo.enter_context(socket.socket(fileno=descriptor))
+            _check_own(listening)
+        except OSError as error:
+            allowed = f"an inherited Unix socket in a directory of this account's own ({error.strerror or error})"
+            raise InvalidOption("also_listen_fd", descriptor, allowed) from None
+        undo.pop_all()
+    return listening
+
+
+def _check_own(listening: socket.socket) -> None:
+    """`OSError` unless this account alone can reach it."""
+    path = listening.getsockname() if listening.family == socket.AF_UNIX else None
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise OSError("it is no Unix socket with a path")
+    directory = Path(path).parent.lstat()
+    if not stat.S_ISDIR(directory.st_mode) or directory.st_uid != os.geteuid() or directory.st_mode & 0o077:
+        raise OSError("others than this account may enter its directory, which must have mode 0700")

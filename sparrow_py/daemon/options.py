@@ -199,6 +199,11 @@ class DaemonOptions:
     listen_fd: int | None = option(
         None, "Listen on this inherited socket, in place of host and port (systemd's socket activation starts at 3)."
     )
+    also_listen_fd: int | None = option(
+        None,
+        "Listen on this inherited Unix socket, too. Its directory must be this account's own and closed to others "
+        "(mode 0700). Not with TLS.",
+    )
     exit_on_stdin_eof: bool = option(
         False, "End at once when standard input closes: for daemons that must end with the process that started them."
     )
@@ -213,6 +218,10 @@ class DaemonOptions:
         require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
         self.tokens: Tokens = read_tokens(self.token_file)
         self.tls: TLS | None = tls_of(self.tls_cert, self.tls_key, self.tls_ca)
+        require(
+            self.also_listen_fd is None or self.tls is None,
+            "also_listen_fd", self.also_listen_fd, "none where TLS is asked for, which is not spoken there",
+        )  # fmt: skip
         loopback = self.host in LOOPBACK_HOSTS
         require(loopback or self.guarded, "host", self.host, f"a loopback address, or any other with {BEYOND_LOOPBACK}")
 

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import orjson
 
-from sparrow_py.access.credentials import Credentials
 from sparrow_py.daemon.options import DaemonOptions
 from sparrow_py.errors import InvalidOption
 from sparrow_py.limits import open_files
@@ -41,6 +40,17 @@ M_ARENA_MAX = -8
 """mallopt: that number (glibc)."""
 
 
+class Reloadable(Protocol):
+    """Credentials that may be read again."""
+
+    @property
+    def reloadable(self) -> bool:
+        """Whether there are files to read again."""
+
+    def reload(self) -> bool:
+        """Read the files again; whether they would do."""
+
+
 class Daemon(Protocol):
     """What `run` runs."""
 
@@ -55,7 +65,9 @@ class Daemon(Protocol):
     async def stop(self) -> None:
         """End at once."""
 
-    credentials: Credentials
+    @property
+    def credentials(self) -> Reloadable:
+        """What it shows to others and asks of them."""
 
     async def renew(self) -> None:
         """Its credentials were read again: act on what they are now."""

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,14 @@ STOP_TIMEOUT_S = 5.0
 LOG_TAIL_CHARS = 2000
 LAST_LINES_TIMEOUT_S = 0.5
 """What a daemon wrote before it ended is waited for this long: its executors may hold the pipe a moment longer."""
-KINDS = {"scheduler": "scheduler", "node_monitor": "node monitor"}
-"""Daemons' modules, and what they are called."""
+SCHEDULER, NODE_MONITOR, ONE_PROCESS = "scheduler", "node_monitor", "sparrow_py.embedded.one_process"
+"""Modules: of a daemon each, and of both in one process."""
+KINDS = {SCHEDULER: "scheduler", NODE_MONITOR: "node monitor", ONE_PROCESS: "scheduler and node monitor"}
+"""What they are called."""
+AND_NODE_MONITOR = "--and-node-monitor"
+"""Of the arguments of `ONE_PROCESS`: what comes before is the scheduler's."""
+
+NO_LISTENERS: Mapping[str, socket.socket] = {}
 
 
 class DaemonProcess:
@@ -34,22 +40,24 @@ class DaemonProcess:
         arguments: Sequence[str],
         environment: dict[str, str],
         log: Any,
-        listener: socket.socket | None = None,
+        listeners: Mapping[str, socket.socket] = NO_LISTENERS,
         inherited: Sequence[int] = (),
         name: str = "",
     ) -> None:
-        """`log`: a file or descriptor that its log goes to, or a `Tail`, which becomes this process's. `inherited`:
-        descriptors that its arguments name."""
+        """`log`: a file or descriptor that its log goes to, or a `Tail`, which becomes this process's. `listeners`:
+        sockets that it is to listen on, by the options that name them. `inherited`: descriptors that its arguments
+        name."""
         self.module = module
         self.name = name
         self.announcement: dict[str, Any] = {}
         self.was_ended = False
         """Whether it was told to end, by `kill` or `end`."""
         self._log = log
-        command = start.command(module, "--port", "0", "--exit-on-stdin-eof", *arguments, path=import_path())
-        if listener is not None:
-            command += ["--listen-fd", str(listener.fileno())]
-            inherited = [*inherited, listener.fileno()]
+        own = ["--exit-on-stdin-eof", "--port", "0"]
+        for option, listener in listeners.items():
+            own += [option, str(listener.fileno())]
+        inherited = [*inherited, *(listener.fileno() for listener in listeners.values())]
+        command = start.command(module, *own, *arguments, path=import_path())
         try:
             self.process = subprocess.Popen(
                 command,
@@ -81,13 +89,16 @@ class DaemonProcess:
         if not line:
             code = self.process.wait()
             why = self.log_tail() or self._where_it_says()
-            raise ClusterError(f"{self.module} ended with code {code} instead of starting:\n{why}")
+            raise ClusterError(
+                f"{KINDS.get(self.module, self.module)} ended with code {code} instead of starting:\n{why}"
+            )
         self.announcement = orjson.loads(line)
 
     def why_ended(self) -> str:
         """How it ended, and what it said last; it must have ended."""
         said = self.log_tail()
-        name = f"{KINDS.get(self.module, self.module)} {self.name}"
+        kind = KINDS.get(self.module, self.module)
+        name = f"the process {self.name!r} ({kind})" if self.module == ONE_PROCESS else f"{kind} {self.name}"
         return f"{name} {exit_reason(self.process.returncode)}" + (f"; its log ends with:\n{said}" if said else "")
 
     def _where_it_says(self) -> str:
@@ -136,6 +147,54 @@ class DaemonProcess:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+class DaemonInside:
+    """A daemon of a process that has several: what may be asked of a process, about this daemon.
+
+    They live and die together: to kill one kills the process.
+    """
+
+    def __init__(self, host: DaemonProcess, module: str, name: str) -> None:
+        self.host = host
+        self.module = module
+        self.name = name
+
+    @property
+    def announcement(self) -> dict[str, Any]:
+        """What this daemon said when it was ready to work; empty before."""
+        return self.host.announcement.get(self.module, {})  # type: ignore[no-any-return]
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self.announcement["address"])
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of both."""
+        return self.host.process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.host.pid
+
+    def log_tail(self) -> str:
+        """The end of the process's log."""
+        return self.host.log_tail()
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, and wait for its end."""
+        self.host.kill()
+
+    def end(self) -> None:
+        """Close the process's standard input, so that it ends at once."""
+        self.host.end()
+
+
+Daemon = DaemonProcess | DaemonInside
+"""What a cluster's user sees of a daemon."""
 
 
 def import_path() -> list[str]:

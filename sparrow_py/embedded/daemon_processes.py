@@ -6,68 +6,94 @@ no node monitor is left, the cluster is *broken*.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sparrow_py.embedded.daemon_process import KINDS, DaemonProcess, import_path
+from sparrow_py.embedded.daemon_process import (
+    AND_NODE_MONITOR,
+    KINDS,
+    NO_LISTENERS,
+    NODE_MONITOR,
+    ONE_PROCESS,
+    SCHEDULER,
+    Daemon,
+    DaemonInside,
+    DaemonProcess,
+    import_path,
+)
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.restarts import RESTARTS_WINDOW_S, Restarts
+from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import ClusterError
 
 log = logging.getLogger("sparrow.cluster")
 HOST = "127.0.0.1"
+BOTH = "cluster"
+"""The name of the process that has a scheduler and a node monitor."""
+FIRST_NODE = "node-0"
 
 
 class DaemonProcesses:
     """The processes of one cluster. The options are command-line flags of the daemons."""
 
-    def __init__(self, scheduler_options: Sequence[str], node_options: Sequence[str], outlets: Outlets) -> None:
+    def __init__(
+        self,
+        scheduler_options: Sequence[str],
+        node_options: Sequence[str],
+        outlets: Outlets,
+        unix_sockets: UnixSockets,
+    ) -> None:
         self.addresses: list[str] = []
         """The schedulers' addresses."""
-        self.schedulers: list[DaemonProcess] = []
-        self.node_monitors: list[DaemonProcess] = []
+        self.dialled: list[str] = []
+        """Where their clients and node monitors on this machine dial them, in the same order."""
+        self.schedulers: list[Daemon] = []
+        self.node_monitors: list[Daemon] = []
+        self._processes: dict[str, DaemonProcess] = {}
+        """By name: that of its daemon, or `BOTH`."""
         self._scheduler_options = scheduler_options
         self._node_options = node_options
         self._outlets = outlets
+        self._unix_sockets = unix_sockets
         self._node_count = 0
         self._lock = threading.Lock()
-        """Guards what follows, and the two lists of processes where a process is replaced."""
+        """Guards what follows, and the processes and daemons where a process is replaced."""
         self._stopping = False
         self._broken: ClusterError | None = None
         self._listeners: dict[int, Callable[[ClusterError], None]] = {}
         self._next_listener = 0
         self._restarts: dict[str, Restarts] = {}
-        """By the daemon's name."""
+        """By the process's name."""
 
     def start(self, schedulers: int, node_monitors: int) -> None:
         """Start so many of each, and wait until they work; `ClusterError` if one ends instead."""
-        # The schedulers' sockets are made here, so that the node monitors can be told of them and
-        # all daemons start at the same time.
         for number in range(schedulers):
-            with socket.create_server((HOST, 0)) as listener:
-                self.addresses.append(f"{HOST}:{listener.getsockname()[1]}")
-                process = self._spawn("scheduler", f"scheduler-{number}", self._scheduler_options, listener)
-                self.schedulers.append(process)
+            self._spawn_scheduler(number)
         for _ in range(node_monitors):
-            self.node_monitors.append(self._spawn_node(self._new_node_id()))
-        for process in [*self.schedulers, *self.node_monitors]:
+            self._spawn_node(self._new_node_id())
+        for process in list(self._processes.values()):
             self._await_ready(process)
 
-    def add_node_monitor(self, node_id: str | None = None) -> DaemonProcess:
+    def start_both(self) -> None:
+        """Start one of each in one process, and wait until they work; `ClusterError` if it ends instead."""
+        self._spawn_both(self._new_node_id())
+        self._await_ready(self._processes[BOTH])
+
+    def add_node_monitor(self, node_id: str | None = None) -> Daemon:
         """Start another node monitor (of that name), and wait until it works."""
-        process = self._spawn_node(node_id or self._new_node_id())
         with self._lock:
-            self.node_monitors.append(process)
+            process = self._spawn_node(node_id or self._new_node_id())
         self._await_ready(process)
         return process
 
     def forked(self) -> None:
         """In a child of the process: the daemons are the parent's."""
-        for process in (*self.node_monitors, *self.schedulers):
+        for process in self._processes.values():
             process.forked()
 
     def end(self) -> None:
@@ -75,10 +101,13 @@ class DaemonProcesses:
         with self._lock:
             self._stopping = True
         # Node monitors first: both ends of a link that close at once wait for each other.
-        for processes in (self.node_monitors, self.schedulers):
-            for process in processes:
+        processes = list(self._processes.values())
+        nodes = [process for process in processes if process.module == NODE_MONITOR]
+        others = [process for process in processes if process.module != NODE_MONITOR]
+        for ending in (nodes, others):
+            for process in ending:
                 process.end()
-            for process in processes:
+            for process in ending:
                 process.wait_ended()
 
     # ---- starting one ----------------------------------------------------------------------------
@@ -87,26 +116,74 @@ class DaemonProcesses:
         self._node_count += 1
         return f"node-{self._node_count - 1}"
 
-    def _spawn_node(self, node_id: str) -> DaemonProcess:
-        flags = ["--scheduler", ",".join(self.addresses), "--node-id", node_id, *self._node_options]
-        # Workers must find what this process can import; after what the options name.
-        flags += [f"--python-path={entry}" for entry in import_path()]
-        return self._spawn("node_monitor", node_id, flags)
+    def _spawn_scheduler(self, number: int) -> DaemonProcess:
+        with self._listening(number) as listeners:
+            flags = self._scheduler_options
+            process = self._spawn(SCHEDULER, f"{SCHEDULER}-{number}", flags, listeners=listeners)
+        _put(self.schedulers, process)
+        return process
 
-    def _spawn_scheduler_again(self, before: DaemonProcess) -> DaemonProcess:
-        """At the same address, which clients and node monitors dial. The one before may have ended before it told its
-        address."""
-        address = self.addresses[int(before.name.removeprefix("scheduler-"))]
-        with socket.create_server((HOST, int(address.rpartition(":")[2]))) as listener:
-            return self._spawn("scheduler", before.name, self._scheduler_options, listener)
+    def _spawn_node(self, node_id: str) -> DaemonProcess:
+        process = self._spawn(NODE_MONITOR, node_id, (), self._node_flags(node_id))
+        _put(self.node_monitors, process)
+        return process
+
+    def _spawn_both(self, node_id: str) -> DaemonProcess:
+        with self._listening(0) as listeners:
+            process = self._spawn(ONE_PROCESS, BOTH, self._scheduler_options, self._node_flags(node_id), listeners)
+        _put(self.schedulers, DaemonInside(process, SCHEDULER, f"{SCHEDULER}-0"))
+        _put(self.node_monitors, DaemonInside(process, NODE_MONITOR, node_id))
+        return process
+
+    def _spawn_again(self, process: DaemonProcess) -> DaemonProcess:
+        if process.module == SCHEDULER:
+            return self._spawn_scheduler(int(process.name.removeprefix(f"{SCHEDULER}-")))
+        if process.module == NODE_MONITOR:
+            return self._spawn_node(process.name)
+        return self._spawn_both(FIRST_NODE)
+
+    @contextlib.contextmanager
+    def _listening(self, number: int) -> Iterator[dict[str, socket.socket]]:
+        """The sockets of this scheduler, by the options that name them: made here, so that node monitors can be told of
+        them and start at the same time, and one that is started again is where it was."""
+        again = number < len(self.addresses)
+        port = int(self.addresses[number].rpartition(":")[2]) if again else 0
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.create_server((HOST, port)))
+            listeners = {"--listen-fd": listener}
+            # One whose clients dial TCP already is found there, whatever may be possible now.
+            only_tcp = again and self.dialled[number] == self.addresses[number]
+            unix = None if only_tcp else self._unix_sockets.listen(f"{SCHEDULER}-{number}")
+            if unix is not None:
+                listeners["--also-listen-fd"] = stack.enter_context(unix)
+            if not again:
+                self.addresses.append(f"{HOST}:{listener.getsockname()[1]}")
+                self.dialled.append(self._unix_sockets.address(unix) or self.addresses[number])
+            yield listeners
+
+    def _node_flags(self, node_id: str) -> list[str]:
+        flags = ["--scheduler", ",".join(self.dialled), "--node-id", node_id, *self._node_options]
+        # Workers must find what this process can import; after what the options name.
+        return flags + [f"--python-path={entry}" for entry in import_path()]
 
     def _spawn(
-        self, module: str, name: str, flags: Sequence[str], listener: socket.socket | None = None
+        self,
+        module: str,
+        name: str,
+        scheduler_flags: Sequence[str],
+        node_flags: Sequence[str] = (),
+        listeners: Mapping[str, socket.socket] = NO_LISTENERS,
     ) -> DaemonProcess:
         # The user's SPARROW_… are for daemons that the user starts; the secret is for all.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARROW_") or k == "SPARROW_TOKEN"}
-        with self._outlets.of(module, name) as (its_log, inherited, own):
-            return DaemonProcess(module, [*own, *flags], environment, its_log, listener, inherited, name)
+        with self._outlets.of(name, workers=module != SCHEDULER) as outlet:
+            flags = [*outlet.flags, *scheduler_flags]
+            if module == ONE_PROCESS:
+                flags += [AND_NODE_MONITOR, "--port", "0"]
+            flags += [*outlet.node_flags, *node_flags]
+            process = DaemonProcess(module, flags, environment, outlet.log, listeners, outlet.inherited, name)
+        self._processes[name] = process
+        return process
 
     def _await_ready(self, process: DaemonProcess) -> None:
         """Wait until it works, and from then on for its end; `ClusterError` if it ends instead."""
@@ -165,24 +242,25 @@ class DaemonProcesses:
         return None
 
     def _start_again(self, process: DaemonProcess) -> DaemonProcess | None:
-        """Another in its place; None if the cluster is being stopped, or has none for it any more."""
-        scheduler = process.module == "scheduler"
-        processes = self.schedulers if scheduler else self.node_monitors
+        """Another in its place; None if the cluster is being stopped, or another of its name was started."""
         with self._lock:
-            if self._stopping or process not in processes:
+            if self._stopping or self._processes[process.name] is not process:
                 return None
-            again = self._spawn_scheduler_again(process) if scheduler else self._spawn_node(process.name)
-            processes[processes.index(process)] = again
+            again = self._spawn_again(process)
         process.wait_ended()  # It has, and nobody else closes its pipes any more.
         return again
 
     def _do_without(self, process: DaemonProcess, why: str) -> None:
-        """The daemon is not started again: without any of its kind the cluster is broken."""
-        processes = self.schedulers if process.module == "scheduler" else self.node_monitors
-        if any(other.process.poll() is None for other in processes):
+        """The process is not started again: without any daemon of a kind the cluster is broken."""
+        missing = [
+            KINDS[module]
+            for module, daemons in ((SCHEDULER, self.schedulers), (NODE_MONITOR, self.node_monitors))
+            if process.module in (module, ONE_PROCESS) and all(one.process.poll() is not None for one in daemons)
+        ]
+        if not missing:
             log.warning("%s\nIt is not started again; the cluster goes on without it.", why)
             return
-        error = ClusterError(f"the embedded cluster has no {KINDS[process.module]} any more: {why}")
+        error = ClusterError(f"the embedded cluster has no {' and no '.join(missing)} any more: {why}")
         with self._lock:
             if self._stopping:
                 return
@@ -190,3 +268,12 @@ class DaemonProcesses:
             listeners = list(self._listeners.values())
         for listener in listeners:
             listener(error)
+
+
+def _put(daemons: list[Daemon], daemon: Daemon) -> None:
+    """In the place of the one of its name that has ended; else at the end."""
+    for place, before in enumerate(daemons):
+        if before.name == daemon.name:
+            daemons[place] = daemon
+            return
+    daemons.append(daemon)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,20 @@ from sparrow_py.session.tasks_in_flight import TasksInFlight
 
 if TYPE_CHECKING:
     from sparrow_py.embedded.output_forwarding import OutputForwarder
+
+
+@dataclass
+class Outlet:
+    """Where a process logs, and where its workers write.
+
+    log: its standard error. inherited: descriptors that the flags name. flags: of any daemon. node_flags: of a node
+    monitor, besides.
+    """
+
+    log: Any
+    inherited: list[int] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    node_flags: list[str] = field(default_factory=list)
 
 
 class Outlets:
@@ -29,9 +44,8 @@ class Outlets:
         self._forwarder = _new_forwarder() if forward else None
 
     @contextlib.contextmanager
-    def of(self, module: str, name: str) -> Iterator[tuple[Any, list[int], list[str]]]:
-        """What a daemon that is started in the block is given: its standard error, the descriptors that it inherits,
-        and flags of its own."""
+    def of(self, name: str, *, workers: bool) -> Iterator[Outlet]:
+        """What a process that is started in the block is given; `workers`: if it has any, whose output is shown."""
         log: Any = subprocess.DEVNULL
         if self._log_dir is not None:
             self._log_dir.mkdir(parents=True, exist_ok=True)
@@ -39,17 +53,18 @@ class Outlets:
             self._logs.append(log)
         forwarder = self._forwarder
         if forwarder is None:
-            yield Tail() if self._log_dir is None else log, [], []
+            yield Outlet(Tail() if self._log_dir is None else log)
             return
         warnings = forwarder.log_pipe(name)
         try:
-            inherited, own = [warnings], ["--warnings-fd", str(warnings)]
+            outlet = Outlet(log, [warnings], ["--warnings-fd", str(warnings)])
             if self._log_dir is None:
-                log, inherited, own = Tail(warnings), [], ["--log-level", "warning"]
-            if module == "node_monitor":
+                outlet = Outlet(Tail(warnings), [], ["--log-level", "warning"])
+            if workers:
                 channel = forwarder.channel.fileno()
-                inherited, own = [*inherited, channel], [*own, "--output-fd", str(channel)]
-            yield log, inherited, own
+                outlet.inherited.append(channel)
+                outlet.node_flags += ["--output-fd", str(channel)]
+            yield outlet
         finally:
             os.close(warnings)
 

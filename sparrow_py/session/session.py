@@ -40,6 +40,7 @@ from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import blobs
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
+from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_link import LocalLink
@@ -157,8 +158,7 @@ class Session:
             self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
         self._connected = asyncio.Event()
         self._standstill.start()
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
-        self._session = aiohttp.ClientSession(connector=connector)
+        self._session = aiohttp.ClientSession(connector=Connector(self._sockets.add))
         self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
         if self._here is not None:
             here, self._here = self._here, None  # If this fails, `stop` must not stop it: another client may have it.
@@ -199,12 +199,6 @@ class Session:
         except BaseException:
             await self.stop()
             raise
-
-    def _make_socket(self, address: tuple[Any, ...]) -> socket.socket:
-        family, kind, protocol, *_ = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
 
     def forked(self) -> None:
         """In a child of the process: let go of the parent's connections and jobs."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sparrow_py.errors import NoScheduler
-from sparrow_py.wire.addresses import check_address
+from sparrow_py.wire.addresses import check_address, check_source
 
 REFRESH_S = 5.0
 """How often files are re-read and names re-resolved."""
@@ -52,4 +52,4 @@ async def _resolve_one(source: str) -> list[str]:
             raise NoScheduler(f"schedulers' name {name} does not resolve: {error}") from None
         hosts = sorted({str(info[4][0]) for info in infos})
         return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
-    return [check_address(source)]
+    return [check_source(source)]

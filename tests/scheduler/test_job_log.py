@@ -97,5 +97,5 @@ def test_where_nobody_wants_to_know_nothing_is_counted(caplog: pytest.LogCapture
 def test_a_scheduler_that_runs_writes_it(tmp_path: Path) -> None:
     with LocalCluster(slots=1, log_dir=tmp_path) as cluster, Client(cluster, user="ann") as client:
         assert client.submit_calls(tasks.square, [(2,), (3,)], name="squares").results() == [4, 9]
-    (line,) = [line for line in (tmp_path / "scheduler-0.log").read_text().splitlines() if "squares" in line]
+    (line,) = [line for line in (tmp_path / "cluster.log").read_text().splitlines() if "squares" in line]
     assert "INFO" in line and "of user 'ann' ended after" in line and line.endswith("2 tasks: 2 finished")

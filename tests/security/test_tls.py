@@ -363,7 +363,7 @@ def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
     put(before, old)
     logs = tmp_path / "logs"
     adas_old, adas_new = old.issue("ada", "client", "ada"), new.issue("ada", "client", "ada")
-    with LocalCluster(slots=1, tls=live, log_dir=logs) as cluster:
+    with LocalCluster(slots=1, tls=live, log_dir=logs, processes="separate") as cluster:
         address = cluster.addresses[0]
 
         def reread() -> None:

@@ -35,7 +35,7 @@ class Rotating:
     def __init__(self, directory: Path) -> None:
         self.tokens = usual_tokens(directory / "tokens")
         self.log_dir = directory / "logs"
-        self.cluster = LocalCluster(slots=2, token_file=self.tokens, log_dir=self.log_dir)
+        self.cluster = LocalCluster(slots=2, token_file=self.tokens, log_dir=self.log_dir, processes="separate")
         self.address = self.cluster.addresses[0]
         (self.scheduler,) = self.cluster.scheduler_processes
         (self.node,) = self.cluster.node_processes

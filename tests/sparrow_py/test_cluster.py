@@ -32,8 +32,9 @@ def test_processes_end_with_it(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"(?s)scheduler ended with code 2 .*--nonsense"):
-        LocalCluster(scheduler_options=["--nonsense"], log_dir=tmp_path)
+    for processes, who in (("one", "scheduler and node monitor"), ("separate", "scheduler")):
+        with pytest.raises(ClusterError, match=rf"(?s)^{who} ended with code 2 .*--nonsense"):
+            LocalCluster(processes=processes, scheduler_options=["--nonsense"], log_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

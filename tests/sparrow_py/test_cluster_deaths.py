@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -10,20 +11,23 @@ import pytest
 
 from sparrow_py import AsyncClient, Client, ClusterError, LocalCluster
 from sparrow_py.embedded import restarts
-from sparrow_py.embedded.daemon_process import DaemonProcess
+from sparrow_py.embedded.daemon_process import Daemon
 from tests.support import tasks
 from tests.support.executors import without_sparrow
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.processes
 
+ARRANGEMENTS = [("separate", "node"), ("separate", "scheduler"), ("one", "scheduler")]
+"""How daemons are spread over processes, and which is killed: where both are in one, that is either."""
 
-def kill(process: DaemonProcess) -> None:
+
+def kill(process: Daemon) -> None:
     """As the kernel does where memory runs out: the cluster does not know of it before."""
     os.kill(process.pid, signal.SIGKILL)
 
 
-def another(cluster: LocalCluster, kind: str, before: DaemonProcess) -> DaemonProcess:
+def another(cluster: LocalCluster, kind: str, before: Daemon) -> Daemon:
     """The daemon that was started in this one's place, once it works."""
     processes = getattr(cluster, f"{kind}_processes")
     wait_until(lambda: processes[0] is not before and processes[0].announcement, f"another {kind}")
@@ -40,13 +44,13 @@ def test_workers_that_do_not_start_are_an_error_of_the_cluster_with_their_last_w
 
 @pytest.mark.rest
 def test_a_daemon_that_does_not_start_says_why_without_a_log_directory() -> None:
-    with pytest.raises(ClusterError, match=r"(?s)scheduler ended with code 2 .*--nonsense"):
-        LocalCluster(scheduler_options=["--nonsense"])
+    with pytest.raises(ClusterError, match=r"(?s)^scheduler and node monitor ended with code 2 .*--nonsense"):
+        LocalCluster(node_options=["--nonsense"])
 
 
-@pytest.mark.parametrize("kind", ["node", "scheduler"])
-def test_a_daemon_that_dies_is_started_again_and_jobs_go_on(kind: str, gate: Path) -> None:
-    with LocalCluster(slots=2) as cluster, Client(cluster) as client:
+@pytest.mark.parametrize(("processes", "kind"), ARRANGEMENTS)
+def test_a_daemon_that_dies_is_started_again_and_jobs_go_on(processes: str, kind: str, gate: Path) -> None:
+    with LocalCluster(slots=2, processes=processes) as cluster, Client(cluster) as client:
         held = client.submit(tasks.hold, gate, "mark")
         wait_until(lambda: tasks.started(gate, "mark"))
         (before,) = getattr(cluster, f"{kind}_processes")
@@ -62,15 +66,19 @@ def test_a_daemon_that_dies_is_started_again_and_jobs_go_on(kind: str, gate: Pat
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("kind", ["node", "scheduler"])
+@pytest.mark.parametrize(("processes", "kind"), ARRANGEMENTS)
 def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
-    kind: str, gate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: str, kind: str, gate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restarts, "RESTARTS_MAX", 1)
     what = {"node": "node monitor", "scheduler": "scheduler"}[kind]
-    why = rf"(?s)has no {what} any more: {what} {kind}-0 was killed by SIGKILL; its log ends with:\n.* listens on "
+    missing, who = what, f"{what} {kind}-0"
+    if processes == "one":
+        missing, who = "scheduler and no node monitor", "the process 'cluster' (scheduler and node monitor)"
+    ended = f"has no {missing} any more: {who} was killed by SIGKILL; its log ends with:"
+    why = rf"(?s){re.escape(ended)}\n.* listens on "
     with (
-        LocalCluster(slots=1, log_dir=tmp_path / "logs") as cluster,
+        LocalCluster(slots=1, processes=processes, log_dir=tmp_path / "logs") as cluster,
         Client(cluster) as client,
         Client(cluster) as other,
     ):
@@ -92,8 +100,9 @@ def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
             asyncio.run(AsyncClient(cluster).start())
 
 
-def test_a_scheduler_that_dies_while_it_is_started_again_is_started_once_more() -> None:
-    with LocalCluster(slots=1) as cluster, Client(cluster) as client:
+@pytest.mark.parametrize("processes", ["one", "separate"])
+def test_a_scheduler_that_dies_while_it_is_started_again_is_started_once_more(processes: str) -> None:
+    with LocalCluster(slots=1, processes=processes) as cluster, Client(cluster) as client:
         first = cluster.scheduler_processes[0]
         kill(first)
         wait_until(lambda: cluster.scheduler_processes[0] is not first)
@@ -103,7 +112,7 @@ def test_a_scheduler_that_dies_while_it_is_started_again_is_started_once_more() 
 
 def test_one_that_is_killed_on_purpose_stays_away() -> None:
     others = threading.enumerate()
-    with LocalCluster(slots=1) as cluster:
+    with LocalCluster(slots=1, processes="separate") as cluster:
         (node,) = cluster.node_processes
         threads = [thread for thread in threading.enumerate() if thread not in others]
         (watch,) = (thread for thread in threads if thread.name == "sparrow-node-0")

@@ -277,9 +277,10 @@ async def test_an_async_client_that_the_parent_has_not_started_is_started_in_a_c
 # ---- embedded clusters -----------------------------------------------------------------------
 
 
-def test_a_child_does_not_stop_the_parents_cluster_nor_keep_it_from_ending() -> None:
+@pytest.mark.parametrize("processes", ["one", "separate"])
+def test_a_child_does_not_stop_the_parents_cluster_nor_keep_it_from_ending(processes: str) -> None:
     ready, release = os.pipe(), os.pipe()
-    with LocalCluster(slots=1) as cluster, Client(cluster) as client:
+    with LocalCluster(slots=1, processes=processes) as cluster, Client(cluster) as client:
         goes_on(client)
         pids = [process.pid for process in (*cluster.scheduler_processes, *cluster.node_processes)]
         child = os.fork()

@@ -17,13 +17,13 @@ LOST = TaskReport(1, TaskStatus.LOST, 3, "", "its node\nwas lost", 100.0, None, 
 
 def test_a_client_and_its_jobs(cluster: LocalCluster, gate: Path) -> None:
     with Client(cluster, user="ann", token=SECRET) as client:
-        assert repr(client) == f"<Client of {cluster.addresses[0]}, user 'ann', jobs: 0>"
+        assert repr(client) == f"<Client of {cluster.dialled[0]}, user 'ann', jobs: 0>"
         job = client.submit_calls(tasks.hold, [(gate,), (gate.parent,)], name="held")
         job.futures[1].result(TIMEOUT_S)
         assert repr(job) == f"<Job {job.job_id} 'held', 1 of 2 tasks done>"
-        assert repr(client) == f"<Client of {cluster.addresses[0]}, user 'ann', jobs: 1>"
+        assert repr(client) == f"<Client of {cluster.dialled[0]}, user 'ann', jobs: 1>"
         job.cancel(running=True)
-    assert repr(client) == f"<Client of {cluster.addresses[0]}, user 'ann', closed>"
+    assert repr(client) == f"<Client of {cluster.dialled[0]}, user 'ann', closed>"
 
 
 async def test_the_same_for_asyncio(cluster: LocalCluster) -> None:
@@ -32,7 +32,7 @@ async def test_the_same_for_asyncio(cluster: LocalCluster) -> None:
     async with client:
         job = client.submit_calls(tasks.square, [(1,), (2,)], name="squares")
         assert repr(job) == f"<AsyncJob {job.job_id} 'squares', 0 of 2 tasks done>"
-        assert repr(client) == f"<AsyncClient of {cluster.addresses[0]}, user 'ann', jobs: 1>"
+        assert repr(client) == f"<AsyncClient of {cluster.dialled[0]}, user 'ann', jobs: 1>"
         await job.results()
         assert repr(job) == f"<AsyncJob {job.job_id} 'squares', 2 of 2 tasks done>"
     assert repr(client) == "<AsyncClient, closed>"
@@ -40,7 +40,7 @@ async def test_the_same_for_asyncio(cluster: LocalCluster) -> None:
 
 def test_an_executor(cluster: LocalCluster) -> None:
     with SparrowExecutor(cluster, user="ann") as executor:
-        assert repr(executor) == f"<SparrowExecutor of {cluster.addresses[0]}, user 'ann', jobs: 0>"
+        assert repr(executor) == f"<SparrowExecutor of {cluster.dialled[0]}, user 'ann', jobs: 0>"
 
 
 def test_a_client_of_a_scheduler_here_and_one_of_many() -> None:

@@ -10,6 +10,7 @@ import aiohttp
 from sparrow_py.access.credentials import OPEN, Access
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
+from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dial import dial as dial_link
 from sparrow_py.wire.links import Link
 from tests.support.waiting import TIMEOUT_S
@@ -30,7 +31,7 @@ class RawLinks:
         self._open: list[Link] = []
 
     async def __aenter__(self) -> RawLinks:
-        self._session = aiohttp.ClientSession()
+        self._session = aiohttp.ClientSession(connector=Connector())
         return self
 
     async def __aexit__(self, *_: object) -> None:

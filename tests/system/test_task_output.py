@@ -251,7 +251,7 @@ def test_captured_output_is_kept_up_to_its_limit(client: Client, capsys: pytest.
 
 
 def test_it_can_be_silenced_and_goes_to_the_log_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "node-0.log"
+    log = tmp_path / "cluster.log"
     with (
         LocalCluster(slots=1, node_options=ABSENT, forward_output=False, log_dir=tmp_path) as cluster,
         Client(cluster) as client,
