@@ -1,9 +1,10 @@
 """Where a microsecond of one no-op call goes: the hops of its critical path, and what each process spends on a call.
 
-`python -m benchmarks.hops` runs `CALLS` calls, one at a time, on a cluster of one scheduler and one node monitor whose
-processes note each message that they say or hear, and traces the path back from the result. Notes make a call some per
-cent slower. The second table is of a cluster without notes: the time of a call, and what each process spends on it.
-System calls are counted by `strace`; without that program their column is empty.
+`python -m benchmarks.hops` runs `CALLS` calls, one at a time, on a cluster of one scheduler and one node monitor (in
+processes of their own or, with `--processes one`, in one, as by default). All processes note each message that they say
+or hear, and the path is traced back from the result. Notes make a call some per cent slower. The second table is of a
+cluster without notes: the time of a call, and what each process spends on it. System calls are counted by `strace`;
+without that program their column is empty.
 """
 
 from __future__ import annotations
@@ -13,59 +14,25 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from benchmarks.functions import noop
 from benchmarks.hops import recorder
-from benchmarks.hops.path import BEGINS, ENDS, Event, Hop, calls, critical_path, hops
-from benchmarks.latency import CALL_SLOTS, wait_for_workers
-from benchmarks.report import Report, Row, command, median_rows
-from sparrow_py import Client, LocalCluster
+from benchmarks.hops.cluster import running_client
+from benchmarks.hops.path import Event, Hop, calls, critical_path, hops
+from benchmarks.report import Report, Row, command_of_cluster, median_rows
+from sparrow_py import Client
 
 CALLS = 1000
-WARM_UP_CALLS = 200
 STRACE_CALLS = 300
 HOOK = Path(__file__).parent / "hook"
 ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def running_client() -> Iterator[tuple[Client, dict[str, int]]]:
-    """A client of a new cluster, and the processes that a call passes through."""
-    with LocalCluster(1, 1, slots=CALL_SLOTS) as cluster, Client(cluster) as client:
-        wait_for_workers(client, CALL_SLOTS)
-        for _ in range(WARM_UP_CALLS):
-            client.submit(noop).result()
-        yield (
-            client,
-            {
-                "client": os.getpid(),
-                "scheduler": cluster.scheduler_processes[0].pid,
-                "node monitor": cluster.node_processes[0].pid,
-            },
-        )
-
-
-@contextmanager
-def noting_environment(directory: Path) -> Iterator[None]:
-    """Processes that are started meanwhile note what they say and hear."""
-    changed = {"PYTHONPATH": os.pathsep.join([str(HOOK), str(ROOT)]), recorder.DIRECTORY_VARIABLE: str(directory)}
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def noted_events(directory: Path) -> list[Event]:
@@ -83,20 +50,20 @@ def noted_events(directory: Path) -> list[Event]:
     return events
 
 
-def traced_hops(directory: Path) -> tuple[list[Hop], float]:
-    """The hops of the calls of a cluster that notes them, and the share of calls that took that path."""
-    with noting_environment(directory), running_client() as (client, _):
-        note = recorder.begin(directory)
-        for _ in range(CALLS):
-            note(BEGINS)
-            client.submit(noop).result()
-            note(ENDS)
+def traced_hops(directory: Path, processes: str) -> tuple[list[Hop], float]:
+    """The hops of the calls of a client and a cluster that note them, and the share of calls that took that path."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(HOOK), str(ROOT)]),
+        recorder.DIRECTORY_VARIABLE: str(directory),
+    }
+    command = [sys.executable, "-m", "benchmarks.hops.traced", processes, str(CALLS)]
+    subprocess.run(command, env=environment, cwd=ROOT, check=True)
     return hops(critical_path(call) for call in calls(noted_events(directory)))
 
 
 def process_rows(client: Client, processes: Mapping[str, int]) -> list[Row]:
     """A row for each process: per call, CPU time, wake-ups and system calls."""
-    workers = psutil.Process(processes["node monitor"]).children(recursive=True)
+    workers = psutil.Process(list(processes.values())[-1]).children(recursive=True)
     pids = {name: [pid] for name, pid in processes.items()} | {"workers": [worker.pid for worker in workers]}
     before = {name: _spent(pids[name]) for name in pids}
     took_s = [_call(client) for _ in range(CALLS)]
@@ -156,19 +123,19 @@ def _system_calls(client: Client, pids: list[int]) -> float | str:
     return int(counted[-1][-2 if len(counted[-1]) < 6 else 3]) / STRACE_CALLS if counted else ""
 
 
-def measure(repeat: int) -> Report:
+def measure(repeat: int, arrangement: str) -> Report:
     """The tables, `repeat` times in turn: medians."""
     hop_rows, process_tables, shares = [], [], []
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as directory:
-            found, share = traced_hops(Path(directory))
+            found, share = traced_hops(Path(directory), arrangement)
         rows: list[Row] = [
             {"hop": hop.name, "wall µs": hop.wall_us, "CPU µs": "" if hop.cpu_us is None else hop.cpu_us}
             for hop in found
         ]
         hop_rows.append([*rows, {"hop": "sum", "wall µs": sum(hop.wall_us for hop in found), "CPU µs": ""}])
         shares.append(share)
-        with running_client() as (client, processes):
+        with running_client(arrangement) as (client, processes):
             process_tables.append(process_rows(client, processes))
     same = [rows for rows in hop_rows if [row["hop"] for row in rows] == [row["hop"] for row in hop_rows[0]]]
     table = median_rows(same)
@@ -189,7 +156,9 @@ def measure(repeat: int) -> Report:
     )
 
 
-main = command("hops", measure, repeat=3, help="Where a microsecond of a call goes: hops, CPU, wake-ups, system calls.")
+main = command_of_cluster(
+    "hops", measure, repeat=3, help="Where a microsecond of a call goes: hops, CPU, wake-ups, system calls."
+)
 
 if __name__ == "__main__":
     main()

@@ -25,31 +25,40 @@ NOTE = struct.Struct("<QQQ")
 NOTES_MAX = 400_000
 """Per process; those that come later are not noted."""
 LABELS_SUFFIX = ".labels"
-ROLES = {"scheduler": "scheduler", "node_monitor": "node monitor", "frontends.python.executor": "worker"}
+ROLES = {
+    "scheduler": "scheduler",
+    "node_monitor": "node monitor",
+    "sparrow_py.embedded.one_process": "daemons",
+    "frontends.python.executor": "worker",
+}
 """By the module that the interpreter runs; the client is what runs none of these."""
 Note = Callable[[str], None]
+
+
+class _Here:
+    """This process."""
+
+    notes: _Notes | None = None
+
+
+def note(label: str) -> None:
+    """It happens now. Nothing is noted if the environment does not say where."""
+    if _Here.notes is not None:
+        _Here.notes.note(label)
 
 
 def follow_environment() -> None:
     """Begin to note if the environment says where to."""
     directory = os.environ.get(DIRECTORY_VARIABLE, "")
     if directory:
-        sys.meta_path.insert(0, _Patching(_Notes(Path(directory), role()).note))
+        _Here.notes = _Notes(Path(directory), role())
+        sys.meta_path.insert(0, _Patching(_Here.notes.note))
 
 
 def role() -> str:
     """What this process is to the others."""
     running = [name for module, name in ROLES.items() if module in sys.orig_argv]
     return " + ".join(running) or "client"
-
-
-def begin(directory: Path) -> Note:
-    """Begin to note in the client's process, whose modules are imported already; returns what notes more."""
-    note = _Notes(directory, "client").note
-    for name, patch in PATCHES.items():
-        if name in sys.modules:
-            patch(sys.modules[name], note)
-    return note
 
 
 class _Notes:
