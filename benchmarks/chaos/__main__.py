@@ -21,7 +21,7 @@ import click
 from rich.console import Console
 
 from benchmarks.chaos.journal import Journal, Key
-from benchmarks.chaos.plan import PLACEMENTS, placement_of
+from benchmarks.chaos.plan import CENTRAL, PLACEMENTS, placement_of
 from benchmarks.chaos.player import Played, play
 from benchmarks.report import Report, Row, progress
 
@@ -33,8 +33,8 @@ ROUNDS_PER_PROCESS = 20
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True, help="How many, from number 0 on.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the plans.")
 @click.option("--round", "number", type=click.IntRange(0), help="Play this round alone.")
-@click.option("--placement", type=click.Choice([*PLACEMENTS, "all"]), default="all", show_default=True,
-              help="Of the schedulers; all: one after the other.")  # fmt: skip
+@click.option("--placement", type=click.Choice([*PLACEMENTS, CENTRAL, "all"]), default="all", show_default=True,
+              help="Of the schedulers; all: one after the other, but central.")  # fmt: skip
 @click.option("--jobs", "at_once", type=click.IntRange(1), default=1, show_default=True, help="Rounds at a time.")
 @click.option("--journal", "path", type=click.Path(path_type=Path, dir_okay=False),
               help="File of rounds played, a line of JSON each; those that it has are not played again.")  # fmt: skip

@@ -22,6 +22,8 @@ from benchmarks.laboratory.names import node, number_of, scheduler
 GENERATOR = 5
 """To be raised with each change of what is drawn: a seed means something for one generator only."""
 PLACEMENTS = ("sparrow", "batch", "per-task", "random")
+CENTRAL = "central"
+"""One more, which is played where it is asked for."""
 QUEUES = ("fair", "priority", "fifo")
 USERS = ("ada", "grace", "alan")
 HEARTBEAT_S = 0.5
@@ -215,8 +217,11 @@ def _stream(name: str, user: str, tasks: int, duration_s: float, **how: object) 
 
 
 def _draw_shares(rng: random.Random, seed: int, number: int, placement: str) -> Plan:
-    """Users who stream equal tasks over several schedulers, with and without prefetch."""
+    """Users who stream equal tasks over several schedulers, with and without prefetch. Of central ones there is one, as
+    several promise no shares."""
     schedulers, slots = rng.randint(2, 3), tuple([2] * rng.randint(1, 3))
+    if placement == CENTRAL:
+        schedulers = 1
     weights = rng.choice(((1.0, 1.0), (2.0, 1.0), (1.0, 3.0), (1.0, 2.0, 1.0)))
     users = dict(zip(USERS, weights, strict=False))
     total = STREAM_S / STREAM_TASK_S * sum(slots) / sum(weights)

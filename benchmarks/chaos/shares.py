@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from benchmarks.chaos.plan import Plan, Scene
+from benchmarks.chaos.plan import CENTRAL, Plan, Scene
 from benchmarks.laboratory.evidence import Evidence, Run
 from benchmarks.laboratory.told import Event
 
@@ -35,8 +35,8 @@ def judge(plan: Plan, found: Evidence) -> Iterator[str]:
 def shares_hold(plan: Plan, found: Evidence) -> Iterator[str]:
     """While all users are backlogged each starts as many tasks as its weight says.
 
-    Tasks that are bound late are backlogged at all nodes. Tasks that are pushed wait at one node each, and users may
-    have more of them at one than at another: there the promise is each node's.
+    Tasks that are bound late are backlogged at all nodes, those of a central scheduler at that. Others are pushed: they
+    wait at one node each, and users may have more of them at one than at another: there the promise is each node's.
     """
     starts: dict[str, list[Run]] = defaultdict(list)
     for run in sorted(found.runs, key=lambda run: run.start_ns):
@@ -47,7 +47,7 @@ def shares_hold(plan: Plan, found: Evidence) -> Iterator[str]:
         return
     # Who has yet to submit is not backlogged.
     submitted_ns = max((line.at_ns for line in found.told(Event.SUBMITTED)), default=0)
-    if plan.placement == "sparrow":
+    if plan.placement in ("sparrow", CENTRAL):
         yield from _shares_of(
             {user: starts[user] for user in tasks}, plan.users, sum(found.slots.values()), submitted_ns
         )

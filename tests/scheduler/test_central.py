@@ -377,7 +377,7 @@ EVENTS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None)
-@given(events=st.lists(EVENTS, max_size=40), seed=st.integers(0, 1000))
+@given(events=st.lists(EVENTS, min_size=8, max_size=40), seed=st.integers(0, 1000))
 def test_no_slot_has_two_tasks_and_none_is_free_while_a_task_waits_that_may_run_there(
     events: list[tuple[str, int, Any]], seed: int
 ) -> None:
