@@ -33,6 +33,8 @@ COUNTERS = {
     "asks": "asks",
     "reservations": "reservations",
     "cancelled_reservations": "reservations_cancelled",
+    "pushes": "pushes",
+    "pushes_handed_back": "pushes_handed_back",
     "retries": "retries",
 }
 """The names of a point's counts, and the schedulers' metrics that they come from."""

@@ -6,10 +6,12 @@ What is remembered is a hint and may be out of date: it only says where to try f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
+    from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane
 
 
@@ -37,13 +39,14 @@ class IdleNodes:
             self.promised(stage, sum(taken.values()), now_s)
         return taken
 
-    def take_free(self, stage: StageState, count: int) -> dict[str, int]:
-        """Idle nodes that the stage may use, and up to `count` of their free slots, for tasks that are pushed.
+    def take_free(self, stage: StageState, count: int, suits: Callable[[Node], bool]) -> dict[str, int]:
+        """Idle nodes that the stage may use and that suit, and up to `count` of their free slots, for tasks that are
+        pushed.
 
         What else a node has is still known to be free: it hears of no reservation, and so does not say it again."""
         free, nodes = self.free, self._nodes
         found = self._find(stage, count)
-        taken = {node_id: slots for node_id, slots in found.items() if nodes[node_id].starts_now}
+        taken = {node_id: slots for node_id, slots in found.items() if suits(nodes[node_id])}
         for node_id, slots in taken.items():
             if free[node_id] > slots:
                 free[node_id] -= slots

@@ -64,7 +64,7 @@ class IdleOffers:
 
     def _push(self, stage: StageState, node: Node, free: int, now_s: float) -> int:
         """Push tasks to the node's free slots, of the stage or of that which is served before it; returns how many."""
-        if not (node.starts_now and self._pushing.may_push(stage)):
+        if not (self._pushing.may_push_to(node) and self._pushing.may_push(stage)):
             return 0
         if self._reorders:
             first = self._turns.first(stage.plan.group)

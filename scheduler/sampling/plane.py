@@ -39,7 +39,7 @@ class SamplingPlane:
         self.probing = Probing(book, self.turns, self.idle, self.adaptive)
         self.surplus = Surplus(book, self.turns, self.probing)
         self.binding = Binding(book, self.turns, self.probing, self.surplus, self.adaptive)
-        self.pushing = Pushing(book, self.turns, self.idle, self.surplus, self.adaptive)
+        self.pushing = Pushing(book, self.turns, self.idle, self.probing, self.surplus, self.adaptive)
         self.messages: dict[type, Handler] = {
             m.GetTasks: self.binding.get_tasks,
             m.ReservationsRefused: self.probing.refused,

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
+    from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane
     from scheduler.sampling.adaptive import AdaptiveRatio
     from scheduler.sampling.idle import IdleNodes
+    from scheduler.sampling.probing import Probing
     from scheduler.sampling.surplus import Surplus
     from scheduler.sampling.turns import Turns
 
@@ -31,7 +33,13 @@ class Pushing:
     """Pushes tasks of stages, if the option `push_to_idle` is on."""
 
     def __init__(
-        self, book: BookForPlane, turns: Turns, idle: IdleNodes, surplus: Surplus, adaptive: AdaptiveRatio | None
+        self,
+        book: BookForPlane,
+        turns: Turns,
+        idle: IdleNodes,
+        probing: Probing,
+        surplus: Surplus,
+        adaptive: AdaptiveRatio | None,
     ) -> None:
         self._nodes = book.nodes
         self._launch_now = book.launch_now
@@ -39,6 +47,7 @@ class Pushing:
         self._note = book.note
         self._turns = turns
         self._idle = idle
+        self._tickets_at = probing.tickets_at
         self._surplus = surplus
         self._adaptive = adaptive
         self._on = book.options.push_to_idle
@@ -51,10 +60,15 @@ class Pushing:
         """Whether tasks of the stage may be pushed: nothing about them calls for late binding."""
         return stage.plan.pushes and stage.open and not (stage.details or stage.job.avoids)
 
+    def may_push_to(self, node: Node) -> bool:
+        """Whether the node knows pushes, and has no reservation of ours: that is queued there, or is about to be, so
+        that the node would hand back what is pushed. It asks for its slot instead."""
+        return node.starts_now and not self._tickets_at.get(node.id)
+
     def push(self, stage: StageState, now_s: float) -> None:
         """Push as many of the stage's tasks as there are slots known to be free."""
         if self._idle.free and stage.unplaced and self.may_push(stage):
-            slots = self._idle.take_free(stage, stage.unplaced)
+            slots = self._idle.take_free(stage, stage.unplaced, self.may_push_to)
             if slots:
                 self.send(stage, slots, now_s)
 

@@ -55,7 +55,8 @@ def names_told(name: str) -> set[str]:
 
 
 def public(kind: type) -> set[str]:
-    """The names without an underscore that a class and its bases among ours have, or their code sets on `self`."""
+    """The names without an underscore that a class and its bases among ours have, or their code sets on `self`. What
+    the standard library's bases have is theirs to tell of."""
     names: set[str] = set()
     for one in (one for one in kind.__mro__ if one.__module__.startswith("sparrow_py")):
         tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
@@ -66,7 +67,8 @@ def public(kind: type) -> set[str]:
             names |= set(one.__struct_fields__)
         elif dataclasses.is_dataclass(one):
             names |= {field.name for field in dataclasses.fields(one)}
-    return {name for name in names if not name.startswith("_")}
+    theirs = {name for one in kind.__mro__ if one.__module__ == "concurrent.futures._base" for name in vars(one)}
+    return {name for name in names - theirs if not name.startswith("_")}
 
 
 def not_for_callers(name: str) -> set[str]:

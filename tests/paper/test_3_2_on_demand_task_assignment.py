@@ -53,7 +53,7 @@ class Node:
 def test_slots_run_what_they_can_and_the_rest_one_per_completion_in_order() -> None:
     """ "Slaves queue the probes until they have available resources to run the task."
     4 slots, 1 + 2 + 3 reservations."""
-    world = World(nodes=[4], scheduler={"probe_sharing": False})
+    world = World(nodes=[4], scheduler={"probe_sharing": False, "push_to_idle": False})
     jobs = [world.submit([0.1], probe_ratio=1), world.submit([0.2, 0.3], probe_ratio=1)]
     jobs.append(world.submit([0.4, 0.5, 0.6], probe_ratio=1))
     world.run_for(0.05)

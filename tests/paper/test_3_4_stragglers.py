@@ -5,6 +5,8 @@ One of ten one-slot nodes is 20 times slower than the others, and tasks last 0.1
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from simulator.world import JobLog, World
@@ -20,9 +22,9 @@ ROUND_TRIPS_S = 0.02
 """More than the messages take that a job needs, one after the other."""
 
 
-def slow_node() -> World:
+def slow_node(**scheduler: Any) -> World:
     """Ten nodes of one slot; the first is slow."""
-    world = World(nodes=[1] * 10, latency=(LATENCY_S, LATENCY_S))
+    world = World(nodes=[1] * 10, latency=(LATENCY_S, LATENCY_S), scheduler=scheduler)
     slow_down(world.nodes[0], FACTOR)
     return world
 
@@ -67,7 +69,7 @@ def test_a_task_that_takes_unexpectedly_long_is_submitted_again_and_the_job_does
 def test_the_copies_are_a_new_separate_job_placed_by_batch_sampling() -> None:
     """ "re-submit these tasks to be scheduled as a new, separate job using batch sampling": d·m reservations of its
     own, for all the tasks that are slow at the time together."""
-    world = slow_node()
+    world = slow_node(push_to_idle=False)
     slow_down(world.nodes[1], FACTOR)
     client = SpeculatingClient(world)
     log = client.submit([TASK_S] * 10, Speculation(copies_max=0.5), probe_ratio=3, name="wash")

@@ -15,6 +15,8 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig, node_info, ref
 
+MANY = tuple(f"n{number}" for number in range(20))
+"""More nodes than jobs of a few tasks have reservations."""
 FINISHED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.CANCELLED, TaskStatus.LOST
 
 
@@ -26,6 +28,12 @@ class Rig(SchedulerRig):
 
     def submit(self, tasks: int = 1, job: str = "j", **fields: Any) -> None:
         self.submit_job(tasks, job=job, **{"max_attempts": 3, **fields})
+
+    def unreserved(self, free: int = 1) -> str:
+        """A node that has no reservation says that it is idle; its name."""
+        node = next(one.id for one in self.core.nodes.all() if not self.core.plane.live_reservations(one.id))
+        self.node(node, m.Idle(free))
+        return node
 
     def pushed(self) -> list[tuple[str, m.LaunchNow]]:
         return self.outbox.take(m.LaunchNow)
@@ -96,24 +104,24 @@ def test_a_node_that_says_it_has_more_free_slots_than_slots_gets_no_more_than_th
 
 
 def test_tasks_that_wait_go_to_a_node_that_says_it_is_idle() -> None:
-    rig = Rig("a", "b", "c")
+    rig = Rig(*MANY)
     rig.submit(2)
     assert rig.reserved() == 4
-    rig.node("a", m.Idle(1))
-    assert [(node, launch.task) for node, launch in rig.pushed()] == [("a", 0)]
-    rig.node("b", m.Idle(4))
-    assert [(node, launch.task) for node, launch in rig.pushed()] == [("b", 1)]
+    first = rig.unreserved()
+    assert [(node, launch.task) for node, launch in rig.pushed()] == [(first, 0)]
+    second = rig.unreserved(4)
+    assert [(node, launch.task) for node, launch in rig.pushed()] == [(second, 1)]
     assert rig.take(m.CancelReservations)
     rig.submit(3, job="k")
-    assert [node for node, _ in rig.pushed()] == ["b"] * 3
+    assert [node for node, _ in rig.pushed()] == [second] * 3
 
 
 def test_of_the_jobs_that_wait_that_with_the_least_work_has_the_slot_unless_the_order_is_another() -> None:
     for order, first in (("shortest", "k"), ("oldest", "j"), ("reserved", "j")):
-        rig = Rig(order=order)
+        rig = Rig(*MANY, order=order)
         rig.submit(5)
         rig.submit(2, job="k")
-        rig.node("a", m.Idle(1))
+        rig.unreserved()
         assert [launch.job for _, launch in rig.pushed()] == [first], order
 
 
@@ -186,13 +194,13 @@ def test_nothing_is_pushed_unless_the_option_is_on() -> None:
 
 
 def test_what_is_handed_back_is_probed_for_and_was_no_start() -> None:
-    rig = Rig("a", "b", "c")
+    rig = Rig(*MANY)
     for back in range(5):  # More often than it may start.
-        rig.node("a", m.Idle(1))
+        rig.unreserved()
         if not back:
             rig.submit(1, max_attempts=2)
-        ((_, launch),) = rig.pushed()
-        rig.hand_back("a", launch)
+        ((node, launch),) = rig.pushed()
+        rig.hand_back(node, launch)
         assert rig.reserved() == 2
         rig.outbox.sent.clear()
     (ticket,) = rig.core.plane.probing.tickets
@@ -214,6 +222,23 @@ def test_a_hand_back_that_has_another_reason_counts_for_asks_not_for_pushes() ->
     assert (rig.core.counters.handed_back, rig.core.counters.pushes_handed_back) == (1, 0)
 
 
+def test_nothing_is_pushed_to_a_node_that_has_our_reservation_even_if_it_says_that_it_is_idle() -> None:
+    """It had nothing queued when it said so; what is pushed would come after the reservation, and be handed back. Then
+    the reservation is cancelled, the node is idle again, and so on for ever."""
+    rig = Rig("a")
+    rig.node("a", m.Idle(1))
+    rig.submit()
+    ((_, launch),) = rig.pushed()
+    rig.hand_back("a", launch)
+    (reserve,) = rig.take(m.Reserve)
+    rig.node("a", m.Idle(1))
+    assert not rig.pushed() and not rig.take(m.CancelReservations)
+    rig.submit(job="k")
+    assert not rig.pushed()
+    rig.node("a", m.GetTasks(1, reserve.ticket, 1))
+    assert rig.take(m.Launch)
+
+
 def test_a_task_that_is_handed_back_goes_to_the_next_slot_that_is_known_to_be_free() -> None:
     rig = Rig()
     rig.node("a", m.Idle(1))
@@ -229,14 +254,14 @@ def test_a_task_that_is_handed_back_goes_to_the_next_slot_that_is_known_to_be_fr
 
 
 def test_a_node_that_dies_with_a_push_in_flight_has_cost_a_start() -> None:
-    rig = Rig()
-    rig.node("a", m.Idle(1))
+    rig = Rig(*MANY)
+    first = rig.unreserved()
     rig.submit(1, max_attempts=2)
     rig.pushed()
-    rig.node_down("a")
-    rig.node("b", m.Idle(1))
+    rig.node_down(first)
+    second = rig.unreserved()
     ((_, launch),) = rig.pushed()
-    rig.node_down("b")
+    rig.node_down(second)
     assert rig.outcomes() == [(0, LOST, 2)]
     assert launch.task == 0
 
@@ -261,15 +286,15 @@ def test_of_frames_that_were_not_sent_before_the_link_broke_the_driver_tells_tha
 
 def test_a_push_that_was_not_sent_before_the_link_broke_has_cost_none() -> None:
     """So does the driver tell the core of frames that it could not send."""
-    rig = Rig()
-    rig.node("a", m.Idle(1))
+    rig = Rig(*MANY)
+    first = rig.unreserved()
     rig.submit(1, max_attempts=2)
     ((_, launch),) = rig.pushed()
-    rig.hand_back("a", launch)
-    rig.node_down("a")
-    rig.node("b", m.Idle(1))
+    rig.hand_back(first, launch)
+    rig.node_down(first)
+    second = rig.unreserved()
     ((_, launch),) = rig.pushed()
-    rig.report("b", launch)
+    rig.report(second, launch)
     assert rig.outcomes() == [(0, FINISHED, 1)]
 
 

@@ -25,7 +25,8 @@ from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.connector import Connector
 from tests.support import tasks
 from tests.support.daemons import gone
-from tests.support.guarded import ADA, Authority, ask, tls_flags, why_refused
+from tests.support.guarded import ADA, Authority, ask, tls_flags
+from tests.support.raw_links import why_refused
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
 
