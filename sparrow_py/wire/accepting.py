@@ -53,7 +53,7 @@ async def accept(
             raise InvalidRequest("role", hello.role, " or ".join(decoders))
         admit(hello, principal)
     except (LinkError, InvalidRequest) as error:
-        refusals.warning("a link from %s was refused: %s", request.remote, error)
+        refusals.warning("a link from %s was refused: %s", request.remote or "this machine", error)
         await _refuse(connection, error)
         return response
     http_guard.is_link(request)
