@@ -51,6 +51,7 @@ class Listener:
         self._credentials = credentials
         self._runner = http_guard.Runner(app, shutdown_timeout=1.0)
         self._sockets: list[socket.socket] = []
+        self._parent = os.getppid()
         self._unix_path = ""
         """Of the Unix socket among them, if there is one."""
 
@@ -99,14 +100,16 @@ class Listener:
         for listening in self._sockets:
             listening.close()
         if self._options.exit_on_stdin_eof and self._unix_path:
-            _remove_socket(self._unix_path)
+            _remove_socket(self._unix_path, with_directory=os.getppid() != self._parent)
 
 
-def _remove_socket(path: str) -> None:
-    """And the directory, if it was the last: who made it, and would remove it, may be gone."""
+def _remove_socket(path: str, *, with_directory: bool) -> None:
+    """`with_directory`: if it is the last there. The program that made the directory removes it at its own end: as long
+    as that lives and may dial, no other account is to make a directory of this name."""
     with contextlib.suppress(OSError):
         Path(path).unlink()
-        Path(path).parent.rmdir()
+        if with_directory:
+            Path(path).parent.rmdir()
 
 
 def _listening_sockets(options: DaemonOptions) -> list[socket.socket]:

@@ -49,7 +49,6 @@ class UnixSockets:
             if Path(tempfile.gettempdir()).stat().st_mode & (0o022 | stat.S_ISVTX) in CHANGEABLE:
                 raise OSError("others may put another directory in the place of ours")
             self._directory = Path(tempfile.mkdtemp(prefix="sparrow-"))
-        self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self._directory / name
         if len(str(path).encode()) > UNIX_PATH_BYTES_MAX:
             raise OSError(f"{path} is too long for a socket")

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp.client_exceptions import UnixClientConnectorError
 from aiohttp.client_proto import ResponseHandler
 
-from sparrow_py.access.unix_addresses import UNIX_SCHEME, unix_path_of_host
+from sparrow_py.access.unix_addresses import UNIX_SCHEME, check_listener, unix_path_of_host
 
 
 class Connector(aiohttp.TCPConnector):
@@ -43,6 +43,7 @@ class Connector(aiohttp.TCPConnector):
         try:
             made.setblocking(False)
             await self._loop.sock_connect(made, path)
+            check_listener(made, path)
             _, protocol = await self._loop.create_unix_connection(self._factory, sock=made)
         except OSError as error:
             made.close()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, InvalidRequest, LocalCluster, NoScheduler
+from sparrow_py.access import unix_addresses
 from sparrow_py.access.credentials import Access
-from sparrow_py.access.unix_addresses import unix_address, unix_path
+from sparrow_py.access.unix_addresses import unix_address, unix_path, unix_url
 from sparrow_py.daemon.listener import unix_socket
 from sparrow_py.daemon.options import parse
 from sparrow_py.embedded.unix_sockets import UnixSockets
@@ -156,6 +160,80 @@ async def test_no_address_that_a_peer_names_and_no_redirection_leads_to_one(tmp_
     finally:
         listener.close()
         await runner.cleanup()
+
+
+NOBODY = 65534
+
+
+# ---- who listens ---------------------------------------------------------------------------------
+
+
+async def why_unanswered(path: Path) -> str:
+    """Why a request to the socket got no answer."""
+    async with aiohttp.ClientSession(connector=Connector()) as session:
+        with pytest.raises(aiohttp.ClientConnectorError) as refused:
+            await session.get(unix_url(str(path), "/"))
+    return str(refused.value.os_error)
+
+
+async def test_a_socket_at_which_another_account_listens_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = listening(tmp_path)
+    listener.setblocking(False)
+    ours = os.geteuid()
+    monkeypatch.setattr(unix_addresses, "_PEER", SimpleNamespace(size=12, unpack=lambda _: (1, ours + 1, 0)))
+    with closing(listener):
+        assert f"account {ours + 1} listens" in await why_unanswered(tmp_path / "socket")
+        accepted, _ = listener.accept()
+        accepted.setblocking(False)
+        with closing(accepted):
+            assert accepted.recv(1) == b"", "nothing was said before the connection was closed"
+
+
+def impostor(path: Path, says: int) -> None:
+    """As another account: listen at the path, and say what the first who dials has said."""
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o777)
+        listener.listen()
+        os.write(says, b"listens\n")
+        accepted, _ = listener.accept()
+        os.write(says, b"heard %r\n" % accepted.recv(1000))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another account")
+async def test_an_impostor_of_another_account_hears_nothing() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o777)
+        path = Path(directory) / "socket"
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                impostor(path, write)
+            finally:
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as said:
+            assert said.readline() == b"listens\n"
+            assert f"account {NOBODY} listens" in await why_unanswered(path)
+            assert said.readline() == b"heard b''\n"
+        os.waitpid(child, 0)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("processes", ["one", "separate"])
+def test_as_long_as_the_program_lives_nobody_else_can_make_the_directory_of_its_sockets(processes: str) -> None:
+    with LocalCluster(slots=1, processes=processes) as cluster:
+        directory = Path(unix_path(cluster.dialled[0])).parent
+        scheduler = cluster.scheduler_processes[0].process
+        scheduler.send_signal(signal.SIGTERM)
+        scheduler.wait(TIMEOUT_S)
+        assert directory.exists()
+    assert not directory.exists()
 
 
 # ---- what is left ----------------------------------------------------------------------------
