@@ -14,7 +14,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from sparrow_py.wire import websocket
 from sparrow_py.wire.outgoing import Outgoing
-from sparrow_py.wire.websocket import Close, FrameReader, Payload, Ping, Pong, WebSocketError
+from sparrow_py.wire.websocket import FRAGMENT, Close, FrameReader, Payload, Ping, Pong, WebSocketError
 
 CLOSE_TIMEOUT_S = 0.5
 """So long the other side has to take the last frames, to close as well, and to let go of the connection."""
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
             self._let_go()
             self._tell_gone(event.reason)
         else:
-            assert type(event) is Pong
+            assert type(event) is Pong or event is FRAGMENT
 
     def _answer_pings(self) -> None:
         pongs, self._pongs, self._pongs_owed = self._pongs, bytearray(), 0

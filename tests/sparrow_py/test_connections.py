@@ -147,6 +147,35 @@ def test_many_short_frames_are_not_read_in_one_turn(loop: str) -> None:
     run_on(loop, play())
 
 
+def test_fragments_are_not_read_in_one_turn(loop: str) -> None:
+    async def play() -> None:
+        async with against_raw() as (raw, link):
+            came: list[Any] = []
+            link.listen(came.extend)
+            reader, counts = link._connection._reader, [0]
+            read = reader.read
+
+            class Counting:
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(reader, name)
+
+                def read(self) -> Any:
+                    event = read()
+                    counts[-1] += event is not None
+                    return event
+
+            link._connection._reader = Counting()  # type: ignore[assignment]
+            parts = ws_frame(CONTINUATION, fin=False) * 9_000
+            raw.send(ws_frame(BINARY, fin=False) + parts + ws_frame(CONTINUATION, batch(m.CancelJob("j"))))
+            while not came:
+                await asyncio.sleep(0)
+                counts.append(0)
+            assert sum(counts) == 9_002
+            assert max(counts) <= 2 * MESSAGES_PER_TURN_MAX
+
+    run_on(loop, play())
+
+
 def test_a_slice_that_is_refused_ends_the_rest(loop: str) -> None:
     async def play() -> None:
         async with both_ends() as (near, far):
