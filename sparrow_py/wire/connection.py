@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from aiohttp.base_protocol import BaseProtocol
+
 from sparrow_py.wire import websocket
 from sparrow_py.wire.outgoing import Outgoing
-from sparrow_py.wire.websocket import Close, FrameReader, Payload, Ping, Pong, WebSocketError
+from sparrow_py.wire.websocket import FRAGMENT, Close, FrameReader, Payload, Ping, Pong, WebSocketError
 
 CLOSE_TIMEOUT_S = 0.5
 """So long the other side has to take the last frames, to close as well, and to let go of the connection."""
@@ -65,7 +67,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         transport: asyncio.Transport,
-        http: asyncio.BaseProtocol,
+        http: BaseProtocol,
         outgoing: Outgoing,
         *,
         dials: bool,
@@ -79,8 +81,12 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.outgoing = outgoing
         self.owner: Owner = Nobody()
-        self.writable = True
-        """Whether there is room; what is written all the same waits in memory."""
+        self.writable = not http.writing_paused
+        """Whether there is room; what is written all the same waits in memory.
+
+        If the answers before, or that to the upgrade, have filled the transport, HTTP was told so, and will not be
+        told again. When there is room the transport tells who has it then.
+        """
         self.lost: asyncio.Future[None] = self.loop.create_future()
         """Done when the connection is no more."""
         self._transport = transport
@@ -193,7 +199,7 @@ class Connection(asyncio.Protocol):
             self._let_go()
             self._tell_gone(event.reason)
         else:
-            assert type(event) is Pong
+            assert type(event) is Pong or event is FRAGMENT
 
     def _answer_pings(self) -> None:
         pongs, self._pongs, self._pongs_owed = self._pongs, bytearray(), 0

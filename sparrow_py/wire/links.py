@@ -31,7 +31,6 @@ REASON_CHARS_MAX = 500
 _EMPTY_FRAME = bytes(HEADER_ROOM) + b"\xdc\x00\x00"
 """Room for the header, then msgpack: an array with a 16-bit count, filled in when the frame leaves."""
 _COUNT = slice(HEADER_ROOM + 1, HEADER_ROOM + 3)
-_MESSAGES_PER_FRAME_MAX = 0xFFFF
 
 Handler = Callable[[list[Any]], None]
 
@@ -118,7 +117,7 @@ class Link:
         before = len(frame)
         m.encode_into(message, frame, -1)
         size = len(frame) - before
-        if len(frame) > self._full_bytes or self._frame_messages == _MESSAGES_PER_FRAME_MAX:
+        if len(frame) > self._full_bytes or self._frame_messages == m.MESSAGES_PER_FRAME_MAX:
             self._begin_frame(before, size)
         self._frame_messages += 1
         self._backlog_bytes += size

@@ -35,6 +35,8 @@ PROTOCOL_VERSION_OLDEST = 2
 """The version before, which is spoken with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
+MESSAGES_PER_FRAME_MAX = 0xFFFF
+"""As many as an array with a 16-bit count can have. Decoded, a message takes a multiple of its bytes."""
 MESSAGE_OVERHEAD_BYTES = 4096
 """Room that a message needs beside its payload; payloads may fill the rest of a frame."""
 DETAIL_BYTES_FREE = MESSAGE_OVERHEAD_BYTES // 2
@@ -695,6 +697,10 @@ _encoder = msgspec.msgpack.Encoder()
 encode_into = _encoder.encode_into
 
 
+_ARRAY_32 = 0xDD
+"""The first byte of an array in msgpack with a 32-bit count."""
+
+
 class FrameDecoder:
     """Decodes frames whose messages must be of the given union of message types."""
 
@@ -703,7 +709,18 @@ class FrameDecoder:
 
     def __call__(self, frame: bytes | bytearray | memoryview) -> list[Any]:
         """The frame's messages; `LinkError` if it is not a frame of such messages."""
+        if frame and frame[0] == _ARRAY_32:  # No other array can be too long.
+            _check_count(frame)
         try:
             return self._decode(frame)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise LinkError(f"malformed frame of {len(frame)} bytes: {error}") from None
+
+
+def _check_count(frame: bytes | bytearray | memoryview) -> None:
+    """Before its messages are decoded."""
+    count = int.from_bytes(frame[1:5], "big")
+    if count > MESSAGES_PER_FRAME_MAX:
+        raise LinkError(
+            f"malformed frame of {len(frame)} bytes: {count} messages; at most {MESSAGES_PER_FRAME_MAX} are allowed"
+        )

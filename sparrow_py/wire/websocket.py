@@ -21,6 +21,8 @@ NORMAL, PROTOCOL_ERROR, UNSUPPORTED, BAD_TEXT, TOO_LARGE = 1000, 1002, 1003, 100
 """Close codes (§7.4.1)."""
 CONTROL_BYTES_MAX = 125
 """A control frame's payload (§5.5)."""
+FRAGMENTS_MAX = 10_000
+"""Frames that a message may come in. Peers of ours send one."""
 HEADER_ROOM = 14
 """Bytes that a frame's header takes at most."""
 
@@ -64,8 +66,13 @@ class Close(NamedTuple):
     reason: str
 
 
-Event = Payload | Ping | Pong | Close
-"""A whole binary message, or a control frame."""
+class Fragment(NamedTuple):
+    """A frame of a message that is still to end."""
+
+
+FRAGMENT = Fragment()
+Event = Payload | Ping | Pong | Close | Fragment
+"""A whole binary message, a control frame, or a part of a message, which is work for whoever reads, too."""
 
 
 class FrameReader:
@@ -75,8 +82,8 @@ class FrameReader:
     """
 
     __slots__ = (
-        "_at", "_data", "_end", "_final", "_key", "_length", "_masked", "_missing", "_opcode", "_parts", "_payload",
-        "message_bytes_max",
+        "_at", "_data", "_end", "_final", "_fragments", "_key", "_length", "_masked", "_missing", "_opcode", "_parts",
+        "_payload", "message_bytes_max",
     )  # fmt: skip
 
     def __init__(self, *, masked: bool, message_bytes_max: int) -> None:
@@ -96,6 +103,8 @@ class FrameReader:
         """Bytes of it that are still to come."""
         self._parts: bytearray | None = None
         """The frames of a message that has not ended."""
+        self._fragments = 0
+        """How many these are."""
 
     def feed(self, data: bytes) -> None:
         """These bytes came."""
@@ -106,23 +115,20 @@ class FrameReader:
             self._at, self._end = 0, len(self._data)
 
     def read(self) -> Event | None:
-        """The next message or control frame; None if it is still to come. `WebSocketError` if there will be none."""
-        while True:
-            if self._missing:
-                payload = self._more_payload()
-            elif self._header():
-                payload = self._whole_payload()
-            else:
-                if self._at == self._end:
-                    self._data, self._at, self._end = b"", 0, 0  # Let go of what was read.
-                return None
-            if payload is None:
-                return None
-            if self._key != _NO_KEY:
-                payload = unmasked(payload, self._key)
-            event = self._event(payload)
-            if event is not None:
-                return event
+        """What the next frame amounts to; None if it is still to come. `WebSocketError` if there will be none."""
+        if self._missing:
+            payload = self._more_payload()
+        elif self._header():
+            payload = self._whole_payload()
+        else:
+            if self._at == self._end:
+                self._data, self._at, self._end = b"", 0, 0  # Let go of what was read.
+            return None
+        if payload is None:
+            return None
+        if self._key != _NO_KEY:
+            payload = unmasked(payload, self._key)
+        return self._event(payload)
 
     # ---- headers -----------------------------------------------------------------------------
 
@@ -212,8 +218,8 @@ class FrameReader:
         payload, self._payload = self._payload, bytearray()
         return payload
 
-    def _event(self, payload: Payload) -> Event | None:
-        """What a whole frame amounts to; None for a part of a message."""
+    def _event(self, payload: Payload) -> Event:
+        """What a whole frame amounts to."""
         opcode = self._opcode
         if opcode == BINARY and self._final:
             return payload
@@ -227,10 +233,13 @@ class FrameReader:
             self._parts = bytearray(payload)
         else:
             self._parts += payload
-        if not self._final:
-            return None
-        message, self._parts = self._parts, None
-        return message
+        self._fragments += 1
+        if self._final:
+            message, self._parts, self._fragments = self._parts, None, 0
+            return message
+        if self._fragments >= FRAGMENTS_MAX:
+            raise WebSocketError(TOO_LARGE, f"a message comes in more than {FRAGMENTS_MAX} frames")
+        return FRAGMENT
 
 
 def unmasked(payload: Payload, key: bytes) -> bytearray | bytes:

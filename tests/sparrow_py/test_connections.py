@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -142,6 +143,35 @@ def test_many_short_frames_are_not_read_in_one_turn(loop: str) -> None:
                     await asyncio.sleep(0)
                     counts.append(0)
                 assert max(counts) <= 2 * MESSAGES_PER_TURN_MAX, turn
+
+    run_on(loop, play())
+
+
+def test_fragments_are_not_read_in_one_turn(loop: str) -> None:
+    async def play() -> None:
+        async with against_raw() as (raw, link):
+            came: list[Any] = []
+            link.listen(came.extend)
+            reader, counts = link._connection._reader, [0]
+            read = reader.read
+
+            class Counting:
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(reader, name)
+
+                def read(self) -> Any:
+                    event = read()
+                    counts[-1] += event is not None
+                    return event
+
+            link._connection._reader = Counting()  # type: ignore[assignment]
+            parts = ws_frame(CONTINUATION, fin=False) * 9_000
+            raw.send(ws_frame(BINARY, fin=False) + parts + ws_frame(CONTINUATION, batch(m.CancelJob("j"))))
+            while not came:
+                await asyncio.sleep(0)
+                counts.append(0)
+            assert sum(counts) == 9_002
+            assert max(counts) <= 2 * MESSAGES_PER_TURN_MAX
 
     run_on(loop, play())
 
@@ -424,6 +454,44 @@ def test_frames_that_come_in_one_piece_with_the_answer(loop: str) -> None:
         assert came == [m.JobEnded("j")]
         server.close()
         await server.wait_closed()
+
+    run_on(loop, play())
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
+def test_a_transport_that_was_full_before_the_upgrade_is_full_after_it(loop: str, secured: bool, tls: Tls) -> None:
+    async def play() -> None:
+        before, sent = bytes(16 << 20), outcome(1000)
+        served: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+
+        async def serve(link: Link) -> None:
+            link.listen(lambda _: None)
+            link.send(sent)
+            link.flush()
+            served.set_result(link)
+            await link.ended()
+
+        def read(raw: Raw) -> list[tuple[int, bytes]]:
+            assert raw.exactly(len(before)) == before
+            assert raw.upgraded().status == 101
+            return [raw.frame(), raw.frame()]
+
+        async with accepting(serve, tls=tls if secured else None, before=before) as address:
+            with connected(address) as raw:
+                if secured:
+                    assert tls.access.context is not None
+                    wrap = partial(tls.access.context.wrap_socket, raw.socket, server_hostname="127.0.0.1")
+                    raw.socket = await asyncio.to_thread(wrap)
+                raw.ask_to_upgrade()
+                raw.send(ws_frame(BINARY, batch(HELLO)))
+                link = await served
+                assert not link._connection.writable
+                assert len(link._frames) == 2  # The Welcome, too.
+                frames = await asyncio.to_thread(read, raw)
+                assert frames[1] == (BINARY, encoded(sent).replace(b"\x91", b"\xdc\x00\x01", 1))
+                assert link._connection.writable
+                link.close("enough")
+                assert (await asyncio.to_thread(raw.said)).goodbye == "enough"
 
     run_on(loop, play())
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparrow_py.wire import websocket as ws
-from sparrow_py.wire.websocket import Close, FrameReader, Ping, Pong, WebSocketError
+from sparrow_py.wire.websocket import FRAGMENT, Close, FrameReader, Ping, Pong, WebSocketError
 
 KEY = b"\x12\x34\x56\x78"
 LENGTHS = [0, 1, 125, 126, 127, 128, 65535, 65536, 70_000]
@@ -41,7 +41,8 @@ def events(pieces: Iterable[bytes], *, masked: bool = False, bytes_max: int = BY
     for piece in pieces:
         reader.feed(piece)
         while (event := reader.read()) is not None:
-            found.append(bytes(event) if isinstance(event, memoryview | bytearray) else event)
+            if event is not FRAGMENT:
+                found.append(bytes(event) if isinstance(event, memoryview | bytearray) else event)
     return found
 
 
@@ -147,6 +148,20 @@ def test_a_fragment_that_continues_nothing() -> None:
     assert code_of(frame(ws.CONTINUATION, b"x")) == 1002
     assert code_of(frame(ws.CONTINUATION, b"x", fin=False)) == 1002
     assert code_of(frame(ws.BINARY, b"x") + frame(ws.CONTINUATION, b"x")) == 1002
+
+
+def test_a_fragment_is_all_that_is_read_at_a_time() -> None:
+    reader = FrameReader(masked=False, message_bytes_max=BYTES_MAX)
+    part = frame(ws.CONTINUATION, fin=False)
+    reader.feed(frame(ws.BINARY, b"x", fin=False) + 2 * part + frame(ws.CONTINUATION, b"y"))
+    assert [reader.read() for _ in range(5)] == [FRAGMENT, FRAGMENT, FRAGMENT, b"xy", None]
+
+
+def test_a_message_in_as_many_fragments_as_may_be_and_in_one_more() -> None:
+    begin, part, last = frame(ws.BINARY, fin=False), frame(ws.CONTINUATION, fin=False), frame(ws.CONTINUATION, b"x")
+    most = begin + (ws.FRAGMENTS_MAX - 2) * part + last
+    assert events([most + most]) == [b"x", b"x"]
+    assert code_of(begin + (ws.FRAGMENTS_MAX - 1) * part) == 1009
 
 
 def test_a_message_within_a_message() -> None:

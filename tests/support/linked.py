@@ -65,11 +65,15 @@ async def accepting(
     backlog_bytes_max: int = 64 << 20,
     heartbeat_s: float = TIMEOUT_S,
     outgoing: Outgoing | None = None,
+    before: bytes = b"",
 ) -> AsyncIterator[str]:
-    """A server of links, whose ends are given to `serve`; its address."""
+    """A server of links, whose ends are given to `serve`; its address. `before` is written before each upgrade."""
     shared = outgoing or Outgoing()
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        for start in range(0, len(before), 1 << 20):  # Below TLS any one piece is taken, however long.
+            request.transport.write(before[start : start + (1 << 20)])
         accepted = await accept(
             request, name="s", principal_of=lambda *_: ANYBODY, decoders={"client": m.FrameDecoder(m.FromClient)},
             heartbeat_s=heartbeat_s, frame_bytes_max=frame_bytes_max, backlog_bytes_max=backlog_bytes_max,

@@ -70,9 +70,17 @@ class Raw:
 
     def upgrade(self, *headers: str) -> Answer:
         """Ask for a link; the answer's body is empty if it is one."""
+        self.ask_to_upgrade(*headers)
+        return self.upgraded()
+
+    def ask_to_upgrade(self, *headers: str) -> None:
+        """Ask for a link."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}")
         self.send(request("GET", "/link", *asked, *headers))
+
+    def upgraded(self) -> Answer:
+        """The answer to who asked for a link."""
         head = bytearray()
         while not head.endswith(b"\r\n\r\n"):  # Not a byte more: frames follow.
             byte = self.socket.recv(1)
@@ -97,12 +105,12 @@ class Raw:
     def frame(self) -> tuple[int, bytes]:
         """The next frame that comes: opcode and payload; `CLOSE` if the connection ends without one."""
         try:
-            first, length = self._exactly(2)
+            first, length = self.exactly(2)
             if length == 126:
-                (length,) = struct.unpack(">H", self._exactly(2))
+                (length,) = struct.unpack(">H", self.exactly(2))
             elif length == 127:
-                (length,) = struct.unpack(">Q", self._exactly(8))
-            return first & 0x0F, self._exactly(length)
+                (length,) = struct.unpack(">Q", self.exactly(8))
+            return first & 0x0F, self.exactly(length)
         except ConnectionError:
             return CLOSE, b""
 
@@ -119,7 +127,8 @@ class Raw:
             if opcode == BINARY:
                 ended.messages += msgspec.msgpack.decode(payload)
 
-    def _exactly(self, count: int) -> bytes:
+    def exactly(self, count: int) -> bytes:
+        """The next bytes, so many."""
         data = bytearray()
         while len(data) < count:
             chunk = self.socket.recv(count - len(data))

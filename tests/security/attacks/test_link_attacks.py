@@ -26,8 +26,6 @@ CLIENT = m.Hello(m.PROTOCOL_VERSION, "client", "", "mallory", "")
 NODE = m.Hello(m.PROTOCOL_VERSION, "node", "intruder", "", "", m.NodeInfo(0, {}, {}, {}))
 FRAME_MAX = m.FRAME_BYTES_MAX + m.MESSAGE_OVERHEAD_BYTES
 PROTOCOL_ERROR, BAD_TEXT, TOO_BIG = 1002, 1007, 1009
-MESSAGES_MAX = 0xFFFF
-"""Messages in a frame of ours."""
 CANCEL = batch(m.CancelJob("no-such-job"))
 DECODERS = [m.FrameDecoder(kind) for kind in (m.FromClient, m.FromNode, m.ToClient, m.ToNode, m.Hello, m.Welcome)]
 
@@ -127,8 +125,8 @@ def test_empty_parts_of_a_message_that_does_not_end(scheduler: Daemon) -> None:
         for _ in range(20):
             raw.send(ws_frame(CONTINUATION, fin=False) * 50_000)
         get_json(scheduler.address, "/v1/nodes")
-        raw.send(ws_frame(CONTINUATION))
-        assert "malformed frame of 0 bytes" in raw.said().goodbye
+        ended = raw.said()
+    assert (ended.goodbye, ended.code) == ("a message comes in more than 10000 frames", TOO_BIG)
 
 
 def test_an_honest_link_by_hand(scheduler: Daemon) -> None:
@@ -230,14 +228,40 @@ def test_such_bodies_close_their_link_with_a_reason(scheduler: Daemon, hello: m.
 
 
 FLOODS: dict[str, list[m.Message]] = {
-    "cancels of no job": [m.CancelJob("j")] * MESSAGES_MAX,
-    "cancels of tasks of no job": [m.CancelTasks("j", [0])] * MESSAGES_MAX,
-    "tasks of no job": [m.AddTasks("j", 0, [b""])] * MESSAGES_MAX,
+    "cancels of no job": [m.CancelJob("j")] * m.MESSAGES_PER_FRAME_MAX,
+    "cancels of tasks of no job": [m.CancelTasks("j", [0])] * m.MESSAGES_PER_FRAME_MAX,
+    "tasks of no job": [m.AddTasks("j", 0, [b""])] * m.MESSAGES_PER_FRAME_MAX,
     "jobs without tasks": [
         m.SubmitJob(f"j{n}", 0, "", [m.Stage("noop", 0, b"", "", 1.0, 0, None)], 1, False, None, False)
         for n in range(10_000)
     ],
 }
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_a_frame_of_too_many_messages_is_refused_before_they_are_decoded(decode: m.FrameDecoder) -> None:
+    """Decoded, 1 MiB of them would be 38 MiB."""
+    most = m.MESSAGES_PER_FRAME_MAX
+    begun = struct.pack(">BI", 0xDD, most + 1)
+    for frame in (begun, begun + b"\xc1", begun + batch(m.Goodbye("x"))[1:] * (most + 1)):
+        for kind in (bytes, bytearray, memoryview):
+            with pytest.raises(LinkError, match=f"malformed frame .* {most + 1} messages; at most {most} are allowed"):
+                decode(kind(frame))
+
+
+def test_a_frame_may_have_as_many_messages_as_may_be_however_their_number_is_written() -> None:
+    message = m.Goodbye("x")
+    many = batch(message)[1:] * m.MESSAGES_PER_FRAME_MAX
+    decode = m.FrameDecoder(m.FromClient)
+    for head in (struct.pack(">BI", 0xDD, m.MESSAGES_PER_FRAME_MAX), struct.pack(">BH", 0xDC, 0xFFFF)):
+        assert decode(head + many) == [message] * m.MESSAGES_PER_FRAME_MAX
+
+
+def test_who_sends_a_frame_of_too_many_messages_is_told_so(scheduler: Daemon) -> None:
+    with connected(scheduler.address) as raw:
+        raw.hello(CLIENT)
+        raw.send(ws_frame(BINARY, batch(*[m.CancelJob("")] * 209_713)))
+        assert "209713 messages; at most 65535 are allowed" in raw.said().goodbye
 
 
 @pytest.mark.parametrize("flood", FLOODS)
