@@ -45,6 +45,8 @@ log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
 LAUNCHES = frozenset({m.Launch, m.LaunchNow})
+SETTLED_PER_TURN = 10_000
+"""Once a client's messages have settled more tasks than this, others have their turn before its next message."""
 WITHDRAWN = "its token was withdrawn"
 _decode_sent = m.FrameDecoder(m.ToNode)
 
@@ -324,6 +326,8 @@ class SchedulerDaemon:
                     return
             else:
                 receive(node_id, message, now_s)
+                if link.closing:  # By what was answered: no launch would reach it any more.
+                    break
         self._after_events()
         if self.core.register.news:
             self._say_taken_over()
@@ -373,17 +377,26 @@ class SchedulerDaemon:
         link.first = True
         said_goodbye = False
 
-        def client_said(batch: list[Any]) -> None:
+        settled = core.counters.settled.values()
+
+        def client_said(batch: list[Any]) -> list[Any] | None:
             nonlocal said_goodbye
             receive, now_s = self._events.receive_from_client, clock()
-            for message in batch:
+            settled_most = sum(settled) + SETTLED_PER_TURN
+            for number, message in enumerate(batch, 1):
                 if type(message) in NOT_WORK:
                     said_goodbye = self._said_goodbye(link, message)
                     if said_goodbye:
-                        return
+                        return None
                 else:
                     receive(client, user, message, now_s)
+                    if link.closing:  # By what was answered: more than its backlog.
+                        break
+                    if sum(settled) > settled_most:
+                        self._after_events()
+                        return batch[number:]
             self._after_events()
+            return None
 
         try:
             link.listen(client_said)

@@ -110,6 +110,8 @@ class Connection(asyncio.Protocol):
         """Whether nothing is read until they have left."""
         self._closing = False
         """Whether our close frame has left."""
+        self._broken: WebSocketError | None = None
+        """Which rule the other side broke, once it has."""
         self._gone: str | None = None
         """Why nothing more comes, once that is so."""
         self._cut: asyncio.TimerHandle | None = None
@@ -117,8 +119,10 @@ class Connection(asyncio.Protocol):
         transport.set_protocol(self)
 
     def hand_to(self, owner: Owner) -> None:
-        """Another owner has it from now on."""
+        """Another owner has it from now on, and hears of what the one before may not have heard."""
         self.owner = owner
+        if self._broken is not None:
+            owner.broke(self._broken)
         if self._gone is not None:
             owner.gone(self._gone)
 
@@ -181,6 +185,7 @@ class Connection(asyncio.Protocol):
     def broke(self, error: WebSocketError) -> None:
         """The other side broke a rule: nothing more of it is heard."""
         self._deaf = True
+        self._broken = error
         self.owner.broke(error)
 
     # ---- control frames ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sparrow_py.access.principals import ANYBODY, Principal
@@ -32,7 +32,8 @@ _EMPTY_FRAME = bytes(HEADER_ROOM) + b"\xdc\x00\x00"
 """Room for the header, then msgpack: an array with a 16-bit count, filled in when the frame leaves."""
 _COUNT = slice(HEADER_ROOM + 1, HEADER_ROOM + 3)
 
-Handler = Callable[[list[Any]], None]
+Handler = Callable[[list[Any]], list[Any] | None]
+"""Takes a batch, and may return the end of it, be it empty: others have their turn, then that is handed over."""
 
 
 class Link:
@@ -82,7 +83,7 @@ class Link:
         """Whether something that the peer waits for is queued: then it is flushed when the event ends."""
         self._low: asyncio.Event | None = None
         """While somebody waits until little is left to send."""
-        self._closing = False
+        self.closing = False
         """Whether nothing more is sent, and nothing more heard."""
         self._close_code = websocket.NORMAL
         self._error: LinkError | InvalidRequest | None = None
@@ -99,7 +100,7 @@ class Link:
         does not wait for leaves with the next that it does, or after a while (`messages.UNHURRIED_S`).
         Raises `LinkError` if the message is larger than a frame may be.
         """
-        if self._closing:
+        if self.closing:
             return
         self._append(message)
         if not self._hurried:
@@ -180,14 +181,14 @@ class Link:
             self._backlog_bytes -= size - len(_EMPTY_FRAME)
         if self._low is not None and self._backlog_bytes < BACKLOG_LOW_BYTES:
             self._low.set()
-        if self._closing and not frames:
+        if self.closing and not frames:
             connection.close(self._close_code)
 
     async def drained(self) -> None:
         """Wait until little is left to send, so that a large submission does not fill memory."""
-        while self._backlog_bytes >= BACKLOG_LOW_BYTES and not self._closing:
+        while self._backlog_bytes >= BACKLOG_LOW_BYTES and not self.closing:
             self.flush()
-            if self._backlog_bytes >= BACKLOG_LOW_BYTES and not self._closing:
+            if self._backlog_bytes >= BACKLOG_LOW_BYTES and not self.closing:
                 self._low = asyncio.Event() if self._low is None else self._low
                 self._low.clear()
                 await self._low.wait()
@@ -214,11 +215,11 @@ class Link:
     def received(self, message: Payload) -> int:
         """A frame came: see `connection.Owner`."""
         count = 1
-        if self._closing:
+        if self.closing:
             return count
         try:
             self._look()
-            if self._closing:
+            if self.closing:
                 return count
             batch = self._decode(message)
             count = len(batch)
@@ -226,8 +227,8 @@ class Link:
                 raise LinkError("a frame without messages")
             if count > MESSAGES_PER_TURN_MAX:
                 self._cut_up(batch)
-            else:
-                self._handle(batch)
+            elif (rest := self._handle(batch)) is not None:
+                self._hand_over_later([rest] if rest else [])
         except Exception as error:
             self._failed(error)
         return count
@@ -235,21 +236,30 @@ class Link:
     def _cut_up(self, batch: list[Any]) -> None:
         """Hand over a part of a long frame; the next ones follow in the next turns of the loop."""
         steps = range(0, len(batch), MESSAGES_PER_TURN_MAX)
-        self._slices.extend(batch[step : step + MESSAGES_PER_TURN_MAX] for step in steps)
+        self._hand_over_later(batch[step : step + MESSAGES_PER_TURN_MAX] for step in steps)
+        self._hand_over_slice()
+
+    def _hand_over_later(self, slices: Iterable[list[Any]]) -> None:
+        """Hand these over in the next turns of the loop, and read no further before."""
+        self._slices.extend(slices)
         self._connection.hold()
         self.loop.call_soon(self._next_slice)
-        self._handle(self._slices.popleft())
+
+    def _hand_over_slice(self) -> None:
+        rest = self._handle(self._slices.popleft())
+        if rest:
+            self._slices.appendleft(rest)
 
     def _next_slice(self) -> None:
-        if not self._slices or self._closing:
+        if not self._slices or self.closing:
             self._slices.clear()
             self._connection.go_on()
             return
         self._outgoing.begin()
         try:
             self._look()
-            if not self._closing:
-                self._handle(self._slices.popleft())
+            if not self.closing:
+                self._hand_over_slice()
         except Exception as error:
             self._failed(error)
         finally:
@@ -267,7 +277,7 @@ class Link:
 
     def broke(self, error: WebSocketError) -> None:
         """The peer broke the rules of WebSockets: see `connection.Owner`."""
-        if not self._closing:
+        if not self.closing:
             self._error, self._close_code = error, error.code
             self.close(str(error))
 
@@ -280,7 +290,7 @@ class Link:
 
     def close(self, reason: str) -> None:
         """Send what is queued, say Goodbye with the reason, and close, without waiting for it."""
-        if self._closing:
+        if self.closing:
             return
         self.closed_because = reason
         self._end()
@@ -299,7 +309,7 @@ class Link:
 
     def _end(self) -> None:
         """Nothing more is sent or handed over."""
-        self._closing = True
+        self.closing = True
         if self._low is not None:
             self._low.set()
         if not self._ended.done():

@@ -37,6 +37,8 @@ class LocalEnd:
 
     version = m.PROTOCOL_VERSION
     """As of a `Link`: both sides are of one release."""
+    closing = False
+    """As of a `Link`, in the middle of a batch: a pair is closed between them."""
 
     def __init__(self, pair: LocalPair, peer: str) -> None:
         self.peer = peer

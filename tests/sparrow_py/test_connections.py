@@ -19,7 +19,7 @@ from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.wire import messages as m
 from sparrow_py.wire import upgrade, websocket
-from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX
+from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX, Nobody
 from sparrow_py.wire.links import LINK_PATH, Link
 from sparrow_py.wire.outgoing import Outgoing
 from tests.support.linked import HELLO, LOOPS, Tls, accepting, both_ends, dialled, encoded, run_on, until
@@ -427,6 +427,40 @@ def test_frames_that_come_in_one_piece_with_the_request(loop: str) -> None:
                 raw.send(request("GET", LINK_PATH, *asked) + frames)
                 await until(lambda: len(came) == 2)
                 assert came == [m.CancelJob("a"), m.CancelJob("b")]
+
+    run_on(loop, play())
+
+
+@pytest.mark.parametrize("hello", [False, True], ids=["no hello", "a hello"])
+def test_too_much_in_one_piece_with_the_request_is_refused_with_its_reason(loop: str, hello: bool) -> None:
+    async def serve(_: Link) -> None:
+        raise AssertionError("there is a link")
+
+    async def play() -> None:
+        async with accepting(serve) as address:
+            with connected(address) as raw:
+                junk = ws_frame(BINARY, batch(HELLO)) * hello + ws_frame(BINARY, bytes(http_guard.HELLO_BYTES_MAX))
+                raw.ask_to_upgrade(behind=junk)
+                assert (await asyncio.to_thread(raw.upgraded)).status == 101
+                ended = await asyncio.to_thread(raw.said)
+                assert ended.goodbye.startswith(f"more than HELLO_BYTES_MAX = {http_guard.HELLO_BYTES_MAX} bytes came")
+                assert ended.code == 1009
+
+    run_on(loop, play())
+
+
+def test_a_new_owner_hears_of_the_rule_that_was_broken_before(loop: str) -> None:
+    async def play() -> None:
+        async with against_raw() as (raw, link):
+            link.listen(lambda _: None)
+            connection = link._connection
+            connection.hand_to(Nobody())
+            raw.send(ws_frame(PING, fin=False))
+            await until(lambda: connection._deaf)
+            assert not link.closed_because
+            connection.hand_to(link)
+            assert link.closed_because == "a control frame comes in parts"
+            assert (await asyncio.to_thread(raw.said)).code == 1002
 
     run_on(loop, play())
 

@@ -73,11 +73,11 @@ class Raw:
         self.ask_to_upgrade(*headers)
         return self.upgraded()
 
-    def ask_to_upgrade(self, *headers: str) -> None:
-        """Ask for a link."""
+    def ask_to_upgrade(self, *headers: str, behind: bytes = b"") -> None:
+        """Ask for a link, and send `behind` in one piece with that."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}")
-        self.send(request("GET", "/link", *asked, *headers))
+        self.send(request("GET", "/link", *asked, *headers) + behind)
 
     def upgraded(self) -> Answer:
         """The answer to who asked for a link."""

@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
-from scheduler.daemon import SchedulerDaemon
+from scheduler.daemon import SETTLED_PER_TURN, SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.wire import handshake
 from sparrow_py.wire import messages as m
+from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX
 from tests.support.daemons import Daemon, get_json, nodes_of
 from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, TEXT, Raw, batch, connected, ws_frame
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -297,3 +299,76 @@ def test_reasons_that_would_begin_lines_of_the_log(scheduler: Daemon) -> None:
     assert len([line for line in lines if forged in line]) == 3
     assert not [line for line in lines if line.startswith(forged)]
     assert all(line.isprintable() for line in lines)
+
+
+# ---- batches -------------------------------------------------------------------------------------
+
+
+def submitted(job: str, tasks: int) -> m.SubmitJob:
+    return m.SubmitJob(job, 0, "", [m.Stage("noop", tasks, b"", "", 1.0, 0, None)], 1, False, None, False)
+
+
+def heard_until_ended(raw: Raw, jobs: int) -> list[Any]:
+    """The tags of all messages that come until so many jobs have ended."""
+    tags: list[Any] = []
+    while tags.count(m.JobEnded.__struct_config__.tag) < jobs:
+        opcode, payload = raw.frame()
+        assert opcode == BINARY
+        tags += [message[0] for message in msgspec.msgpack.decode(payload)]
+    return tags
+
+
+@pytest.mark.parametrize("hello", [CLIENT, NODE], ids=["client", "node"])
+async def test_of_a_batch_whose_answers_closed_the_link_nothing_more_is_handled(hello: m.Hello) -> None:
+    async with here() as daemon:
+        heard: list[Any] = []
+
+        def receive(*args: Any) -> None:
+            heard.append(args[-2])
+            (link,) = [*daemon._clients.values(), *daemon._nodes.values()]
+            link.close("enough")
+
+        daemon.core.receive_from_client = receive  # type: ignore[method-assign]
+        daemon.core.receive_from_node = receive  # type: ignore[method-assign]
+        work: m.Message = m.CancelJob("j") if hello is CLIENT else m.Idle(1)
+        with connected(daemon.address) as raw:
+            await asyncio.to_thread(raw.hello, hello)
+            raw.send(ws_frame(BINARY, batch(work, work, work)))
+            assert (await asyncio.to_thread(raw.said)).goodbye == "enough"
+        assert heard == [work]
+
+
+@pytest.mark.parametrize("way", ["one short frame", "one long frame", "a frame for each"])
+async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(way: str) -> None:
+    before = MESSAGES_PER_TURN_MAX if way == "one long frame" else 0
+    async with here() as daemon:
+        turn = 0
+        turns: list[tuple[m.Message, int]] = []
+        receive = daemon.core.receive_from_client
+
+        def count_turns() -> None:
+            nonlocal turn
+            turn += 1
+            if len(turns) < before + 9:
+                asyncio.get_running_loop().call_soon(count_turns)
+
+        def noted(client: str, user: str, message: Any, now_s: float) -> None:
+            turns.append((message, turn))
+            receive(client, user, message, now_s)
+
+        daemon.core.receive_from_client = noted  # type: ignore[method-assign]
+        sent: list[m.Message] = [m.CancelJob("none")] * before
+        for number in range(4):
+            sent += [submitted(f"j{number}", SETTLED_PER_TURN + 1), m.CancelJob(f"j{number}")]
+        sent.append(m.CancelJob("none"))
+        frames = [batch(message) for message in sent] if way == "a frame for each" else [batch(*sent)]
+        with connected(daemon.address) as raw:
+            await asyncio.to_thread(raw.hello, CLIENT)
+            count_turns()
+            raw.send(b"".join(ws_frame(BINARY, frame) for frame in frames))
+            tags = await asyncio.to_thread(heard_until_ended, raw, 4)
+            await until(lambda: len(turns) == len(sent))
+        assert tags.count(m.Outcome.__struct_config__.tag) == 4 * (SETTLED_PER_TURN + 1)
+        assert [message for message, _ in turns] == sent
+        at = [turn for _, turn in turns[before:]]
+        assert at[0] == at[1] < at[2] == at[3] < at[4] == at[5] < at[6] == at[7] < at[8]
