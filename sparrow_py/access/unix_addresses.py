@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import struct
-
 UNIX = "unix:"
 """What an address begins with that is the path of a Unix socket."""
 UNIX_PATH_BYTES_MAX = 103
@@ -34,16 +30,3 @@ def unix_url(path: str, resource: str) -> str:
 def unix_path_of_host(host: str) -> str:
     """The path that `unix_url` has made a host of."""
     return bytes.fromhex(host.removesuffix(_HOST)).decode()
-
-
-_PEER = struct.Struct("=iII")
-"""What Linux tells of the other end: process, account, group."""
-
-
-def check_listener(connected: socket.socket, path: str) -> None:
-    """`OSError` if another account listens at the path than this process's or root: once a directory of ours is gone,
-    anybody may make one of its name, and would be shown our token."""
-    if hasattr(socket, "SO_PEERCRED"):
-        _, uid, _ = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        if uid not in (0, os.geteuid()):
-            raise OSError(f"account {uid} listens at {path}; this process is of account {os.geteuid()}")

@@ -6,7 +6,9 @@ nothing but `Access.url` makes, of an address that this process was given. Peers
 
 from __future__ import annotations
 
+import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,10 @@ import aiohttp
 from aiohttp.client_exceptions import UnixClientConnectorError
 from aiohttp.client_proto import ResponseHandler
 
-from sparrow_py.access.unix_addresses import UNIX_SCHEME, check_listener, unix_path_of_host
+from sparrow_py.access.unix_addresses import UNIX_SCHEME, unix_path_of_host
+
+_PEER = struct.Struct("=iII")
+"""What Linux tells of the other end: process, account, group."""
 
 
 class Connector(aiohttp.TCPConnector):
@@ -52,3 +57,12 @@ class Connector(aiohttp.TCPConnector):
             made.close()
             raise
         return protocol
+
+
+def check_listener(connected: socket.socket, path: str) -> None:
+    """`OSError` if another account listens at the path than this process's or root: once a directory of ours is gone,
+    anybody may make one of its name, and would be shown our token."""
+    if hasattr(socket, "SO_PEERCRED"):
+        _, uid, _ = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        if uid not in (0, os.geteuid()):
+            raise OSError(f"account {uid} listens at {path}; this process is of account {os.geteuid()}")

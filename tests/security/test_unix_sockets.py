@@ -18,13 +18,13 @@ import pytest
 
 from scheduler.options import SchedulerOptions
 from sparrow_py import Client, InvalidRequest, LocalCluster, NoScheduler
-from sparrow_py.access import unix_addresses
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.unix_addresses import unix_address, unix_path, unix_url
 from sparrow_py.daemon.listener import unix_socket
 from sparrow_py.daemon.options import parse
 from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import InvalidOption
+from sparrow_py.wire import connector
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.connector import Connector
 from tests.support import tasks
@@ -182,7 +182,7 @@ async def test_a_socket_at_which_another_account_listens_is_told_nothing(
     listener = listening(tmp_path)
     listener.setblocking(False)
     ours = os.geteuid()
-    monkeypatch.setattr(unix_addresses, "_PEER", SimpleNamespace(size=12, unpack=lambda _: (1, ours + 1, 0)))
+    monkeypatch.setattr(connector, "_PEER", SimpleNamespace(size=12, unpack=lambda _: (1, ours + 1, 0)))
     with closing(listener):
         assert f"account {ours + 1} listens" in await why_unanswered(tmp_path / "socket")
         accepted, _ = listener.accept()
