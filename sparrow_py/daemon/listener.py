@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+import select
 import socket
 import stat
+import sys
 from pathlib import Path
 
 from aiohttp import web
@@ -51,7 +53,6 @@ class Listener:
         self._credentials = credentials
         self._runner = http_guard.Runner(app, shutdown_timeout=1.0)
         self._sockets: list[socket.socket] = []
-        self._parent = os.getppid()
         self._unix_path = ""
         """Of the Unix socket among them, if there is one."""
 
@@ -100,7 +101,14 @@ class Listener:
         for listening in self._sockets:
             listening.close()
         if self._options.exit_on_stdin_eof and self._unix_path:
-            _remove_socket(self._unix_path, with_directory=os.getppid() != self._parent)
+            _remove_socket(self._unix_path, with_directory=_input_has_ended())
+
+
+def _input_has_ended() -> bool:
+    """Whether the program that has started this process is gone, or wants nothing more of it."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _remove_socket(path: str, *, with_directory: bool) -> None:
