@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.hops.path import HEARS, SAYS
+
 DIRECTORY_VARIABLE = "HOPS_DIRECTORY"
 """Without the prefix of our options, which daemons of an embedded cluster do not inherit."""
 NOTE = struct.Struct("<QQQ")
@@ -95,38 +97,42 @@ class _Notes:
 # ---- what is replaced ----------------------------------------------------------------------------
 
 
-def _patch_messages(module: Any, note: Note) -> None:
-    encode_into, decoder = module.encode_into, module.FrameDecoder
-    decode = decoder.__call__
+def _names(messages: Sequence[Any]) -> str:
+    return ",".join(sorted({type(message).__name__ for message in messages}))
 
-    def noted_encode_into(message: Any, frame: bytearray, offset: int) -> None:
-        note(f"says {type(message).__name__}")
-        encode_into(message, frame, offset)
 
-    def noted_decode(self: Any, frame: Any) -> Any:
-        messages = decode(self, frame)
-        note("hears " + ",".join(sorted({type(message).__name__ for message in messages})))
+def _note_heard(kind: Any, method: str, note: Note) -> None:
+    """The method of the class gives messages that came: note them."""
+    inner = getattr(kind, method)
+
+    def noted(self: Any, data: Any) -> Any:
+        messages = inner(self, data)
+        note(HEARS + _names(messages))
         return messages
 
+    setattr(kind, method, noted)
+
+
+def _patch_messages(module: Any, note: Note) -> None:
+    encode_into = module.encode_into
+
+    def noted_encode_into(message: Any, frame: bytearray, offset: int) -> None:
+        note(SAYS + type(message).__name__)
+        encode_into(message, frame, offset)
+
     module.encode_into = noted_encode_into
-    decoder.__call__ = noted_decode
+    _note_heard(module.FrameDecoder, "__call__", note)
 
 
 def _patch_executor_protocol(module: Any, note: Note) -> None:
-    encode_frame, splitter = module.encode_frame, module.FrameSplitter
-    feed = splitter.feed
+    encode_frame = module.encode_frame
 
     def noted_encode_frame(messages: Sequence[Any], *encoding: Any) -> Any:
-        note("says " + ",".join(sorted({type(message).__name__ for message in messages})))
+        note(SAYS + _names(messages))
         return encode_frame(messages, *encoding)
 
-    def noted_feed(self: Any, data: Any) -> Any:
-        messages = feed(self, data)
-        note("hears " + ",".join(sorted({type(message).__name__ for message in messages})))
-        return messages
-
     module.encode_frame = noted_encode_frame
-    splitter.feed = noted_feed
+    _note_heard(module.FrameSplitter, "feed", note)
 
 
 def _patch_task_future(module: Any, note: Note) -> None:
