@@ -82,6 +82,7 @@ class SchedulerCore:
             m.CountKnown: book.restarts.starts_known,
             m.UsingKnown: book.notice.nodes_known,
             m.AskPlaced: book.attempts.placed_now,
+            m.FinishedElsewhere: book.overtaking.finished_elsewhere,
             m.BlobAt: book.lost_inputs.uploaded_again,
         }
 

@@ -154,17 +154,15 @@ class World(Members):
         host.event(lambda: _nothing(host.core.submit(spec, log, host.now_s)))
         return log
 
-    def submit_stages(
-        self,
-        *stages: tuple[Any, ...],
-        large: bool = False,
-        client: int = 0,
-        ask: bool = True,
-        job_id: str = "",
-        **fields: Any,
-    ) -> JobLog:
-        """Submit a job of stages (name, after, durations, and perhaps fields of `StageSpec`); each task asks for the
-        results of all before it if `ask`, and returns a large one if `large`. A stage's fields may say `large`, `ask`,
+    def submit_stages(self, *stages: tuple[Any, ...], client: int = 0, **fields: Any) -> JobLog:
+        """Submit a job of stages; see `stages_job`."""
+        return self._submit(self.stages_job(*stages, **fields), client)
+
+    def stages_job(
+        self, *stages: tuple[Any, ...], large: bool = False, ask: bool = True, job_id: str = "", **fields: Any
+    ) -> JobSpec:
+        """A job of stages (name, after, durations, and perhaps fields of `StageSpec`); each task asks for the results
+        of all before it if `ask`, and returns a large one if `large`. A stage's fields may say `large`, `ask`,
         `failures` and `preferred`, too."""
         job_id = job_id or f"j{self.number()}"
         specs: list[StageSpec] = []
@@ -176,7 +174,7 @@ class World(Members):
             tasks = _tasks(job_id, number, durations_s, failures, preferred, inputs, large=own.pop("large", large))
             number += len(tasks)
             specs.append(StageSpec(tasks, name=name, after=list(after), **own))
-        return self._submit(JobSpec(stages=specs, job_id=job_id, **fields), client)
+        return JobSpec(stages=specs, job_id=job_id, **fields)
 
     def cancel(self, log: JobLog, *, running: bool = False) -> None:
         """The user cancels the job."""

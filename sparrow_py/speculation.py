@@ -19,11 +19,11 @@ class Speculation:
 
     Parameters
     ----------
-    quantile: the share of the job's tasks that must have finished before any is taken to be slow, from 0 to 1;
+    quantile: the share of a stage's tasks that must have finished before any is taken to be slow, from 0 to 1;
         in any case one. Tasks that end in another way do not count.
     slowdown: a task is slow when it has been running for more than this many times the median service time of
-        those that have finished. From 1.
-    copies_max: at most this share of the job's tasks, rounded up, is submitted again. A share, so that one setting
+        those of its stage that have finished. From 1.
+    copies_max: at most this share of a stage's tasks, rounded up, is submitted again. A share, so that one setting
         fits all jobs of a client; what it adds to the cluster's load is no more than this share. From 0 to 1.
     running_s_min: a task that has been running for less than so many seconds is never slow: a copy has to be
         placed, too.
@@ -45,13 +45,13 @@ def check_speculation(speculate: object, spec: JobSpec) -> None:
     """Raise `InvalidRequest` if tasks of this valid job cannot be submitted again."""
     if not isinstance(speculate, Speculation):
         raise InvalidRequest("speculate", speculate, "a Speculation, or None")
-    stages = spec.as_stages()
-    if len(stages) > 1:
-        raise InvalidRequest("speculate", f"for a job of {len(stages)} stages", "jobs of one stage")
     if spec.max_attempts == 1:
         raise InvalidRequest("max_attempts", 1, "2 or more with speculate, which may start a task twice")
-    if stages[0].prefetch:  # A task that was placed may only wait at its node; it looks as if it ran.
-        raise InvalidRequest("prefetch", stages[0].prefetch, "0 with speculate, which has to know when tasks start")
+    for index, stage in enumerate(spec.as_stages()):
+        if stage.prefetch:  # A task that was placed may only wait at its node; it looks as if it ran.
+            where = f"stages[{index}]." if len(spec.stages) > 1 else ""
+            allowed = "0 with speculate, which has to know when tasks start"
+            raise InvalidRequest(f"{where}prefetch", stage.prefetch, allowed)
 
 
 def check_job(spec: JobSpec, speculate: Speculation | None) -> None:

@@ -97,6 +97,7 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         _lines_of(m.JobRefused, "job_refused", "job reason"),
         _lines_of(m.CancelJob, "cancel_asked", "job"),
         _lines_of(m.CancelTasks, "cancel_asked", "job tasks"),
+        _lines_of(m.FinishedElsewhere, "task_finished_elsewhere", "job task"),
         _lines_of(m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""}),
         _lines_of(m.JobEnded, "job_ended", "job"),
         _lines_of(m.HandedOver, "job_handed_over", "job unstarted", unstarted=_unstarted_tasks),

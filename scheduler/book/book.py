@@ -17,6 +17,7 @@ from scheduler.book.endings import Endings
 from scheduler.book.ledger import Ledger, Messenger
 from scheduler.book.lost_inputs import LostInputs
 from scheduler.book.outcomes import Outcomes
+from scheduler.book.overtaking import Overtaking
 from scheduler.book.reach import Reach
 from scheduler.book.register import Register
 from scheduler.book.restarts import Restarts
@@ -40,14 +41,16 @@ class Book:
         self.attempts = Attempts(ledger)
         self.register = Register(ledger, self.attempts)
         self.outcomes = Outcomes(ledger)
+        self.overtaking = Overtaking(ledger, self.attempts, self.outcomes)
         self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
         self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice)
         self.stages = Stages(ledger, self.register, self.outcomes, self.waiting)
         self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
         self.claims = Claims(
-            ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation, now_s
-        )
+            ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation,
+            self.overtaking, now_s,
+        )  # fmt: skip
         self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
         self.submission = Submission(ledger, self.register, self.waiting, self.stages, self.cancellation, self.claims)
         self.client_loss = ClientLoss(ledger, self.register, self.restarts, self.lost_inputs, self.cancellation)

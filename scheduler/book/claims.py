@@ -14,7 +14,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.footprint import known_bytes
-from scheduler.book.jobs import CLAIMING, OPEN, PLACED, SETTLED, UNPLACED, UNTOLD, Attempt, JobState, StageState
+from scheduler.book.jobs import (
+    BLOCKED,
+    CLAIMING,
+    OPEN,
+    PLACED,
+    SETTLED,
+    UNPLACED,
+    UNTOLD,
+    Attempt,
+    JobState,
+    StageState,
+)
 from scheduler.book.nodes import Node
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
     from scheduler.book.cancellation import Cancellation
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
+    from scheduler.book.overtaking import Overtaking
     from scheduler.book.register import Register
     from scheduler.book.stages import Stages
 
@@ -48,6 +60,7 @@ class Claims:
     _notice: AdvanceNotice
     _stages: Stages
     _cancellation: Cancellation
+    _overtaking: Overtaking
     _nodes_since_s: float
     """Since when at least one node has been connected without a break; before any came, when the scheduler started."""
 
@@ -86,6 +99,8 @@ class Claims:
             stage.count_settled(1)
             job.counts[known.status] += 1
             self._outcomes.keep_result(stage, task, known.status, known.result, now_s)
+            if not self._ledger.is_here(job):
+                return  # Its results were too many bytes.
             if known.status is not TaskStatus.FINISHED:
                 self._stages.doom(stage, f"task {known.task} before it was {known.status.value}", now_s)
         if stage.over and count:
@@ -216,21 +231,7 @@ class Claims:
                     job.failed_before[message.task] = node.id, message
             return True
         starts = stage.starts.get(task, 0) + 1
-        state = stage.states[task]
-        if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
-            attempt = job.attempts[stage.attempts[task]]
-            self._attempts.end(attempt)
-            if self._ledger.placing.hears_reports:
-                self._ledger.placing.attempt_reported(attempt, message)
-            del stage.attempts[task]
-            self._ledger.to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, running=True))
-        elif state == UNPLACED:
-            self._withdraw(stage, task)
-            if not stage.unplaced:
-                self._ledger.placing.none_unplaced(stage, now_s)
-        elif state == UNTOLD:
-            stage.untold.discard(task)
-        else:
+        if stage.states[task] == BLOCKED or not self._overtaking.take_out(stage, task, message, now_s):
             return False
         self._ledger.counters.adopted += 1
         self._outcomes.settle_reported(stage, task, node.id, message, starts, now_s)

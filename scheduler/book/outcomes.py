@@ -79,13 +79,18 @@ class Outcomes:
     ) -> None:
         """Settle tasks that wait for inputs which got lost."""
         for task in tasks:
-            for hash_ in stage.blocked.pop(task):
-                waiting = stage.job.awaited.get(hash_)
-                if waiting is not None:
-                    waiting.discard((stage.index, task))
-                    if not waiting:
-                        del stage.job.awaited[hash_]
+            self.unblock(stage, task)
             self.settle_unrun(stage, task, status, reason, now_s)
+
+    @staticmethod
+    def unblock(stage: StageState, task: int) -> None:
+        """The task waits for no inputs any more: the caller settles it."""
+        for hash_ in stage.blocked.pop(task):
+            waiting = stage.job.awaited.get(hash_)
+            if waiting is not None:
+                waiting.discard((stage.index, task))
+                if not waiting:
+                    del stage.job.awaited[hash_]
 
     def settle_untold(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
         """Settle tasks that were to start again as soon as the client knew their starts."""
@@ -100,9 +105,15 @@ class Outcomes:
         self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
         self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
 
+    def settle_known(self, stage: StageState, task: int, result: m.Data, now_s: float) -> None:
+        """Settle a task that has finished with this result, as its client knows."""
+        starts, number = stage.starts.get(task, 0), stage.first + task
+        outcome = m.Outcome(stage.job.id, number, FINISHED, result, "", starts, "", None, None, None)
+        self._settle(stage, task, outcome, now_s, tell=False)
+
     # ---- what becomes of them ----------------------------------------------------------------
 
-    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float) -> None:
+    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float, *, tell: bool = True) -> None:
         job = stage.job
         stage.states[task] = SETTLED
         stage.count_settled(1)
@@ -112,7 +123,8 @@ class Outcomes:
         else:
             job.counts[outcome.status] += 1
             self._settled[outcome.status] += 1
-            self._to_client(job.client, outcome)
+            if tell:
+                self._to_client(job.client, outcome)
             if not stage.successors:
                 self.drop_payload(stage, task)
             else:

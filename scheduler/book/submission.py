@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
 from scheduler.book.footprint import known_bytes, tasks_bytes
-from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, JobState, StageState
+from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
 from scheduler.book.validation import check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -200,17 +201,23 @@ class Submission:
                 if begin <= task - stage.first < begin + len(payloads)
             }
         stage.add_tasks(payloads, own)
+        wait: Sequence[int] = range(begin, begin + len(payloads))
         if job.known:
             self._claims.settle_known(stage, begin, len(payloads), now_s)
-        if stage.open:
-            self._waiting.begin(stage, range(begin, begin + len(payloads)), now_s)
+            wait = [task for task in wait if stage.states[task] == UNPLACED]
+        if wait and stage.open and self._ledger.is_here(job):
+            self._waiting.begin(stage, wait, now_s)
             self._ledger.placing.tasks_unplaced(stage, now_s)
 
     def known(self, job: JobState, message: m.Known, now_s: float) -> None:
         """What the client knows of tasks that are to follow, of a job that was at another scheduler."""
         tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
-        if not job.epoch or any(not job.received <= task < job.task_count for task in tasks):
-            raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow, with an epoch above 0")
+        if any(not job.received <= task < job.task_count for task in tasks):
+            raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow")
+        if not job.epoch and not all(_may_be_given(job, outcome) for outcome in message.outcomes):
+            raise LinkError(
+                f"job {job.id}: a job that was nowhere before is only given results that its stages ask for"
+            )
         given = {outcome.task for outcome in message.outcomes}
         if len(given) < len(message.outcomes) or not given.isdisjoint(job.known):
             raise LinkError(f"job {job.id}: the outcome of a task was given twice")
@@ -221,3 +228,8 @@ class Submission:
             for index, outcome in enumerate(message.outcomes):
                 message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
         self._claims.known(job, message)
+
+
+def _may_be_given(job: JobState, outcome: m.KnownOutcome) -> bool:
+    """Whether a job may come with this outcome of a task that no scheduler has started for it."""
+    return outcome.status is FINISHED and bool(job.stage_of(outcome.task).successors)

@@ -29,9 +29,10 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details", "id", "inner",
-        "payloads", "refusals", "results", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
-        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details",
+        "finished_elsewhere", "id", "inner", "is_given", "payloads", "refusals", "results", "running_too",
+        "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s", "taken",
+        "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,10 @@ class ClientJob:
         """The tasks of `cancelling` of which the scheduler has been told."""
         self.asked_placed: dict[int, Callable[[Sequence[int]], None]] | None = None
         """Who is to be told which tasks have left the queue, by the number of the question."""
+        self.is_given = False
+        """Whether the client knows results of its tasks though no scheduler had it yet (`give`)."""
+        self.finished_elsewhere: list[int] = []
+        """Tasks that have finished in another job, of which the scheduler is to be told."""
         self.settled = bytearray(len(self.payloads))
         self.unsettled = len(self.payloads)
         self.results: dict[int, m.Data] = {}
@@ -100,6 +105,16 @@ class ClientJob:
 
         self.uploads: Mapping[str, bytes] = {}
         """Large inputs that this client has uploaded, by hash: a node that has one may be lost."""
+
+    def give(self, results: Mapping[int, m.Data]) -> None:
+        """These tasks, of inner stages, are not to run: their results are known. Nor are they to run again if one is
+        lost: it is another job that can produce it."""
+        self.is_given = True
+        for task, result in results.items():
+            self.settled[task] = STATUSES.index(TaskStatus.FINISHED) + 1
+            self.results[task] = result
+            self.starts[task] = self.submission.max_attempts - 1
+        self.unsettled -= len(results)
 
     def is_inner(self, task: int) -> bool:
         """Whether another stage may need the task's result."""
@@ -116,7 +131,7 @@ class ClientJob:
 
     def messages(self, bytes_max: int) -> Iterator[m.Message]:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
-        if self.submission.epoch:
+        if self.submission.epoch or self.is_given:
             return self._known_and_tasks(bytes_max)
         return chunks(self.id, self.payloads, bytes_max, self.details)
 

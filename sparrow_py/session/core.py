@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -36,6 +37,7 @@ INSTANCE_BITS = 48
 RETRY_GROWN_MAX_S = 5.0
 """A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
 RETRY_DOUBLINGS_MAX = 16
+NOTHING_GIVEN: Mapping[int, m.Data] = MappingProxyType({})
 UNANSWERED_MAX = 100
 """Questions of a job to its scheduler that have no answer yet."""
 USED_MAX = 100_000
@@ -84,9 +86,13 @@ class ClientCore:
 
     # ---- events: the user --------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, sink: Sink, now_s: float) -> ClientJob:
+    def submit(self, spec: JobSpec, sink: Sink, now_s: float, given: Mapping[int, m.Data] = NOTHING_GIVEN) -> ClientJob:
         """Submit a valid job; `InvalidRequest` if one of this id runs, or if a message cannot hold what it has; after
-        `fail` the error of that."""
+        `fail` the error of that.
+
+        given: tasks of inner stages that are not to run, with their results; `NoScheduler` if no connected scheduler
+        takes such a job. The sink is told nothing of these tasks.
+        """
         if self._failure is not None:
             raise self._failure
         if spec.job_id in self.jobs:
@@ -94,6 +100,8 @@ class ClientCore:
         instance = self._rng.getrandbits(INSTANCE_BITS)
         deadline_s = now_s + self._submit_timeout_s
         job = ClientJob(spec, sink, deadline_s, instance, submitted_s=now_s, acknowledges=True)
+        if given:
+            job.give(given)
         self.jobs[job.id] = job
         try:
             self._assign(job, now_s)
@@ -113,6 +121,32 @@ class ClientCore:
             self._withdraw(job)
         elif job.scheduler is not None and not self._must_stream(job):
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
+
+    # ---- events: tasks that finish elsewhere -------------------------------------------------
+
+    def may_finish(self, job_id: str) -> bool:
+        """Whether the job's scheduler, if it has one, takes results from here (`finish`)."""
+        job = self.jobs.get(job_id)
+        return job is not None and (job.scheduler is None or job.scheduler in self._tellers)
+
+    def finish(self, job_id: str, task: int, result: m.Data) -> None:
+        """The task of an inner stage has finished in another job, with this result: its own attempt is stopped, and the
+        stages after it go on. The sink is told nothing of it."""
+        job = self.jobs.get(job_id)
+        if job is None or job.settled[task]:
+            return
+        self._note_settled(job, task, TaskStatus.FINISHED, result)
+        job.finished_elsewhere.append(task)
+        self._send_finished(job)
+
+    def _send_finished(self, job: ClientJob) -> None:
+        """Tell the scheduler of these tasks, as soon as it has all tasks. One that gets the job later is told with what
+        is known of it."""
+        if not job.finished_elsewhere or not job.taken or job.streaming or job.scheduler is None:
+            return
+        for task in job.finished_elsewhere:
+            self._outbox.to_scheduler(job.scheduler, m.FinishedElsewhere(job.id, task, job.results[task]))
+        job.finished_elsewhere.clear()
 
     @staticmethod
     def _must_stream(job: ClientJob) -> bool:
@@ -292,6 +326,7 @@ class ClientCore:
             job.sink.accepted()
         if job.cancelled and not job.streaming and job.scheduler is not None:
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
+        self._send_finished(job)
         self._send_cancels(job)
 
     def uploaded(self, job_id: str, blob: BlobRef) -> None:
@@ -335,6 +370,7 @@ class ClientCore:
         if job.id in self.jobs:
             if job.cancelled and job.scheduler is not None:
                 self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
+            self._send_finished(job)
             self._send_cancels(job)
 
     # ---- events: time ------------------------------------------------------------------------
@@ -391,6 +427,10 @@ class ClientCore:
             if other is not None and other.scheduler is not None:
                 return other.scheduler
         schedulers = list(self.schedulers)
+        if job.is_given:
+            schedulers = [one for one in schedulers if one in self._tellers]
+            if not schedulers:
+                raise NoScheduler("no scheduler is connected that takes results of tasks with a job")
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)
@@ -464,18 +504,23 @@ class ClientCore:
         if task >= len(job.settled) or task < 0 or job.settled[task]:
             self.duplicates += 1
             return
-        job.settled[task] = STATUSES.index(outcome.status) + 1
+        self._note_settled(job, task, outcome.status, outcome.result)
+        if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
+            job.starts[task] = outcome.attempts - 1
+        job.sink.outcome(outcome)
+
+    @staticmethod
+    def _note_settled(job: ClientJob, task: int, status: TaskStatus, result: m.Data) -> None:
+        """The task, which had no outcome, has one."""
+        job.settled[task] = STATUSES.index(status) + 1
         job.unsettled -= 1
-        if job.inner and outcome.status is TaskStatus.FINISHED and job.is_inner(task):
-            job.results[task] = outcome.result
+        if job.inner and status is TaskStatus.FINISHED and job.is_inner(task):
+            job.results[task] = result
         if job.cancelling:
             job.cancelling.pop(task, None)
             job.told_to_cancel.discard(task)
-        if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
-            job.starts[task] = outcome.attempts - 1
-        elif job.starts:
+        if job.starts:
             job.starts.pop(task, None)
-        job.sink.outcome(outcome)
 
     def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
         """The job ends; tasks without an outcome get this one."""

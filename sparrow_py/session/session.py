@@ -356,10 +356,11 @@ class Session:
         or starting it again. By then each scheduler has been dialled."""
         self._patient_until_s = self._clock() + REDIAL_MAX_S
 
-    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
-        """Submit a copy of tasks of this job, whose large inputs are not uploaded again unless their node is lost."""
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink, given: Mapping[int, m.Data]) -> None:
+        """Submit a copy of tasks of this job, with results that it is given. Large inputs are not uploaded again unless
+        their node is lost."""
         job = self.core.jobs.get(original)
-        self.core.submit(spec, sink, self._clock()).uploads = NO_UPLOADS if job is None else job.uploads
+        self.core.submit(spec, sink, self._clock(), given).uploads = NO_UPLOADS if job is None else job.uploads
         self._timer.update()
 
     def speculated(self, job_id: str) -> None:

@@ -5,14 +5,16 @@ It sits between the client's core and the sink of a job. It needs no event loop 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
 
 from sparrow_py.errors import SparrowError
-from sparrow_py.job import NAME_BYTES_MAX, JobSpec, new_job_id
+from sparrow_py.job import NAME_BYTES_MAX, JobSpec, StageSpec, TaskSpec, new_job_id
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculator import Speculator
@@ -44,8 +46,8 @@ class Host(Protocol):
     def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> Timer:
         """A timer that calls `tick` when the deadline is due."""
 
-    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
-        """Submit a copy of tasks of this job; raises what `ClientCore.submit` raises."""
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink, given: Mapping[int, m.Data]) -> None:
+        """Submit a copy of tasks of this job, with results that it is given; raises what `ClientCore.submit` raises."""
 
     def speculated(self, job_id: str) -> None:
         """All outcomes of this job have been told."""
@@ -62,8 +64,12 @@ class SpeculatedJob:
         self._host = host
         self._copies: dict[int, tuple[str, int]] = {}
         """Task to the id of its copy's job, and its number there."""
-        task_count = len(spec.as_stages()[0].tasks)
-        self._core = Speculator(task_count, speculate, sink, self, tell_placed=spec.report_placed)
+        stages = spec.as_stages()
+        self._shape = Shape(stages)
+        self._core = Speculator(
+            [len(stage.tasks) for stage in stages], speculate, sink, self,
+            followed=self._shape.followed, tell_placed=spec.report_placed,
+        )  # fmt: skip
         self._timer = host.timer(self._core.next_deadline_s, self._tick)
         self._closed = False
         self.accepted = self._core.accepted
@@ -125,8 +131,15 @@ class SpeculatedJob:
 
     def copy_outcome(self, outcome: m.Outcome) -> None:
         """A copy's task has ended, whose number is the original's already."""
-        self._core.copy_outcome(outcome)
+        if self._is_followed(outcome.task) and not self._host.core.may_finish(self._spec.job_id):
+            self._core.copies_refused([outcome.task])  # Its scheduler would not take the result.
+        else:
+            self._core.copy_outcome(outcome)
         self._update()
+
+    def _is_followed(self, task: int) -> bool:
+        """Whether other stages come after the task's, and may need its result."""
+        return self._shape.stage_of(task) in self._shape.followed
 
     def copies_refused(self, tasks: list[int]) -> None:
         """Nothing of the copies of these tasks will run."""
@@ -137,17 +150,23 @@ class SpeculatedJob:
 
     def submit_copies(self, tasks: list[int]) -> None:
         """Effect of the core."""
-        spec = copy_of(self._spec, tasks)
-        self._copies.update((task, (spec.job_id, number)) for number, task in enumerate(tasks))
-        copy = _Copy(self, self._spec.job_id, tasks)
+        spec, needed = copy_of(self._spec, self._shape, tasks)
+        self._copies.update((task, (spec.job_id, number)) for number, task in enumerate(tasks, len(needed)))
+        copy = _Copy(self, self._spec.job_id, tasks, len(needed))
+        original = self._host.core.jobs.get(self._spec.job_id)
+        results = {} if original is None else original.results
+        given = {number: results.get(source, b"") for number, source in enumerate(needed)}
         try:
-            self._host.submit_copy(self._spec.job_id, spec, copy)
+            self._host.submit_copy(self._spec.job_id, spec, copy, given)
         except SparrowError as error:
             copy.refused(error)
 
-    def cancel_original(self, task: int) -> None:
+    def end_original(self, outcome: m.Outcome) -> None:
         """Effect of the core."""
-        self._cancel(self._spec.job_id, task)
+        if self._is_followed(outcome.task):
+            self._host.core.finish(self._spec.job_id, outcome.task, outcome.result)
+        else:
+            self._cancel(self._spec.job_id, outcome.task)
 
     def cancel_copy(self, task: int) -> None:
         """Effect of the core."""
@@ -160,12 +179,14 @@ class SpeculatedJob:
 class _Copy:
     """The `Sink` of a job of copies: tells the original's, in its numbers."""
 
-    __slots__ = ("_job", "_original", "_tasks")
+    __slots__ = ("_first", "_job", "_original", "_tasks")
 
-    def __init__(self, job: SpeculatedJob, original: str, tasks: list[int]) -> None:
+    def __init__(self, job: SpeculatedJob, original: str, tasks: list[int], first: int) -> None:
         self._job = job
         self._original = original
         self._tasks = tasks
+        self._first = first
+        """The number in this job of the first of them."""
 
     def accepted(self) -> None:
         """The original's acceptance is what the user was told."""
@@ -177,7 +198,7 @@ class _Copy:
         """Copies do not ask to be told."""
 
     def outcome(self, outcome: m.Outcome) -> None:
-        task = self._tasks[outcome.task]
+        task = self._tasks[outcome.task - self._first]
         self._job.copy_outcome(msgspec.structs.replace(outcome, job=self._original, task=task))
 
     def not_cancelled(self, task: int) -> None:
@@ -187,17 +208,50 @@ class _Copy:
         """Its outcomes have said what there is to say."""
 
 
-def copy_of(spec: JobSpec, tasks: list[int]) -> JobSpec:
-    """These tasks of a job of one stage as a new job, with a new id and the same attempts.
+class Shape:
+    """Which numbers the tasks of a job's stages have, and which stages others come after."""
 
-    Large inputs that were replaced by references stay so. Nobody needs the copies when the client is gone.
+    def __init__(self, stages: Sequence[StageSpec]) -> None:
+        self.stages = stages
+        self.firsts = list(itertools.accumulate((len(stage.tasks) for stage in stages[:-1]), initial=0))
+        """The number of each stage's first task."""
+        before = {name for stage in stages for name in stage.after}
+        self.followed = frozenset(index for index, stage in enumerate(stages) if stage.name in before)
+
+    def stage_of(self, task: int) -> int:
+        """The position of the task's stage."""
+        return bisect.bisect_right(self.firsts, task) - 1
+
+    def numbers(self, index: int) -> range:
+        """Of the stage's tasks."""
+        return range(self.firsts[index], self.firsts[index] + len(self.stages[index].tasks))
+
+
+def copy_of(spec: JobSpec, shape: Shape, tasks: list[int]) -> tuple[JobSpec, list[int]]:
+    """These tasks, all of one stage, as a new job, with a new id and the same attempts; and what it is to be given: the
+    tasks of the original whose results the first tasks of the new job stand for.
+
+    Those are all tasks of the stages whose results are asked for. Large inputs that were replaced by references stay
+    so. Nobody needs the copies when the client is gone.
     """
-    stage = spec.as_stages()[0]
-    chosen = [stage.tasks[task] for task in tasks]
-    which: dict[str, Any] = {"stages": [replace(stage, tasks=chosen)]} if spec.stages else {"tasks": chosen}
-    return replace(
+    index = shape.stage_of(tasks[0])
+    stage, first = shape.stages[index], shape.firsts[index]
+    chosen = [stage.tasks[task - first] for task in tasks]
+    asked_for = {
+        name if isinstance(name, str) else name[0]
+        for task in chosen
+        if isinstance(task, TaskSpec)
+        for name in task.inputs
+    }
+    before = [position for position, other in enumerate(shape.stages) if other.name in asked_for and position != index]
+    given = [StageSpec([b""] * len(one.tasks), name=one.name, app=one.app) for one in (shape.stages[p] for p in before)]
+    needed = [number for position in before for number in shape.numbers(position)]
+    again = replace(stage, tasks=chosen, after=tuple(one.name for one in given))
+    which: dict[str, Any] = {"stages": [*given, again]} if spec.stages else {"tasks": chosen}
+    copy = replace(
         spec, **which, job_id=new_job_id(), name=_again(spec.name), report_placed=False, on_client_lost="cancel"
     )
+    return copy, needed
 
 
 def _again(name: str) -> str:

@@ -237,7 +237,8 @@ class CancelTasks(Message, tag=13):
 
 class Known(Message, tag=14):
     """Of a job with an epoch above 0: outcomes that the client has, and earlier starts of tasks: of one without an
-    outcome those in vain, of one with an outcome those before the start that it is of.
+    outcome those in vain, of one with an outcome those before the start that it is of. Since version 3 also of a job
+    with the epoch 0: results of tasks that it is given, as another job has run them.
 
     `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
     of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
@@ -272,6 +273,15 @@ class AskPlaced(Message, tag=18):
     job: str
     number: int
     tasks: list[int]
+
+
+class FinishedElsewhere(Message, tag=19):
+    """The task has finished in another job of the client, a copy, with this result: its attempt is to be stopped, and
+    the stages after it go on. There is no `Outcome` of it, unless that was sent already."""
+
+    job: str
+    task: int
+    result: Data
 
 
 class BlobAt(Message, tag=15):
@@ -668,6 +678,7 @@ SINCE: dict[type, int] = {
     AllHandedOver: 3,
     AskPlaced: 3,
     PlacedNow: 3,
+    FinishedElsewhere: 3,
     LaunchNow: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
@@ -677,8 +688,8 @@ A peer that speaks an older version is not sent them (`links.OlderLink`): who se
 
 
 FromClient = (
-    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt | Renew
-    | Goodbye
+    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt
+    | FinishedElsewhere | Renew | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused

@@ -123,6 +123,38 @@ def test_speculation_is_orthogonal_to_batch_sampling() -> None:
     assert second.statuses() == [TaskStatus.FINISHED] and with_copies == kinds(world)
 
 
+def test_a_straggler_of_a_stage_holds_up_no_stage_after_it() -> None:
+    """The copy's result stands for the task: the next stage begins with it, on nodes that are not slow."""
+    world = slow_node()
+    client = SpeculatingClient(world)
+    log = client.submit_stages(
+        ("scan", [], [TASK_S] * 10), ("sum", ["scan"], [TASK_S] * 2), speculate=Speculation(), probe_ratio=3
+    )
+    world.run()
+    assert log.statuses() == [TaskStatus.FINISHED] * 12
+    straggler = next(start.task for start in log.starts if start.node is world.nodes[0])
+    assert starts_of(log)[:10] == [1 + (task == straggler) for task in range(10)]
+    sums = [start for start in log.starts if start.task >= 10 and start.ended_at_s is not None]
+    assert min(start.given_at_s for start in sums) == pytest.approx(2.5 * TASK_S, abs=ROUND_TRIPS_S)
+    assert world.scheduler.core.counters.finished_elsewhere == 1
+    client.check_end()
+
+
+def test_a_straggler_of_a_later_stage_is_submitted_again_with_the_results_that_it_asks_for() -> None:
+    """Executors of the world check that each task is given the results of all tasks before it."""
+    world = World(nodes=[1] * 10, latency=(LATENCY_S, LATENCY_S))
+    client = SpeculatingClient(world)
+    log = client.submit_stages(("scan", [], [TASK_S] * 3), ("sum", ["scan"], [TASK_S] * 10), speculate=Speculation())
+    world.run_for(0.9 * TASK_S)
+    slow_down(world.nodes[0], FACTOR)
+    world.run()
+    assert log.statuses() == [TaskStatus.FINISHED] * 13
+    (copy,) = client.copies[log.spec.job_id]
+    assert [stage.name for stage in copy.stages] == ["scan", "sum"]
+    assert log.response_s == pytest.approx(3.5 * TASK_S, abs=2 * ROUND_TRIPS_S)
+    client.check_end()
+
+
 def kinds(world: World) -> set[type[m.Message]]:
     """Of all messages between schedulers, node monitors and clients."""
     return {type(message) for _, _, message in world.sent}

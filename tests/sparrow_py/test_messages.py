@@ -48,6 +48,7 @@ MESSAGES: list[m.Message] = [
     m.CountKnown("job", {4: 1}),
     m.UsingKnown("job", 7),
     m.AskPlaced("job", 7, [0, 3]),
+    m.FinishedElsewhere("job", 2, b"result"),
     m.PlacedNow("job", 7, [3]),
     m.BlobAt("job", REF),
     m.Retried("job", 0, 2),

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.errors import InvalidRequest, Refused, SparrowError
 from sparrow_py.job import NAME_BYTES_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
-from sparrow_py.session.speculated_job import AGAIN, copy_of
-from sparrow_py.session.speculator import RunningMedian, Speculator
+from sparrow_py.session.slow_tasks import RunningMedian
+from sparrow_py.session.speculated_job import AGAIN, Shape, copy_of
+from sparrow_py.session.speculator import Speculator
 from sparrow_py.speculation import Speculation, check_speculation
 from sparrow_py.wire import messages as m
 
@@ -65,13 +66,13 @@ class Rig:
         self.told = Told()
         self.submitted: list[list[int]] = []
         self.cancelled: list[tuple[str, int]] = []
-        self.core = Speculator(tasks, speculate, self.told, self, **how)
+        self.core = Speculator([tasks], speculate, self.told, self, **how)
 
     def submit_copies(self, tasks: list[int]) -> None:
         self.submitted.append(tasks)
 
-    def cancel_original(self, task: int) -> None:
-        self.cancelled.append((ORIGINAL, task))
+    def end_original(self, outcome: m.Outcome) -> None:
+        self.cancelled.append((ORIGINAL, outcome.task))
 
     def cancel_copy(self, task: int) -> None:
         self.cancelled.append((COPY, task))
@@ -280,9 +281,82 @@ def test_if_its_copy_does_not_finish_either_its_own_outcome_is_told(how: str) ->
 def test_a_loser_that_answers_at_once_is_swallowed() -> None:
     """The client core may settle a task while it is told to cancel it."""
     rig = racing()
-    rig.cancel_original = lambda task: rig.ends(task, status=CANCELLED)  # type: ignore[method-assign]
+    rig.end_original = lambda outcome: rig.ends(outcome.task, status=CANCELLED)  # type: ignore[method-assign]
     rig.copy_ends(1)
     assert rig.told.outcomes[1] == (COPY, FINISHED) and rig.told.calls.count("ended") == 1
+
+
+# ---- stages ----------------------------------------------------------------------------------
+
+
+def stages(*task_counts: int, followed: tuple[int, ...] = (0,)) -> Rig:
+    """A job of several stages; all tasks are placed at 0."""
+    rig = Rig(0)
+    rig.core = Speculator(task_counts, AT_ONCE, rig.told, rig, followed=followed)
+    rig.place(*range(sum(task_counts)))
+    return rig
+
+
+def test_a_task_is_slow_beside_those_of_its_stage() -> None:
+    rig = stages(2, 2)
+    rig.ends(0, service_s=1.0)
+    assert rig.core.next_deadline_s() == 2.0 and rig.tick(2.0) == [[1]]
+    rig.ends(2, service_s=5.0)
+    assert rig.core.next_deadline_s() == 10.0 and rig.tick(10.0) == [[3]]
+
+
+def test_copies_of_two_stages_are_two_jobs() -> None:
+    rig = stages(2, 3)
+    rig.ends(0, 3, 4)
+    assert rig.tick(9.0) == [[1], [2]]
+
+
+def test_each_stage_has_its_own_share_of_copies() -> None:
+    rig = stages(4, 4)
+    rig.core = Speculator([4, 4], replace(AT_ONCE, quantile=0.0, copies_max=0.25), rig.told, rig)
+    rig.place(*range(8))
+    rig.ends(3, 7)
+    assert rig.tick(9.0) == [[0], [4]] and rig.core.next_deadline_s() is None
+
+
+@pytest.mark.parametrize("status", [FAILED, LOST])
+def test_an_original_that_others_come_after_does_not_wait_for_its_copy(status: TaskStatus) -> None:
+    """Its scheduler gives up the stages after it."""
+    rig = stages(2, 1)
+    rig.ends(0)
+    rig.tick(2.0)
+    rig.ends(1, status=status)
+    assert rig.told.outcomes[1] == (ORIGINAL, status) and rig.cancelled == [(COPY, 1)]
+    rig.copy_ends(1)
+    assert rig.core.swallowed == 1
+
+
+def test_a_copy_of_a_task_of_a_later_stage_comes_with_the_results_that_it_asks_for() -> None:
+    spec = JobSpec(
+        stages=[
+            StageSpec([b"0", b"1"], name="scan", app="many", common=b"c"),
+            StageSpec([b"2"], name="other", app="many"),
+            StageSpec([b"3"], name="unasked", app="many"),
+            StageSpec(
+                [TaskSpec(b"4", inputs=["scan"]), TaskSpec(b"5", inputs=[("other", 0), ("scan", 1)])],
+                name="sum", app="many", after=["scan", "other", "unasked"],
+            ),
+        ]
+    )  # fmt: skip
+    copy, given = copy_of(spec, Shape(spec.as_stages()), [5])
+    copy.validate()
+    assert given == [0, 1, 2]
+    scan, other, again = copy.stages
+    assert [(one.name, list(one.tasks), one.after) for one in (scan, other)] == [
+        ("scan", [b"", b""], ()), ("other", [b""], ()),
+    ]  # fmt: skip
+    assert again == replace(spec.stages[3], tasks=[spec.stages[3].tasks[1]], after=("scan", "other"))
+
+
+def test_a_copy_of_a_task_that_asks_for_no_results_is_a_job_of_one_stage() -> None:
+    spec = JobSpec(stages=[StageSpec([b"0"], name="a"), StageSpec([b"1", b"2"], name="b", after=["a"])])
+    copy, given = copy_of(spec, Shape(spec.as_stages()), [2])
+    assert not given and copy.stages == [StageSpec([b"2"], name="b")]
 
 
 # ---- the user --------------------------------------------------------------------------------
@@ -516,7 +590,7 @@ def test_a_speculation_is_frozen() -> None:
     ("speculate", "spec", "field"),
     [
         (True, JobSpec(), "speculate"),
-        (Speculation(), JobSpec(stages=[StageSpec(name="a"), StageSpec(name="b")]), "speculate"),
+        (Speculation(), JobSpec(stages=[StageSpec(name="a"), StageSpec(name="b", prefetch=1)]), "stages[1].prefetch"),
         (Speculation(), JobSpec(max_attempts=1), "max_attempts"),
         (Speculation(), JobSpec(prefetch=8), "prefetch"),
         (Speculation(), JobSpec(stages=[StageSpec(prefetch=8)]), "prefetch"),
@@ -536,7 +610,8 @@ def test_a_copy_is_a_job_of_the_chosen_tasks() -> None:
         tasks, app="many", common=ref, name="wash", job_id="j", max_attempts=7, report_placed=True,
         on_client_lost="finish", where=["arch == 'arm'"], demand={"cpu": 2},
     )  # fmt: skip
-    copy = copy_of(spec, [1, 2])
+    copy, given = copy_of(spec, Shape(spec.as_stages()), [1, 2])
+    assert not given
     copy.validate()
     assert copy.tasks == [tasks[1], ref] and copy.common is ref
     assert copy.name == "wash (again)" and copy.job_id not in ("", "j") and copy.max_attempts == 7
@@ -553,13 +628,15 @@ def test_a_copy_is_a_job_of_the_chosen_tasks() -> None:
 
 def test_a_copy_of_a_stage_is_a_stage() -> None:
     spec = JobSpec(stages=[StageSpec([b"0", b"1"], name="only", app="many")])
-    copy = copy_of(spec, [1])
+    copy, given = copy_of(spec, Shape(spec.as_stages()), [1])
+    assert not given
     copy.validate()
     assert not copy.tasks and copy.stages == [StageSpec([b"1"], name="only", app="many")]
 
 
 def test_a_copy_of_a_job_with_a_long_name_has_one_that_may_be() -> None:
-    copy = copy_of(JobSpec([b""], name="ä" * (NAME_BYTES_MAX // 2)), [0])
+    spec = JobSpec([b""], name="ä" * (NAME_BYTES_MAX // 2))
+    copy, _ = copy_of(spec, Shape(spec.as_stages()), [0])
     copy.validate()
     assert copy.name.endswith("ä" + AGAIN)
 

@@ -22,6 +22,16 @@ JOB = st.fixed_dictionaries(
         "report_placed": st.booleans(),
     }
 )
+STAGED = st.fixed_dictionaries(
+    {
+        "sizes": st.lists(st.integers(1, 6), min_size=2, max_size=3),
+        "durations_s": st.lists(st.sampled_from([0.001, 0.003, 0.003, 0.01, 0.2]), min_size=18, max_size=18),
+        "chain": st.booleans(),
+        "ask": st.booleans(),
+        "large": st.booleans(),
+        "max_attempts": st.sampled_from([2, 3]),
+    }
+)
 SPECULATE = st.builds(
     Speculation,
     quantile=st.sampled_from([0.0, 0.5, 0.75]),
@@ -62,6 +72,50 @@ def test_guarantees_hold_with_copies_whatever_happens(
         act(world, client, kind, pick, logs)
     world.run()
     client.check_end()
+
+
+@settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.tuples(STAGED, SPECULATE), min_size=1, max_size=2),
+    st.lists(ACTION, max_size=8),
+    st.booleans(),
+)
+def test_guarantees_hold_with_copies_of_tasks_of_several_stages(
+    seed: int, jobs: list[tuple[dict[str, Any], Speculation]], actions: list[Any], split: bool
+) -> None:
+    world = World(seed, nodes=[2, 1, 2], schedulers=2, latency=(0.0002, 0.002), split=split)
+    slow_down(world.nodes[0], 8.0)
+    client = SpeculatingClient(world)
+    logs = [submit_staged(client, speculate, **job) for job, speculate in jobs]
+    for after_s, kind, pick, _, _ in actions:
+        world.run_for(after_s)
+        act(world, client, kind, pick, logs)
+    world.run()
+    client.check_end()
+
+
+def submit_staged(
+    client: SpeculatingClient,
+    speculate: Speculation,
+    sizes: list[int],
+    durations_s: list[float],
+    chain: bool,
+    **fields: Any,
+) -> JobLog:
+    """A job of stages of these sizes: one after the other, or the last after all others."""
+    stages = []
+    for number, size in enumerate(sizes):
+        last = number == len(sizes) - 1
+        after = [f"s{number - 1}"] if chain and number else [f"s{other}" for other in range(number)] if last else []
+        stages.append((f"s{number}", after, durations_s[6 * number : 6 * number + size]))
+    return client.submit_stages(*stages, speculate=speculate, **fields)
 
 
 def act(world: World, client: SpeculatingClient, kind: str, pick: int, logs: list[JobLog]) -> None:

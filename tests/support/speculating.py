@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from simulator.world import ClientHost, JobLog, NodeHost, World
-from sparrow_py.job import JobSpec
+from sparrow_py.job import BlobRef, JobSpec
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
 from sparrow_py.speculation import Speculation
+from sparrow_py.wire import messages as m
 
 
 class VirtualTimer:
@@ -60,10 +61,18 @@ class SpeculatingClient:
         job_id = f"j{self.world.number()}"
         tasks = [f"{job_id} {task} {seconds:.6f} 0".encode() for task, seconds in enumerate(durations_s)]
         fields = {"app": "many", "common": job_id.encode(), **fields}
-        log = self.world.logs[job_id] = JobLog(self.world.engine, JobSpec(tasks, job_id=job_id, **fields), self.client)
-        job = self.jobs[job_id] = SpeculatedJob(log.spec, speculate, log, self)
+        return self._submit(JobSpec(tasks, job_id=job_id, **fields), speculate)
+
+    def submit_stages(self, *stages: tuple[Any, ...], speculate: Speculation, **fields: Any) -> JobLog:
+        """Submit a job of stages, as `World.submit_stages` does."""
+        return self._submit(self.world.stages_job(*stages, **fields), speculate)
+
+    def _submit(self, spec: JobSpec, speculate: Speculation) -> JobLog:
+        job_id = spec.job_id
+        log = self.world.logs[job_id] = JobLog(self.world.engine, spec, self.client)
+        job = self.jobs[job_id] = SpeculatedJob(spec, speculate, log, self)
         self.copies[job_id] = []
-        self.core.submit(replace(log.spec, report_placed=True), job, self.world.now)
+        self.core.submit(replace(spec, report_placed=True), job, self.world.now)
         return log
 
     def cancel(self, log: JobLog, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
@@ -97,7 +106,7 @@ class SpeculatingClient:
         assert sorted(outcome.task for outcome in log.outcomes) == tasks
         assert all(outcome.job == log.spec.job_id for outcome in log.outcomes)
         for outcome in log.outcomes:
-            assert not outcome.result or outcome.result == log.payloads[outcome.task], "the result of another task"
+            assert not outcome.result or _bytes(outcome.result) == log.payloads[outcome.task], "another task's result"
 
     # ---- the driver's host
 
@@ -107,13 +116,18 @@ class SpeculatingClient:
     def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> VirtualTimer:
         return VirtualTimer(self.world, self.client, next_deadline_s, tick)
 
-    def submit_copy(self, original: str, spec: JobSpec, sink: Sink) -> None:
+    def submit_copy(self, original: str, spec: JobSpec, sink: Sink, given: Mapping[int, m.Data]) -> None:
         self.copies[original].append(spec)
         self.world.logs[spec.job_id] = JobLog(self.world.engine, spec, self.client)  # Its moves are noted there.
-        self.core.submit(spec, sink, self.world.now)
+        self.core.submit(spec, sink, self.world.now, given)
 
     def speculated(self, job_id: str) -> None:
         del self.jobs[job_id]
+
+
+def _bytes(result: m.Data) -> bytes:
+    """A result, or what the hash of a large one says that it is (`simulator.blobs`)."""
+    return bytes.fromhex(result.hash[: 2 * result.size]) if isinstance(result, BlobRef) else result
 
 
 def slow_down(node: NodeHost, factor: float) -> None:
