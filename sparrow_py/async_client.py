@@ -306,7 +306,7 @@ class AsyncClient(StaysHere):
     def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
         """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
 
-        With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
+        With `speculate` tasks that take too long are submitted again (§3.4).
         """
         check_job(spec, speculate)
         spec = replace(spec, job_id=spec.job_id or new_job_id())

@@ -38,8 +38,8 @@ class CallOptions:
 
     capture_output: return what the calls print, in `Future.report`.
     speculate: submit calls that take too long again, and take the outcome that comes first (§3.4). Only for calls
-        that may run twice, even at the same time, and jobs of one stage. Of `submit`, calls that travel as one job
-        are compared with each other.
+        that may run twice, even at the same time. Tasks of one stage are compared with each other; of `submit`, calls
+        that travel as one job.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT

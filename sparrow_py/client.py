@@ -418,7 +418,7 @@ class Client(StaysHere):
     def submit_job(self, spec: JobSpec, *, progress: bool = False, speculate: Speculation | None = None) -> Job:
         """Submit a job and return at once; `InvalidRequest` if it cannot be.
 
-        With `speculate`, which is for jobs of one stage, tasks that take too long are submitted again (§3.4).
+        With `speculate` tasks that take too long are submitted again (§3.4).
         """
         check_job(spec, speculate)
         spec = replace(spec, job_id=spec.job_id or new_job_id())

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import importlib
-import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,11 +18,10 @@ import sparrow_py
 from node_monitor.blobs.blob_store import Counters
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.options import NodeMonitorOptions
-from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.options import DaemonOptions
-from sparrow_py.wire import messages as m
 from tests.support.documents import DOCUMENTS, ROOT, blocks, rows, section
+from tests.support.scheduler_rig import SchedulerRig
 
 README_LINES_MAX = 200
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
@@ -62,16 +60,6 @@ def test_every_option_is_documented_with_its_default(heading: str, options: dict
     assert rows(section("docs/options.md", heading)) == options
 
 
-class Nowhere:
-    """An outbox for a core that does nothing."""
-
-    def to_node(self, node_id: str, message: m.Message) -> None:
-        raise AssertionError
-
-    def to_client(self, client: str, message: m.Message) -> None:
-        raise AssertionError
-
-
 def names(metrics: Iterable[Metric]) -> set[str]:
     """As they are scraped."""
     return {sample.name for metric in metrics for sample in metric.samples}
@@ -80,7 +68,7 @@ def names(metrics: Iterable[Metric]) -> set[str]:
 @pytest.mark.parametrize("heading", ["Scheduler", "Node monitor"])
 def test_every_metric_is_documented(heading: str) -> None:
     if heading == "Scheduler":
-        metrics = scheduler.http.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
+        metrics = scheduler.http.metrics.collect(SchedulerRig().core, 0)
     else:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
         metrics = node_monitor.http.metrics.collect([], store)

@@ -8,7 +8,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.apps import App, by_account, offered_apps
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.host.accounts import ACCOUNTS_MAX, ALL_AS_OURSELVES, UserAccounts
@@ -16,7 +15,6 @@ from node_monitor.http.metrics import collect
 from node_monitor.http.views import status
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.supervision import RESTART_DELAY_MAX_S
-from simulator.blobs import FakeBlobs
 from sparrow_py.access.principals import ANYBODY
 from sparrow_py.errors import InvalidOption
 from sparrow_py.executors import executor_protocol as x
@@ -24,7 +22,8 @@ from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.node_monitor.test_one_user_executors import Rig
 from tests.support.guarded import CLUSTER
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 TWO = UserAccounts({"anna": "a", "bert": "b"}, None)
 
@@ -161,14 +160,10 @@ def test_no_user_names_anothers_executors() -> None:
 
 
 def test_what_has_no_account_serves_everybody() -> None:
-    outbox = Recorder()
     plans = [AppPlan("noop", one_process=True, supervised=False), AppPlan("pool", account="a")]
-    core = NodeMonitorCore(NodeMonitorOptions(), 1, plans, outbox, FakeBlobs(), users=UserAccounts({"anna": "a"}, None))
-    core.scheduler_up("s")
-    core.executor_up("noop", "noop", 1, 0.0)
-    core.receive("s", reserve(1, 1, app="noop", user="carl"), 0.0)
-    core.pump(0.0)
-    assert len(outbox.take(m.GetTasks)) == 1 and core.node.apps == {"noop": "", "pool": ""}
+    node = NodeCore(1, plans, users=UserAccounts({"anna": "a"}, None))
+    node.receive(reserve(1, 1, app="noop", user="carl"))
+    assert len(node.take(m.GetTasks)) == 1 and node.core.node.apps == {"noop": "", "pool": ""}
 
 
 @pytest.mark.parametrize("forks", [True, False])

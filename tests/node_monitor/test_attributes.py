@@ -5,30 +5,21 @@ from __future__ import annotations
 import pytest
 
 from node_monitor.attributes import NODE_ATTRIBUTES_MAX
-from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.apps import offered_apps
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder
+from tests.support.node_core import NodeCore
 
 
-class Rig:
+class Rig(NodeCore):
     """A node of the operator's zone eu, with executors p0 and p1, and the schedulers s and t."""
 
     def __init__(self) -> None:
-        self.outbox = Recorder()
-        options = NodeMonitorOptions(attr=("zone=eu",))
-        self.core = NodeMonitorCore(
-            options, 2, [AppPlan("pool", gives_attributes=True), AppPlan("mute")], self.outbox, FakeBlobs()
-        )
-        for scheduler in ("s", "t"):
-            self.core.scheduler_up(scheduler)
-        for executor in ("p0", "p1"):
-            self.core.executor_up(executor, "pool", 1, 0.0)
+        plans = [AppPlan("pool", gives_attributes=True), AppPlan("mute")]
+        super().__init__(2, plans, schedulers=("s", "t"), attr=("zone=eu",))
 
     def says(self, executor: str, **attributes: str) -> None:
         self.core.executor_says(executor, x.Attributes(attributes), 0.0)
@@ -146,10 +137,9 @@ def test_the_executors_of_a_node_may_not_give_it_too_many_together() -> None:
 
 def test_an_app_whose_executors_come_by_themselves_is_offered_once_one_has_come() -> None:
     """Before that nothing could run its tasks."""
-    outbox = Recorder()
     plans = [AppPlan("pool"), AppPlan("guest", "r1", supervised=False, awaited=True)]
-    core = NodeMonitorCore(NodeMonitorOptions(), 1, plans, outbox, FakeBlobs())
-    core.scheduler_up("s")
+    node = NodeCore(1, plans, executors=0)
+    core, outbox = node.core, node.outbox
     assert core.node.apps == {"pool": ""}, "one that is started here will come"
     core.executor_up("g0", "guest", 1, 0.0)
     ((_, changed),) = outbox.take(m.NodeChanged)

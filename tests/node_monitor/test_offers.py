@@ -5,14 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.offers import START_FAILURES_MAX, STOOD_S, Offer, OfferState
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.wire import messages as m
 from tests.support.node_core import NodeCore
-from tests.support.recorder import Recorder, reserve
+from tests.support.recorder import reserve
 
 REASON = "exited with code 1; it said:\nNo module named 'sparrow_py'"
 
@@ -180,9 +177,7 @@ def test_as_long_as_one_executor_is_there_the_app_is_offered() -> None:
 
 
 def test_an_app_that_nobody_wanted_yet_is_no_reason_against_the_node() -> None:
-    outbox = Recorder()
-    plans = [AppPlan("pool"), AppPlan("lazy")]
-    core = NodeMonitorCore(NodeMonitorOptions(), 1, plans, outbox, FakeBlobs())
+    core = NodeCore(1, [AppPlan("pool"), AppPlan("lazy")], executors=0).core
     assert core.useless_for == []
     core.start(["pool"])
     for _ in range(START_FAILURES_MAX):

@@ -11,26 +11,23 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
 from node_monitor.pipelining import AHEAD_S
 from node_monitor.queueing.tickets import TURN_S
-from simulator.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.node_core import NodeCore
 from tests.support.recorder import reserve
 
 LATENCY_S = 0.0002
 """To a scheduler and back; executors are asked and answer at once."""
 
 
-class Node:
+class Node(NodeCore):
     """A node, its executors and its scheduler, where each user has one job of any number of tasks."""
 
     def __init__(self, slots: int = 4, **options: Any) -> None:
-        self.now_s = 0.0
         self.events: list[tuple[float, int, Any]] = []
         self.order = count()
         self.attempts = count(1)
@@ -44,11 +41,7 @@ class Node:
         """What executors say that a task took; None for the truth."""
         self.given: dict[str, list[x.Run]] = {f"p{number}": [] for number in range(slots)}
         self.executors = count(slots)
-        plan = AppPlan("pool", forks=True)
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self, FakeBlobs())
-        self.core.scheduler_up("s")
-        for executor in self.given:
-            self.core.executor_up(executor, "pool", 1, 0.0)
+        super().__init__(slots, [AppPlan("pool", forks=True)], outbox=self, **options)
 
     def at(self, time_s: float, action: Any) -> None:
         heapq.heappush(self.events, (time_s, next(self.order), action))
@@ -65,16 +58,13 @@ class Node:
                 action()
             else:
                 break
-            self.core.pump(self.now_s)
-            self.core.check_invariants()
+            self.settle()
         self.now_s = until_s
 
     def reserve(self, user: str, ticket: int, tasks: int, task_s: float, **fields: Any) -> None:
         self.users[ticket], self.seconds[ticket] = user, task_s
         message = reserve(ticket, tasks, user=user, app="pool", job=f"j{ticket}", **fields)
-        self.core.receive("s", m.Common(f"j{ticket}", 0, b""), self.now_s)
-        self.core.receive("s", message, self.now_s)
-        self.core.pump(self.now_s)
+        self.receive(m.Common(f"j{ticket}", 0, b""), message)
 
     def started(self, user: str) -> list[float]:
         """When tasks of the user began to run."""

@@ -9,23 +9,16 @@ from fractions import Fraction
 
 import pytest
 
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from scheduler.spreading import reservations_wanted, spread, spread_beside
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import SchedulerRig
 
 
 def reserved(nodes: int, tasks: int, probe_ratio: float, seed: int = 0) -> Counter[str]:
     """Reservations per node for one job; each node gets one message."""
-    outbox = Recorder()
-    core = SchedulerCore(SchedulerOptions(probe_sharing=False), random.Random(seed), outbox)
-    for number in range(nodes):
-        core.node_up(f"n{number}", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
-    core.receive_from_client("c", "anna", submission("j", tasks, probe_ratio=probe_ratio), 0.0)
-    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""] * tasks), 0.0)
-    core.check_invariants()
-    sent = outbox.take(m.Reserve)
+    rig = SchedulerRig([f"n{number}" for number in range(nodes)], seed=seed, probe_sharing=False)
+    rig.submit_job(tasks, probe_ratio=probe_ratio)
+    sent = rig.outbox.take(m.Reserve)
     assert len({node for node, _ in sent}) == len(sent), "more than one message to a node"
     return Counter({node: message.count for node, message in sent})
 

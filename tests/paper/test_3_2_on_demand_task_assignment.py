@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
-from simulator.blobs import FakeBlobs
 from simulator.world import World
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve, submission
+from tests.support.node_core import MANY, NodeCore
+from tests.support.recorder import reserve
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 
-class Node:
-    """A node monitor's core with one executor of all its slots, and what it sent."""
+class Node(NodeCore):
+    """A node with one executor of all its slots."""
 
-    def __init__(self, slots: int, **options: object) -> None:
-        self.outbox = Recorder()
-        self.core = NodeMonitorCore(
-            NodeMonitorOptions(**options),
-            slots,
-            [AppPlan("many", one_process=True)],
-            self.outbox,  # type: ignore[arg-type]
-            FakeBlobs(),
-        )
-        self.core.scheduler_up("s")
-        self.core.executor_up("many", "many", slots, 0.0)
-
-    def receive(self, *messages: m.Message, now_s: float = 0.0) -> None:
-        for message in messages:
-            self.core.receive("s", message, now_s)
-        self.core.pump(now_s)
-        self.core.check_invariants()
+    def __init__(self, slots: int, **options: Any) -> None:
+        super().__init__(slots, [MANY], **options)
 
     def asks(self) -> list[tuple[int, int]]:
         """(ticket, count) of the getTasks sent since the last call."""
-        return [(ask.ticket, ask.count) for _, ask in self.outbox.take(m.GetTasks)]
-
-    def done(self, run: int, now_s: float = 1.0) -> None:
-        self.core.done("many", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), now_s)
-        self.core.pump(now_s)
-        self.core.check_invariants()
+        return [(ask.ticket, ask.count) for ask in self.take(m.GetTasks)]
 
 
 def test_slots_run_what_they_can_and_the_rest_one_per_completion_in_order() -> None:
@@ -78,7 +55,7 @@ def test_a_slave_asks_only_when_it_has_available_resources() -> None:
     assert node.asks() == []
     node.receive(m.Launch(1, "j1", 0, 0, 1, b""), m.Launch(1, "j1", 0, 1, 2, b""))
     assert node.asks() == []
-    node.done(1)
+    node.done("p0", 1, now_s=1.0)
     assert node.asks() == [(1, 1)]
     node.receive(m.NoTask(2, 1))
     assert node.asks() == [(1, 1)]
@@ -92,41 +69,36 @@ def test_a_slave_never_asks_for_more_than_is_queued() -> None:
     assert node.core.free_slots == 3
 
 
-def scheduler_of(nodes: int, tasks: int, probe_ratio: float) -> tuple[SchedulerCore, Recorder, dict[str, int]]:
+def scheduler_of(nodes: int, tasks: int, probe_ratio: float) -> tuple[SchedulerRig, dict[str, int]]:
     """A scheduler with one job, and the ticket that each node holds."""
-    outbox = Recorder()
-    core = SchedulerCore(SchedulerOptions(probe_sharing=False), random.Random(1), outbox)
-    for number in range(nodes):
-        core.node_up(f"n{number}", m.NodeInfo(1, {}, {}, {"many": ""}), 0.0)
-    core.receive_from_client("c", "anna", submission("j", tasks, probe_ratio=probe_ratio), 0.0)
-    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [bytes([task]) for task in range(tasks)]), 0.0)
-    return core, outbox, {node: message.ticket for node, message in outbox.take(m.Reserve)}
+    rig = SchedulerRig({f"n{number}": node_info(1) for number in range(nodes)}, probe_sharing=False)
+    rig.submit_job(tasks, payloads=[bytes([task]) for task in range(tasks)], probe_ratio=probe_ratio)
+    return rig, {node: message.ticket for node, message in rig.reserves().items()}
 
 
 def test_exactly_m_tasks_go_out_then_no_ops() -> None:
     """ "Some slaves will reply to the scheduler after it has launched all tasks for the job, in which case the
     scheduler simply replies with a no-op message." Tasks go out in submission order, to whoever asks first.
     The asks that get no-ops crossed the cancellation of their reservations: they are answered all the same."""
-    core, outbox, tickets = scheduler_of(6, 3, 2.0)
+    rig, tickets = scheduler_of(6, 3, 2.0)
     asking = list(tickets)
     random.Random(5).shuffle(asking)
     for ask, node in enumerate(asking, 1):
-        core.receive_from_node(node, m.GetTasks(ask, tickets[node], 1), 0.1)
-        core.check_invariants()
-    launches = outbox.take(m.Launch)
+        rig.node(node, m.GetTasks(ask, tickets[node], 1), now_s=0.1)
+    launches = rig.outbox.take(m.Launch)
     assert [(node, message.ask, message.task, message.payload) for node, message in launches] == [
         (asking[task], task + 1, task, bytes([task])) for task in range(3)
     ]
-    assert sorted(node for node, _ in outbox.take(m.CancelReservations)) == sorted(asking[3:])
-    assert outbox.take(m.NoTask) == [(asking[ask - 1], m.NoTask(ask, 1)) for ask in (4, 5, 6)]
+    assert sorted(node for node, _ in rig.outbox.take(m.CancelReservations)) == sorted(asking[3:])
+    assert rig.outbox.take(m.NoTask) == [(asking[ask - 1], m.NoTask(ask, 1)) for ask in (4, 5, 6)]
 
 
 def test_an_ask_for_several_gets_what_is_left_and_no_ops_for_the_rest() -> None:
     """One message may carry several getTasks."""
-    core, outbox, tickets = scheduler_of(1, 3, 2.0)
-    core.receive_from_node("n0", m.GetTasks(1, tickets["n0"], 5), 0.1)
-    assert [message.task for _, message in outbox.take(m.Launch)] == [0, 1, 2]
-    assert outbox.take(m.NoTask) == [("n0", m.NoTask(1, 2))]
+    rig, tickets = scheduler_of(1, 3, 2.0)
+    rig.node("n0", m.GetTasks(1, tickets["n0"], 5), now_s=0.1)
+    assert [launch.task for launch in rig.take(m.Launch)] == [0, 1, 2]
+    assert rig.outbox.take(m.NoTask) == [("n0", m.NoTask(1, 2))]
 
 
 @pytest.mark.parametrize("timeout_s", [0.3, 1.0])
@@ -136,16 +108,14 @@ def test_an_unanswered_get_task_releases_its_slot_and_a_late_task_is_handed_back
     node.receive(reserve(1), reserve(2))
     assert node.asks() == [(1, 1)]
     assert node.core.next_deadline_s() == timeout_s
-    node.core.tick(timeout_s * 0.99)
-    node.receive(now_s=timeout_s * 0.99)
+    node.tick(timeout_s * 0.99)
     assert node.asks() == []
-    node.core.tick(timeout_s)
-    node.receive(now_s=timeout_s)
+    node.tick(timeout_s)
     assert node.asks() == [(2, 1)]  # The slot is free for the next.
-    node.receive(m.Launch(1, "j1", 0, 0, 77, b""), now_s=timeout_s)
-    assert [message.attempt for _, message in node.outbox.take(m.HandBack)] == [77]
-    assert not node.outbox.take(x.Run)
-    node.receive(m.NoTask(1, 1), now_s=timeout_s)  # A late no-op: nothing is freed twice.
+    node.receive(m.Launch(1, "j1", 0, 0, 77, b""))
+    assert [message.attempt for message in node.take(m.HandBack)] == [77]
+    assert not node.take(x.Run)
+    node.receive(m.NoTask(1, 1))  # A late no-op: nothing is freed twice.
     assert node.core.free_slots == 0
 
 

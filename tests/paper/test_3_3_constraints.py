@@ -10,15 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from scheduler.sampling.locality import Locality
 from scheduler.spreading import spread
 from simulator.world import World
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
 from tests.support.scheduler_rig import SchedulerRig, node_info
 
 FINISHED, LOST = TaskStatus.FINISHED, TaskStatus.LOST
@@ -102,19 +100,19 @@ def test_a_job_that_will_wait_for_nodes_waits_and_runs_when_one_comes() -> None:
     rig = Rig("AB")
     rig.submit("", "", where=(parse("where", "gpu exists"),), wait_for_nodes_s=10.0)
     assert not rig.reserved()
-    rig.core.node_up("G", m.NodeInfo(4, {}, {"gpu": "v100"}, {"many": ""}), 9.9)
+    rig.node_up("G", node_info(attributes={"gpu": "v100"}), 9.9)
     assert rig.reserved() == {"G": 4}
-    rig.core.tick(100.0)
-    assert not rig.outbox.take(m.Outcome)
+    rig.tick(100.0)
+    assert not rig.take(m.Outcome)
 
 
 def test_and_ends_lost_with_the_reason_if_none_comes() -> None:
     rig = Rig("AB")
     rig.submit("", "", where=(parse("where", "gpu exists"),), wait_for_nodes_s=10.0)
-    rig.core.tick(9.9)
-    assert not rig.outbox.take(m.Outcome)
-    rig.core.tick(10.0)
-    outcomes = [outcome for _, outcome in rig.outbox.take(m.Outcome)]
+    rig.tick(9.9)
+    assert not rig.take(m.Outcome)
+    rig.tick(10.0)
+    outcomes = rig.take(m.Outcome)
     assert [outcome.status for outcome in outcomes] == [LOST, LOST]
     assert "no node that may run it was connected for 10 s" in outcomes[0].error
 
@@ -200,11 +198,10 @@ def test_a_task_that_comes_back_is_still_covered_by_its_reservations_elsewhere()
     rig.submit("AB", "A", probe_ratio=2.0)
     rig.reserved()
     (ticket,) = rig.tickets
-    rig.core.receive_from_node("A", m.GetTasks(1, ticket, 1), 0.0)
-    ((_, launch),) = rig.outbox.take(m.Launch)
+    rig.node("A", m.GetTasks(1, ticket, 1))
+    (launch,) = rig.take(m.Launch)
     assert launch.task == 0
-    rig.core.receive_from_node("A", m.HandBack("j", launch.attempt, "the node is draining"), 0.1)
-    rig.core.check_invariants()
+    rig.node("A", m.HandBack("j", launch.attempt, "the node is draining"), now_s=0.1)
     assert not rig.reserved()
     assert rig.asks("B") == [0]
 
@@ -213,22 +210,20 @@ def test_when_its_preferred_nodes_go_a_task_waits_for_them_its_own_time() -> Non
     """Task 0's node is gone from the start, task 1's goes later: each has the whole time, the free one runs."""
     rig = Rig("AB")
     rig.submit("X", "B", "", probe_ratio=1.0, wait_for_nodes_s=10.0)
-    rig.core.node_down("B", 9.0)
-    rig.core.check_invariants()
-    rig.core.tick(10.0)
-    assert [outcome.task for _, outcome in rig.outbox.take(m.Outcome)] == [0]
-    rig.core.tick(18.9)
-    assert not rig.outbox.take(m.Outcome)
-    rig.core.tick(19.0)
-    assert [outcome.task for _, outcome in rig.outbox.take(m.Outcome)] == [1]
+    rig.node_down("B", 9.0)
+    rig.tick(10.0)
+    assert [outcome.task for outcome in rig.take(m.Outcome)] == [0]
+    rig.tick(18.9)
+    assert not rig.take(m.Outcome)
+    rig.tick(19.0)
+    assert [outcome.task for outcome in rig.take(m.Outcome)] == [1]
     assert rig.core.jobs["j"].unplaced == 1
 
 
 def test_tasks_of_a_constrained_stage_that_are_free_run_when_a_node_comes() -> None:
     rig = Rig("A")
     rig.submit("A", "", where=(parse("where", "gpu exists"),), wait_for_nodes_s=10.0)
-    rig.core.node_up("G", m.NodeInfo(4, {}, {"gpu": "1"}, {"many": ""}), 1.0)
-    rig.core.check_invariants()
+    rig.node_up("G", node_info(attributes={"gpu": "1"}), 1.0)
     assert rig.reserved() == {"G": 2}
 
 
@@ -319,37 +314,26 @@ def test_every_unplaced_task_has_a_reservation_where_it_may_run(
         visit(rng.choice(sorted(locality.made_for)))
 
 
-def hard_job(*preferred: str) -> m.SubmitJob:
-    return submission(tasks=len(preferred), local=True)
-
-
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_job_with_a_task_whose_preferred_nodes_are_none_is_refused_whole(cancelled: bool) -> None:
     """Nothing of it is reserved before all its tasks are known, in however many messages they come."""
-    outbox = Recorder()
-    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
-    core.node_up("a", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
-    core.receive_from_client("c", "anna", hard_job("a", "nowhere"), 0.0)
-    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""], {0: m.TaskDetail(("a",))}), 0.0)
-    assert outbox.sent == []
+    rig = SchedulerRig("a")
+    rig.client(submission(tasks=2, local=True), m.AddTasks("j", 0, [b""], {0: m.TaskDetail(("a",))}))
+    assert rig.outbox.sent == []
     if cancelled:
-        core.receive_from_client("c", "anna", m.CancelJob("j"), 0.0)
-        assert [type(message) for _, message in outbox.sent] == [m.JobAccepted, m.Outcome, m.Outcome, m.JobEnded]
+        rig.client(m.CancelJob("j"))
+        assert [type(message) for _, message in rig.outbox.sent] == [m.JobAccepted, m.Outcome, m.Outcome, m.JobEnded]
     else:
-        core.receive_from_client("c", "anna", m.AddTasks("j", 1, [b""], {1: m.TaskDetail(("nowhere",))}), 0.0)
-        ((_, refused),) = outbox.sent
+        rig.client(m.AddTasks("j", 1, [b""], {1: m.TaskDetail(("nowhere",))}))
+        ((_, refused),) = rig.outbox.sent
         assert isinstance(refused, m.JobRefused)
         assert refused.field == "tasks[1].preferred" and "nowhere" in refused.reason
-    core.check_invariants()
-    assert not core.jobs and not core.admission.unplaced
+    assert not rig.core.jobs and not rig.core.admission.unplaced
 
 
 def test_a_job_whose_preferred_nodes_are_there_is_accepted_once_it_is_whole() -> None:
-    outbox = Recorder()
-    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
-    core.node_up("a", m.NodeInfo(4, {}, {}, {"many": ""}), 0.0)
-    core.receive_from_client("c", "anna", hard_job("a", "a"), 0.0)
+    rig = SchedulerRig("a")
+    rig.client(submission(tasks=2, local=True))
     for task in range(2):
-        core.receive_from_client("c", "anna", m.AddTasks("j", task, [b""], {task: m.TaskDetail(("a",))}), 0.0)
-    assert [type(message) for _, message in outbox.sent] == [m.JobAccepted, m.Reserve]
-    core.check_invariants()
+        rig.client(m.AddTasks("j", task, [b""], {task: m.TaskDetail(("a",))}))
+    assert [type(message) for _, message in rig.outbox.sent] == [m.JobAccepted, m.Reserve]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from typing import Any
 
 import msgspec
@@ -11,14 +10,13 @@ import pytest
 
 from scheduler.book import footprint
 from scheduler.book.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from simulator.world import World
 from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig
 
 
 def test_a_user_may_hold_as_many_as_the_limit_and_no_more() -> None:
@@ -104,26 +102,22 @@ def test_refused_jobs_get_in_later_and_the_limit_is_kept() -> None:
 
 
 def test_a_users_payloads_are_limited_in_bytes() -> None:
-    sent = Recorder()
     job_bytes = footprint.job_bytes(submission("small"))
     limit = 2 * job_bytes + 100
-    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=limit, history_len_max=100), random.Random(1), sent)
+    rig = SchedulerRig(held_bytes_max=limit, history_len_max=100)
     for job, size in (("small", 60), ("large", 60)):
-        core.receive_from_client("c", "anna", submission(job), 1.0)
-        core.receive_from_client("c", "anna", m.AddTasks(job, 0, [bytes(size)]), 1.0)
-        core.check_invariants()
-    ((_, outcome),) = sent.take(m.Outcome)  # The job that went beyond the limit is cancelled, and says why.
+        rig.submit_job(1, job=job, payloads=[bytes(size)], now_s=1.0)
+    (outcome,) = rig.take(m.Outcome)  # The job that went beyond the limit is cancelled, and says why.
     assert (outcome.job, outcome.status) == ("large", TaskStatus.CANCELLED)
     assert f"anna take {limit + 20} bytes" in outcome.error and f"held_bytes_max = {limit}" in outcome.error
-    core.receive_from_client("c", "anna", submission("third"), 1.0)
-    assert not sent.take(m.JobRefused)  # The small job's 60 bytes are held now.
-    core.receive_from_client("c", "anna", m.AddTasks("third", 0, [bytes(40)]), 1.0)
-    core.receive_from_client("c", "anna", submission("fourth"), 1.0)
-    ((_, refusal),) = sent.take(m.JobRefused)
+    rig.client(submission("third"), now_s=1.0)
+    assert not rig.take(m.JobRefused)  # The small job's 60 bytes are held now.
+    rig.client(m.AddTasks("third", 0, [bytes(40)]), submission("fourth"), now_s=1.0)
+    (refusal,) = rig.take(m.JobRefused)
     assert refusal.job == "fourth" and refusal.retry_after_s is not None
-    core.client_down("c", 2.0)
-    core.check_invariants()
-    assert core.admission.held_bytes == {}
+    rig.core.client_down("c", 2.0)
+    rig.core.check_invariants()
+    assert rig.core.admission.held_bytes == {}
 
 
 # ---- what a job takes besides its payloads -----------------------------------------------------
@@ -167,55 +161,47 @@ BULK: dict[str, list[m.Message]] = {
 
 @pytest.mark.parametrize("bulk", BULK)
 def test_all_that_a_job_holds_counts_and_is_given_back_at_its_end(bulk: str) -> None:
-    core = SchedulerCore(SchedulerOptions(port=0), random.Random(1), Recorder())
-    for message in copy.deepcopy(BULK[bulk]):
-        core.receive_from_client("c", "anna", message, 1.0)
-        core.check_invariants()
-    assert core.admission.held_bytes["anna"] > 1_000_000
-    core.register.abandon(core.jobs["j"], 2.0)
-    core.check_invariants()
-    assert core.admission.held_bytes == {}
+    rig = SchedulerRig()
+    rig.client(*copy.deepcopy(BULK[bulk]), now_s=1.0)
+    assert rig.core.admission.held_bytes["anna"] > 1_000_000
+    rig.core.register.abandon(rig.core.jobs["j"], 2.0)
+    rig.core.check_invariants()
+    assert rig.core.admission.held_bytes == {}
 
 
 @pytest.mark.parametrize("bulk", BULK)
 def test_beyond_the_users_bytes_it_is_refused_or_cancelled(bulk: str) -> None:
-    sent = Recorder()
-    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=100_000), random.Random(1), sent)
-    for message in copy.deepcopy(BULK[bulk]):
-        core.receive_from_client("c", "anna", message, 1.0)
-        core.check_invariants()
-    why = [refusal.reason for _, refusal in sent.take(m.JobRefused)]
-    why += [job.cancel_reason for job in core.jobs.values()]
-    why += [outcome.error for _, outcome in sent.take(m.Outcome)]
+    rig = SchedulerRig(held_bytes_max=100_000)
+    rig.client(*copy.deepcopy(BULK[bulk]), now_s=1.0)
+    why = [refusal.reason for refusal in rig.take(m.JobRefused)]
+    why += [job.cancel_reason for job in rig.core.jobs.values()]
+    why += [outcome.error for outcome in rig.take(m.Outcome)]
     assert why and all("held_bytes_max = 100000" in reason for reason in why)
-    core.receive_from_client("d", "bert", submission("k"), 1.0)
-    assert [accepted.job for _, accepted in sent.take(m.JobAccepted)][-1] == "k"
+    rig.client(submission("k"), now_s=1.0, client="d", user="bert")
+    assert [accepted.job for accepted in rig.take(m.JobAccepted)][-1] == "k"
 
 
 def test_a_job_that_alone_is_too_many_bytes_is_refused_for_good() -> None:
-    sent = Recorder()
     limit = 3 * footprint.job_bytes(submission()) // 2
-    core = SchedulerCore(SchedulerOptions(port=0, held_bytes_max=limit), random.Random(1), sent)
-    core.receive_from_client("c", "anna", submission("large", common=bytes(limit)), 1.0)
-    core.receive_from_client("c", "anna", submission("fits"), 1.0)
-    core.receive_from_client("c", "anna", submission("later"), 1.0)
-    assert [(refusal.job, refusal.retry_after_s is None) for _, refusal in sent.take(m.JobRefused)] == [
+    rig = SchedulerRig(held_bytes_max=limit)
+    rig.client(submission("large", common=bytes(limit)), submission("fits"), submission("later"), now_s=1.0)
+    assert [(refusal.job, refusal.retry_after_s is None) for refusal in rig.take(m.JobRefused)] == [
         ("large", True),
         ("later", False),
     ]
 
 
 def test_an_outcome_is_known_once() -> None:
-    core = SchedulerCore(SchedulerOptions(port=0), random.Random(1), Recorder())
-    core.receive_from_client("c", "anna", submission(tasks=2, epoch=1), 1.0)
+    rig = SchedulerRig()
+    rig.client(submission(tasks=2, epoch=1), now_s=1.0)
+    held_bytes = rig.core.admission.held_bytes
     known = m.KnownOutcome(1, TaskStatus.FINISHED, b"x" * 1000)
     for outcomes in ([known, known], [known], [known]):
-        held = core.admission.held_bytes["anna"]
+        held = held_bytes["anna"]
         try:
-            core.receive_from_client("c", "anna", m.Known("j", list(outcomes), {}), 1.0)
+            rig.client(m.Known("j", list(outcomes), {}), now_s=1.0)
         except LinkError as error:
-            assert "given twice" in str(error) and core.admission.held_bytes["anna"] == held
+            assert "given twice" in str(error) and held_bytes["anna"] == held
         else:
-            assert outcomes == [known] and core.admission.held_bytes["anna"] == held + 1000
-    core.receive_from_client("c", "anna", m.AddTasks("j", 0, [b"", b""]), 1.0)
-    core.check_invariants()
+            assert outcomes == [known] and held_bytes["anna"] == held + 1000
+    rig.client(m.AddTasks("j", 0, [b"", b""]), now_s=1.0)

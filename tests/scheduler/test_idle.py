@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
-from node_monitor.options import NodeMonitorOptions
 from scheduler.sampling.idle_offers import ASK_S, RESERVATIONS_PER_TASK_MAX
-from simulator.blobs import FakeBlobs
 from sparrow_py import constraints
 from sparrow_py.errors import LinkError
-from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import MANY, NodeCore
+from tests.support.recorder import reserve
 from tests.support.scheduler_rig import SchedulerRig, node_info
 
 
@@ -158,32 +153,18 @@ def test_an_idle_node_has_a_free_slot() -> None:
         Scheduler(1).node("n0", m.Idle(0))
 
 
-class Node:
+class Node(NodeCore):
     """A node monitor of schedulers s0, s1, … with one executor of as many places as it has slots."""
 
     def __init__(self, slots: int = 1, schedulers: int = 1, **options: Any) -> None:
-        self.outbox = Recorder()
-        plan = AppPlan("many", one_process=True)
-        self.core = NodeMonitorCore(NodeMonitorOptions(**options), slots, [plan], self.outbox, FakeBlobs())
-        for number in range(schedulers):
-            self.core.scheduler_up(f"s{number}")
-        self.core.executor_up("e", "many", slots, 0.0)
-        self.settle()
-
-    def settle(self) -> None:
-        self.core.pump(0.0)
-        self.core.check_invariants()
-
-    def receive(self, scheduler: str, *messages: m.Message) -> None:
-        self.core.receive_frame(scheduler, messages, 0.0)
+        super().__init__(slots, [MANY], schedulers=[f"s{number}" for number in range(schedulers)], **options)
         self.settle()
 
     def run_task(self, scheduler: str, ask: int, run: int) -> None:
         """A task of the scheduler comes and ends."""
-        self.receive(scheduler, reserve(run))
-        self.receive(scheduler, m.Launch(ask, f"j{run}", 0, 0, run, b""))
-        self.core.done("e", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), 0.0)
-        self.settle()
+        self.receive(reserve(run), scheduler=scheduler)
+        self.receive(m.Launch(ask, f"j{run}", 0, 0, run, b""), scheduler=scheduler)
+        self.done("p0", run)
 
     def said(self) -> list[tuple[str, int]]:
         """To whom it said that it is idle since the last call, with how many free slots."""
@@ -211,8 +192,8 @@ def test_after_an_ask_in_vain_it_tells_another() -> None:
     node.said()
     told = set()
     for number in range(2, 4):
-        node.receive("s0", reserve(number))
-        node.receive("s0", m.NoTask(number, 1))
+        node.receive(reserve(number), scheduler="s0")
+        node.receive(m.NoTask(number, 1), scheduler="s0")
         told |= set(node.said())
     assert told == {("s0", 1), ("s1", 1)}
 
@@ -220,18 +201,17 @@ def test_after_an_ask_in_vain_it_tells_another() -> None:
 def test_it_is_not_idle_while_something_is_queued() -> None:
     node = Node(2)
     node.said()
-    node.receive("s0", reserve(1, 3))
+    node.receive(reserve(1, 3), scheduler="s0")
     assert not node.said()
 
 
 def test_each_slot_that_comes_free_is_told() -> None:
     node = Node(2)
-    node.receive("s0", reserve(1, 2))
-    node.receive("s0", m.Launch(1, "j1", 0, 0, 1, b""), m.Launch(1, "j1", 0, 1, 2, b""))
+    node.receive(reserve(1, 2), scheduler="s0")
+    node.launches(1, 2, ask=1, scheduler="s0")
     node.said()
     for run, free in ((1, 1), (2, 2)):
-        node.core.done("e", x.Done(run, TaskStatus.FINISHED, b"", "", 0.0, 0.1), 0.0)
-        node.settle()
+        node.done("p0", run)
         assert node.said() == [("s0", free)]
 
 

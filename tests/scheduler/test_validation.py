@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import pytest
 
 from scheduler.book.validation import check_submission
-from scheduler.core import SchedulerCore
-from scheduler.options import SchedulerOptions
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import STAGE_EDGES_MAX, JobSpec, TaskSpec, check_name
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, submission
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 NAN = math.nan
 LONG = "x" * 10_000
@@ -35,11 +33,8 @@ BAD = [
 ]  # fmt: skip
 
 
-def core() -> tuple[SchedulerCore, Recorder]:
-    outbox = Recorder()
-    core = SchedulerCore(SchedulerOptions(), random.Random(0), outbox)
-    core.node_up("n", m.NodeInfo(4, {}, {}, {"many": "", "python": "3.11"}), 0.0)
-    return core, outbox
+def rig_with_python() -> SchedulerRig:
+    return SchedulerRig({"n": node_info(apps={"many": "", "python": "3.11"})})
 
 
 @pytest.mark.parametrize(("field", "name", "value"), BAD, ids=lambda value: str(value)[:20])
@@ -55,21 +50,19 @@ def test_the_error_names_field_value_and_what_is_allowed(field: str, name: str, 
 
 @pytest.mark.parametrize(("field", "name", "value"), BAD, ids=lambda value: str(value)[:20])
 def test_the_client_is_told_and_nothing_is_kept(field: str, name: str, value: Any) -> None:
-    scheduler, outbox = core()
-    scheduler.receive_from_client("c", "anna", submission(**{name: value}), 0.0)
-    scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""]), 0.0)  # Was on its way.
-    ((_, refused),) = outbox.sent
+    rig = rig_with_python()
+    rig.client(submission(**{name: value}), m.AddTasks("j", 0, [b""]))  # The tasks were on their way.
+    ((_, refused),) = rig.outbox.sent
     assert isinstance(refused, m.JobRefused)
     assert refused.field.partition("[")[0] == field and refused.retry_after_s is None
-    assert not scheduler.jobs and not scheduler.admission.unplaced
-    scheduler.check_invariants()
+    assert not rig.core.jobs and not rig.core.admission.unplaced
 
 
 def test_a_refusal_names_the_job_whole_however_long_its_id() -> None:
     """Else its client would not know whose refusal it is."""
-    scheduler, outbox = core()
-    scheduler.receive_from_client("c", "anna", submission("x" * 256, app="none"), 0.0)
-    assert outbox.sent[0][1].job == "x" * 256
+    rig = rig_with_python()
+    rig.client(submission("x" * 256, app="none"))
+    assert rig.outbox.sent[0][1].job == "x" * 256
 
 
 def stage(name: str, *after: str) -> m.Stage:
@@ -109,10 +102,9 @@ def test_limits_themselves_are_allowed() -> None:
 
 
 def test_apps_and_runtimes_that_no_node_has_are_refused_by_name() -> None:
-    scheduler, outbox = core()
-    scheduler.receive_from_client("c", "anna", submission("a", app="fortran"), 0.0)
-    scheduler.receive_from_client("c", "anna", submission("b", app="python", runtime="3.99"), 0.0)
-    app, runtime = (message for _, message in outbox.sent)
+    rig = rig_with_python()
+    rig.client(submission("a", app="fortran"), submission("b", app="python", runtime="3.99"))
+    app, runtime = (message for _, message in rig.outbox.sent)
     assert app.field == "app" and "fortran" in app.reason and "many, python" in app.reason
     assert runtime.field == "runtime" and "3.99" in runtime.reason and "3.11" in runtime.reason
 
@@ -125,14 +117,13 @@ def test_a_user_name_of_10_kb_is_refused_with_a_short_error() -> None:
 
 @pytest.mark.parametrize("count", [0, -5])
 def test_a_node_that_counts_wrongly_is_cut_off(count: int) -> None:
-    scheduler, outbox = core()
-    scheduler.receive_from_client("c", "anna", submission("j", 3), 0.0)
-    scheduler.receive_from_client("c", "anna", m.AddTasks("j", 0, [b""] * 3), 0.0)
-    ((_, reserve),) = outbox.take(m.Reserve)
+    rig = rig_with_python()
+    rig.submit_job(3)
+    (reserve,) = rig.take(m.Reserve)
     for message in (m.GetTasks(1, reserve.ticket, count), m.ReservationsRefused(reserve.ticket, count, "")):
         with pytest.raises(LinkError):
-            scheduler.receive_from_node("n", message, 0.0)
-        scheduler.check_invariants()
+            rig.node("n", message)
+        rig.core.check_invariants()
 
 
 @pytest.mark.parametrize(

@@ -617,12 +617,20 @@ def test_a_peer_that_does_not_answer_pings_is_found_out(loop: str) -> None:
 
 def test_a_peer_that_answers_pings_lives(loop: str) -> None:
     async def play() -> None:
-        async with against_raw(heartbeat_s=0.05) as (raw, link):
+        async with against_raw(heartbeat_s=1000.0) as (raw, link):
             link.listen(lambda _: None)
+            connection = link._connection
+            heartbeat = connection._heartbeat
             for _ in range(10):
+                heartbeat.stop()
+                heartbeat._listen()  # As the timer would, of a connection that was quiet.
                 assert (await asyncio.to_thread(raw.frame))[0] == PING
+                heard_s = connection._heard_s
                 raw.send(ws_frame(PONG))
-            assert not link.closed_because
+                await until(lambda heard_s=heard_s: connection._heard_s > heard_s)
+                heartbeat.stop()
+                heartbeat._beat()  # When the time for an answer is over.
+            assert not link.closing and not link.closed_because
 
     run_on(loop, play())
 

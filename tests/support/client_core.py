@@ -14,11 +14,11 @@ from tests.support.recorder import Recorder
 
 
 class Told:
-    """A sink that remembers."""
+    """A sink that remembers: outcomes by `kept`, all else in order."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.outcomes: dict[int, TaskStatus] = {}
+        self.outcomes: dict[int, Any] = {}
         self.error: SparrowError | None = None
 
     def accepted(self) -> None:
@@ -33,7 +33,12 @@ class Told:
 
     def outcome(self, outcome: m.Outcome) -> None:
         assert outcome.task not in self.outcomes, "told twice"
-        self.outcomes[outcome.task] = outcome.status
+        assert "ended" not in self.calls, "an outcome after the end"
+        self.outcomes[outcome.task] = self.kept(outcome)
+
+    def kept(self, outcome: m.Outcome) -> Any:
+        """What is remembered of an outcome."""
+        return outcome.status
 
     def not_cancelled(self, task: int) -> None:
         self.calls.append(f"not cancelled {task}")

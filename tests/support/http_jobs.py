@@ -3,19 +3,18 @@
 import asyncio
 import itertools
 import json
-import random
 from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 
-from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
 from scheduler.http.jobs import HttpJobs
 from scheduler.http.submissions import read_submission
 from scheduler.options import SchedulerOptions
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.scheduler_rig import SchedulerRig, node_info
 from tests.support.waiting import TIMEOUT_S
 
 WAITING_JOB = {"job_id": "j", "app": "app", "tasks": [{}], "wait_for_nodes_s": 1000}
@@ -29,19 +28,19 @@ def body(**job: Any) -> bytes:
     return json.dumps(job).encode()
 
 
-class Scheduler:
-    """A core with one node that does as it is told, its HTTP jobs, and the time."""
+class Scheduler(SchedulerRig):
+    """A scheduler with one node that does as it is told, its HTTP jobs, and the time."""
 
     def __init__(self, **options: Any) -> None:
+        super().__init__(outbox=self, **options)
         self.now_s = 1000.0
         self.options = SchedulerOptions(**options)
-        self.core = SchedulerCore(self.options, random.Random(0), self)
         self.jobs = HttpJobs(self.core, self.core, self.options, lambda: self.now_s, itertools.count(1))
         self.launched: list[m.Launch] = []
         self.cancelled: list[m.CancelAttempt] = []
         self.asks = itertools.count(1)
-        self.core.node_up("n", m.NodeInfo(100, {}, {}, {"app": ""}), self.now_s)
         self._reserved: list[m.Reserve] = []
+        self.node_up("n", node_info(100, apps={"app": ""}), self.now_s)
 
     def to_node(self, node_id: str, message: m.Message) -> None:
         if isinstance(message, m.Launch):
@@ -70,15 +69,13 @@ class Scheduler:
         """The node asks for all that it has reservations for."""
         reserved, self._reserved = self._reserved, []
         for reserve in reserved:
-            ask = m.GetTasks(next(self.asks), reserve.ticket, reserve.count)
-            self.core.receive_from_node("n", ask, self.now_s)
+            self.node("n", m.GetTasks(next(self.asks), reserve.ticket, reserve.count), now_s=self.now_s)
 
     def report(self, result: m.Data = b"", status: TaskStatus = TaskStatus.FINISHED, **more: Any) -> None:
         """The first task launched ends."""
         task = self.launched.pop(0)
         report = m.Report(task.job, task.task, task.attempt, status, result, "", 5.0, 0.25, **more)
-        self.core.receive_from_node("n", report, self.now_s)
-        self.core.check_invariants()
+        self.node("n", report, now_s=self.now_s)
 
     def finish(self, result: m.Data = b"") -> None:
         """All tasks there are run and end."""

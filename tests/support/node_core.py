@@ -22,7 +22,10 @@ MANY = AppPlan("many", one_process=True)
 
 
 class NodeCore:
-    """A node with its first app's executors p0, p1, …, as many as places are needed, and its schedulers."""
+    """A node with its first app's executors p0, p1, …, as many as places are needed, and its schedulers.
+
+    outbox: takes what is sent, instead of a `Recorder`.
+    """
 
     def __init__(
         self,
@@ -33,9 +36,11 @@ class NodeCore:
         schedulers: Iterable[str] = ("s",),
         resources: Mapping[str, float] | None = None,
         users: UserAccounts = ALL_AS_OURSELVES,
+        outbox: Any = None,
         **options: Any,
     ) -> None:
-        self.outbox, self.blobs, self.now_s = Recorder(), FakeBlobs(), 0.0
+        self.outbox: Any = Recorder() if outbox is None else outbox
+        self.blobs, self.now_s = FakeBlobs(), 0.0
         plans = list(plans)
         self.core = NodeMonitorCore(
             NodeMonitorOptions(**options), slots, plans, self.outbox, self.blobs, resources, users=users
@@ -57,9 +62,10 @@ class NodeCore:
             self.core.receive(scheduler, message, self.now_s if now_s is None else now_s)
         self.settle(now_s)
 
-    def launches(self, *attempts: int, ask: int, job: str = "j1") -> None:
+    def launches(self, *attempts: int, ask: int, job: str = "j1", scheduler: str = "s") -> None:
         """The scheduler answers the ask with these attempts of the tasks of the same numbers."""
-        self.receive(*(m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts))
+        tasks = [m.Launch(ask, job, 0, attempt, attempt, b"payload %d" % attempt) for attempt in attempts]
+        self.receive(*tasks, scheduler=scheduler)
 
     def done(
         self,

@@ -24,10 +24,18 @@ def node_info(slots: int = 4, **fields: Any) -> m.NodeInfo:
 
 
 class SchedulerRig:
-    """nodes: those that are connected; by their names alone if they are as `node_info` says. options: of it."""
+    """nodes: those that are connected; by their names alone if they are as `node_info` says. outbox: takes what is
+    sent, instead of a `Recorder`. options: of the scheduler."""
 
-    def __init__(self, nodes: Iterable[str] | Mapping[str, m.NodeInfo] = (), *, seed: int = 1, **options: Any) -> None:
-        self.outbox = Recorder()
+    def __init__(
+        self,
+        nodes: Iterable[str] | Mapping[str, m.NodeInfo] = (),
+        *,
+        seed: int = 1,
+        outbox: Any = None,
+        **options: Any,
+    ) -> None:
+        self.outbox: Any = Recorder() if outbox is None else outbox
         self.core = SchedulerCore(SchedulerOptions(**options), random.Random(seed), self.outbox)
         infos = nodes if isinstance(nodes, Mapping) else {node: node_info() for node in nodes}
         for node, info in infos.items():

@@ -1,4 +1,5 @@
-"""A client of `world.World` that submits slow tasks again: `speculated_job.SpeculatedJob` under virtual time."""
+"""Speculation: a speculator alone, event by event, and a client of `world.World` that submits slow tasks again
+(`speculated_job.SpeculatedJob` under virtual time)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,67 @@ from dataclasses import replace
 from typing import Any
 
 from simulator.world import ClientHost, JobLog, NodeHost, World
-from sparrow_py.job import BlobRef, JobSpec
+from sparrow_py.job import BlobRef, JobSpec, TaskStatus
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
+from sparrow_py.session.speculator import Speculator
 from sparrow_py.speculation import Speculation
 from sparrow_py.wire import messages as m
+from tests.support.client_core import Told
+
+AT_ONCE = Speculation(quantile=0.5, slowdown=2.0, copies_max=1.0, running_s_min=0.0)
+ORIGINAL, COPY = "original", "copy"
+"""Nodes, in outcomes: whose outcome it is."""
+
+
+class ToldWhose(Told):
+    """A sink that remembers of an outcome whose it is, besides its status."""
+
+    def kept(self, outcome: m.Outcome) -> Any:
+        return outcome.node, outcome.status
+
+
+class SpeculatorRig:
+    """A speculator of a job with so many tasks, and all that comes out of it."""
+
+    def __init__(self, tasks: int, speculate: Speculation = AT_ONCE, **how: Any) -> None:
+        self.told = ToldWhose()
+        self.submitted: list[list[int]] = []
+        self.cancelled: list[tuple[str, int]] = []
+        self.core = Speculator([tasks], speculate, self.told, self, **how)
+
+    def submit_copies(self, tasks: list[int]) -> None:
+        self.submitted.append(tasks)
+
+    def end_original(self, outcome: m.Outcome) -> None:
+        self.cancelled.append((ORIGINAL, outcome.task))
+
+    def cancel_copy(self, task: int) -> None:
+        self.cancelled.append((COPY, task))
+
+    def place(self, *tasks: int, now_s: float = 0.0) -> None:
+        for task in tasks:
+            self.core.placed(task, now_s)
+
+    def ends(self, *tasks: int, status: TaskStatus = TaskStatus.FINISHED, service_s: float | None = 1.0) -> None:
+        for task in tasks:
+            self.core.outcome(_outcome(task, status, service_s, ORIGINAL))
+            self.core.check_invariants()
+
+    def copy_ends(self, task: int, status: TaskStatus = TaskStatus.FINISHED) -> None:
+        self.core.copy_outcome(_outcome(task, status, 1.0, COPY))
+        self.core.check_invariants()
+
+    def tick(self, now_s: float) -> list[list[int]]:
+        """What is submitted now."""
+        self.submitted.clear()
+        self.core.tick(now_s)
+        self.core.check_invariants()
+        return list(self.submitted)
+
+
+def _outcome(task: int, status: TaskStatus, service_s: float | None, of: str) -> m.Outcome:
+    return m.Outcome("j", task, status, b"", "", 1, of, 0.0, 0.0, service_s)
 
 
 class VirtualTimer:

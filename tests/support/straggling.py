@@ -22,6 +22,18 @@ def hold_first_start(gate: Path, mark: Path, payload: bytes = b"") -> int:
     return len(payload)
 
 
+def hold_and_return(gate: Path, mark: Path, size: int) -> bytes:
+    """As `hold_first_start`; returns so many bytes."""
+    hold_first_start(gate, mark)
+    return bytes(size)
+
+
+def hold_and_count(gate: Path, mark: Path, results: list[bytes]) -> int:
+    """As `hold_first_start`; returns how many bytes it was given."""
+    hold_first_start(gate, mark)
+    return sum(map(len, results))
+
+
 def hold_every_start(gate: Path, marks: Path) -> None:
     """Leave a file with this process's id as name in the directory, and be held at the gate."""
     (marks / str(os.getpid())).touch()

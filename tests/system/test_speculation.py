@@ -20,6 +20,7 @@ from sparrow_py import (
     Job,
     JobSpec,
     LocalCluster,
+    ResultOf,
     Speculation,
     TaskStatus,
 )
@@ -27,7 +28,7 @@ from sparrow_py.session.large_inputs import INLINE_BYTES_MAX
 from sparrow_py.wire import blobs
 from tests.support import tasks
 from tests.support.daemons import get_json, gone, workers_of
-from tests.support.straggling import hold_every_start, hold_first_start
+from tests.support.straggling import hold_and_count, hold_and_return, hold_every_start, hold_first_start
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 SLOTS = 2
@@ -88,6 +89,30 @@ def test_the_copy_of_a_task_that_hangs_brings_its_result(doomed: LocalCluster, t
         wait_until(lambda: tasks.started(gate, *marks), "every slot to run a task")
         gate.touch()
         assert client.gather(futures) == marks
+
+
+@pytest.mark.parametrize("size", [0, INLINE_BYTES_MAX + 1], ids=["small", "large"])
+def test_the_copies_of_tasks_of_two_stages_bring_their_results(
+    doomed: LocalCluster, tmp_path: Path, gate: Path, size: int
+) -> None:
+    """The first stage's results, large ones at their nodes, go to the second one's tasks and their copies."""
+    ended = tmp_path / "ended"
+    ended.touch()
+    marks = [tmp_path / "held0", *[ended] * 3], [tmp_path / "held1", *[ended] * 3]
+    stages = [
+        CallStage("first", hold_and_return, [(gate, mark, size) for mark in marks[0]]),
+        CallStage("second", hold_and_count, [(gate, mark, ResultOf("first")) for mark in marks[1]]),
+    ]
+    with Client(doomed, options=OPTIONS) as client:
+        job = client.submit_stages(stages)
+        told = count_outcomes(job)
+        assert [future.result(TIMEOUT_S) for future in job.stage("second")] == [4 * size] * 4
+        assert [future.report.status for future in job.stage("first")] == [TaskStatus.FINISHED] * 4
+        for mark in ("held0", "held1"):
+            check_replaced(doomed, tmp_path / mark)
+        wait_until(lambda: nothing_left(doomed), "original and copies to end")
+        wait_until(lambda: told == Counter(range(8)), "each outcome, once")
+        assert not gate.exists()
 
 
 async def test_with_asyncio(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
@@ -157,10 +182,8 @@ def test_what_cannot_be_speculated_is_an_error_of_the_caller(client: Client) -> 
     with pytest.raises(InvalidRequest, match="speculate") as raised:
         client.submit_job(JobSpec([b""]), speculate=True)  # type: ignore[arg-type]
     assert raised.value.field == "speculate"
-    stages = [CallStage("one", tasks.square, [(1,)]), CallStage("two", tasks.square, [(2,)], after=["one"])]
-    with pytest.raises(InvalidRequest, match="jobs of one stage"):
-        client.with_options(speculate=EAGER).submit_stages(stages)
     with pytest.raises(InvalidRequest, match="prefetch"):
         client.with_options(speculate=EAGER, prefetch=8).submit(tasks.square, 3).result(TIMEOUT_S)
-    assert client.with_options(speculate=EAGER).submit_stages(stages[:1]).results(TIMEOUT_S) == [1]
+    stages = [CallStage("one", tasks.square, [(1,)]), CallStage("two", tasks.square, [(2,)], after=["one"])]
+    assert client.with_options(speculate=EAGER).submit_stages(stages).results(TIMEOUT_S) == [1, 4]
     assert client.with_options(speculate=EAGER).submit_calls(tasks.square, []).results(TIMEOUT_S) == []

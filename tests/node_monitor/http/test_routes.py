@@ -8,15 +8,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from node_monitor.core import NodeMonitorCore
-from node_monitor.executors.executor_state import AppPlan
 from node_monitor.http.routes import add_routes
-from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
 from sparrow_py.access.principals import ANYBODY, CLIENT, Principal
 from sparrow_py.daemon.http_app import PRINCIPAL
 from sparrow_py.wire import messages as m
-from tests.support.recorder import Recorder, reserve
+from tests.support.node_core import NodeCore
+from tests.support.recorder import reserve
 
 Client = TestClient[web.Request, web.Application]
 ANN = Principal(CLIENT, "ann")
@@ -28,7 +25,7 @@ class Node:
     def __init__(self, id: str) -> None:
         self.id = id
         self.slots = 2
-        self.core = NodeMonitorCore(NodeMonitorOptions(), 2, [AppPlan("pool")], Recorder(), FakeBlobs())
+        self.core = NodeCore(2, executors=0, schedulers=()).core
         self.asked: list[str] = []
 
     def change_state(self, state: str) -> None:

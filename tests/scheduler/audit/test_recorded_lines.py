@@ -43,6 +43,7 @@ FROM_CLIENTS: list[tuple[str, str, Any]] = [
     ("c#1", "ann", m.UsingKnown("j", 1)),
     ("c#1", "ann", m.AskPlaced("j", 1, [0])),
     ("c#1", "ann", m.BlobAt("j", BLOB)),
+    ("c#1", "ann", m.FinishedElsewhere("j", 5, b"result")),
 ]
 TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.JobAccepted("j")),
