@@ -28,6 +28,7 @@ class WorkloadJob:
     mean_s: the mean duration of a task that the submitter states; None if it states none.
     stages: of a job of several, each after those that it names in `after`; empty: all tasks are of one stage.
     label: the kind of the job, for reports ("q3"); empty where all jobs are alike.
+    priority: of the job, no higher than the user's own; None is that.
     """
 
     number: int
@@ -39,6 +40,7 @@ class WorkloadJob:
     mean_s: float | None = None
     stages: tuple[WorkloadStage, ...] = ()
     label: str = ""
+    priority: int | None = None
 
     def as_stages(self) -> tuple[WorkloadStage, ...]:
         """The stages; a job without stages of its own has one without a name."""

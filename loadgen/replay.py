@@ -239,7 +239,7 @@ class Replay:
         if not job.stages:
             return JobSpec(
                 tasks, app=plan.app, job_id=job_id, where=job.where, expected_duration_s=job.mean_s,
-                probe_ratio=plan.probe_ratio, name=job.label,
+                probe_ratio=plan.probe_ratio, name=job.label, priority=job.priority,
             )  # fmt: skip
         stages = [
             StageSpec(
@@ -248,7 +248,7 @@ class Replay:
             )
             for stage, own in job.ranges()
         ]  # fmt: skip
-        return JobSpec(stages=stages, job_id=job_id, name=job.label)
+        return JobSpec(stages=stages, job_id=job_id, name=job.label, priority=job.priority)
 
     def over(self, record: JobRecord) -> None:
         """A job has ended or was refused."""

@@ -1,9 +1,10 @@
 """Workloads from files: one job a line, in order of arrival.
 
 There are two formats, and a file may mix them. JSON, our own: an object with `arrival_s`, `durations_s` (a list of
-seconds, one for each task), and if wanted `user`, `label` (the kind of job), `where` (a list of constraints) and
-`preferred` (a list of lists of node numbers). A job of several stages has `stages` in place of `durations_s` and
-`preferred`: a list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and `preferred`.
+seconds, one for each task), and if wanted `user`, `label` (the kind of job), `priority` (a whole number), `where` (a
+list of constraints) and `preferred` (a list of lists of node numbers). A job of several stages has `stages` in place of
+`durations_s` and `preferred`: a list of objects with `name`, `durations_s`, and if wanted `after` (a list of names) and
+`preferred`.
 Numbers, as the traces of Hawk, Eagle and Pigeon have them, with spaces between them: arrival, number of tasks, mean
 duration, and the durations, all times in seconds. Empty lines, and text after a #, are skipped.
 """
@@ -21,12 +22,12 @@ import orjson
 
 from loadgen.jobs import WorkloadJob, WorkloadStage
 from sparrow_py.errors import InvalidOption, InvalidRequest
-from sparrow_py.job import STAGES_MAX, check_name
+from sparrow_py.job import PRIORITY_MAX, PRIORITY_MIN, STAGES_MAX, check_name, check_whole
 
 DURATION_S_MAX = 1e9
 TASKS_MAX = 1_000_000
 DEFAULT_USER = "user0"
-KEYS = ("arrival_s", "durations_s", "user", "where", "preferred", "label", "stages")
+KEYS = ("arrival_s", "durations_s", "user", "where", "preferred", "label", "priority", "stages")
 STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 
 
@@ -123,6 +124,8 @@ def as_json(job: WorkloadJob) -> bytes:
     row: dict[str, Any] = {"arrival_s": job.arrival_s, "user": job.user}
     if job.label:
         row["label"] = job.label
+    if job.priority is not None:
+        row["priority"] = job.priority
     if job.where:
         row["where"] = job.where
     if not job.stages:
@@ -153,6 +156,12 @@ def _parse_json(where: str, number: int, text: str) -> WorkloadJob:
             raise InvalidOption(f"{where} {name}", value, "text")
     if not isinstance(label, str):
         raise InvalidOption(f"{where} label", label, "text")
+    priority = row.get("priority")
+    if priority is not None:
+        try:
+            check_whole("priority", priority, PRIORITY_MIN, PRIORITY_MAX)
+        except InvalidRequest as error:
+            raise InvalidOption(f"{where} priority", error.value, error.allowed) from None
     arrival_s = _arrival(where, row.get("arrival_s"))
     stages: tuple[WorkloadStage, ...] = ()
     if "stages" in row:
@@ -160,7 +169,8 @@ def _parse_json(where: str, number: int, text: str) -> WorkloadJob:
     else:
         durations_s, preferred = _tasks(where, row)
     return WorkloadJob(
-        number, arrival_s, user, durations_s, tuple(constraints), preferred, stages=stages, label=label
+        number, arrival_s, user, durations_s, tuple(constraints), preferred, stages=stages, label=label,
+        priority=priority,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption
-from sparrow_py.job import PROBE_RATIO_MAX
+from sparrow_py.job import PRIORITY_MAX, PROBE_RATIO_MAX
 from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
@@ -17,6 +17,8 @@ ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
 OVERTAKEN_MAX_DEFAULT = 10_000
 """Tasks that may overtake a stage: 1,000 slots start so many in a second, if one takes 100 ms."""
+USER_PRIORITY_MAX = PRIORITY_MAX
+"""And as low, below zero."""
 WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e6
 """What node monitors take; only the ratios of weights matter."""
 
@@ -41,7 +43,10 @@ class SchedulerOptions(DaemonOptions):
         (), "USER=WEIGHT: the user's share under fair queueing; default 1.", many=True
     )
     user_priority: tuple[str, ...] = option(
-        (), "USER=PRIORITY: whole number, higher first, for node monitors with --queue priority; default 0.", many=True
+        (),
+        "USER=PRIORITY: whole number, higher first, for node monitors with --queue priority; default 0. "
+        "Also the highest that a job of the user may state.",
+        many=True,
     )
     probe_sharing: bool = option(
         True, "Pass a placed job's surplus reservations to the same user's oldest unplaced job of the same kind."
@@ -155,15 +160,18 @@ class SchedulerOptions(DaemonOptions):
         return self.weights.get(user, 1.0)
 
     def priority(self, user: str) -> int:
-        """The user's priority under strict priority."""
+        """Of the user's jobs that state none, and the highest that they may state."""
         return self.priorities.get(user, 0)
 
 
 def _whole(name: str, text: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise InvalidOption(name, text, "a whole number") from None
+    least, most = -USER_PRIORITY_MAX, USER_PRIORITY_MAX
+    require(least <= value <= most, name, text, f"a whole number from {least} to {most}")
+    return value
 
 
 def _number(name: str, text: str) -> float:

@@ -18,7 +18,8 @@ class Cluster:
 
     nodes, slots: how many, and how many tasks each runs at a time. schedulers: how many; each knows all nodes.
     delay: of the network, one way. zones: node i has the attribute zone = z{i mod zones}; 0: none has any.
-    weights: of users, default 1. queue: policy of the node monitors.
+    weights: of users, default 1. priorities: of users, default 0, for the queue "priority". queue: policy of the node
+    monitors.
     """
 
     nodes: int = 1000
@@ -27,6 +28,7 @@ class Cluster:
     delay: Delay = field(default_factory=Delay)
     zones: int = 0
     weights: Mapping[str, float] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
     queue: str = "fair"
 
     def __post_init__(self) -> None:

@@ -288,8 +288,9 @@ class ClientHost:
         if preferred:
             tasks = [TaskSpec(payload, preferred=nodes) for payload, nodes in zip(tasks, preferred, strict=True)]
         spec = JobSpec(
-            tasks, app=APP, job_id=f"j{job.number}", where=job.where, expected_duration_s=job.mean_s, **fields
-        )
+            tasks, app=APP, job_id=f"j{job.number}", where=job.where, expected_duration_s=job.mean_s,
+            priority=job.priority, **fields,
+        )  # fmt: skip
         self.core.submit(spec, _Sink(record), self._engine.now_s)
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:

@@ -75,6 +75,7 @@ class Sparrow:
             push_to_idle=settings.push_to_idle,
             unplaced_tasks_max=1 << 60,
             user_weight=tuple(f"{user}={weight}" for user, weight in cluster.weights.items()),
+            user_priority=tuple(f"{user}={priority}" for user, priority in cluster.priorities.items()),
         )
         node_options = NodeMonitorOptions(
             count=min(cluster.nodes, COUNT_MAX),

@@ -22,6 +22,7 @@ from sparrow_py.speculation import Speculation, check_job
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
+    "priority",
 )  # fmt: skip
 
 MAP_WINDOW_DEFAULT = 20_000
@@ -58,6 +59,7 @@ class CallOptions:
     capture_output: bool = False
     report_placed: bool = False
     speculate: Speculation | None = None
+    priority: int | None = None
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""

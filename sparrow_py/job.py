@@ -23,6 +23,8 @@ from sparrow_py.errors import InvalidRequest, shown
 PROBE_RATIO_DEFAULT = 2.0
 PROBE_RATIO_MAX = 1000.0
 PREFETCH_MAX = 1024
+PRIORITY_MIN, PRIORITY_MAX = -1000, 1_000_000
+"""What a job may state; the operator says how high its user's may be."""
 MAX_ATTEMPTS_DEFAULT = 3
 MAX_ATTEMPTS_MAX = 1000
 NAME_BYTES_MAX = 256
@@ -166,6 +168,8 @@ class JobSpec(StageSpec):
     avoid: ids of this client's jobs; no node runs tasks of this job and of one of those at a time (§8).
     on_client_lost: "cancel" or "finish" what has not started when the client has vanished.
     report_placed: whether the client is told of each task that leaves the queue; else `Future.running()` asks.
+    priority: higher goes first (§3.5); None: the user's own, which is also the highest that is allowed. It orders the
+        user's jobs among each other, and where node monitors serve strict priorities those of all users.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -177,6 +181,7 @@ class JobSpec(StageSpec):
     avoid: Sequence[str] = ()
     on_client_lost: str = "cancel"
     report_placed: bool = False
+    priority: int | None = None
 
     def validate(self) -> None:
         """Raise `InvalidRequest` for the first field that cannot be."""
@@ -190,6 +195,8 @@ class JobSpec(StageSpec):
                 raise InvalidRequest(name, getattr(self, name), "True or False")
         if self.on_client_lost not in ON_CLIENT_LOST:
             raise InvalidRequest("on_client_lost", self.on_client_lost, " or ".join(ON_CLIENT_LOST))
+        if self.priority is not None:
+            check_whole("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
         for index, job_id in enumerate(sequence("avoid", self.avoid)):
             check_name(f"avoid[{index}]", job_id, empty=False)
         self.validate_stage()

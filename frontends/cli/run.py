@@ -57,6 +57,9 @@ class NotRun(click.ClickException):
 @click.option(
     "--max-attempts", type=int, default=MAX_ATTEMPTS_DEFAULT, show_default=True, help="Starts, if nodes are lost."
 )
+@click.option(
+    "--priority", type=int, metavar="N", help="Higher goes first. Default, and the highest allowed: the user's own."
+)
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
 def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int | None, **options: Any) -> int:
     """Run COMMAND once for each line of standard input, or N times with --array N.
@@ -125,7 +128,7 @@ def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]
     else:
         indices = map(str, range(options["array"]))
         tasks = [CommandTask(filled(argv, i), env={**env, INDEX_VARIABLE: i}, cwd=cwd) for i in indices]
-    names = ("prefetch", "probe_ratio", "max_attempts")
+    names = ("prefetch", "probe_ratio", "max_attempts", "priority")
     job = command_job(tasks, name=options["name"] or name_of(argv), **{name: options[name] for name in names})
     job.validate()
     return job

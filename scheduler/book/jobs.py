@@ -257,12 +257,12 @@ class JobState:
         "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
         "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
         "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
-        "phase", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to",
-        "settled", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered", "unstarted",
-        "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "phase", "priority", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
+        "sent_to", "settled", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered",
+        "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
-    def __init__(self, message: SubmitJob, client: str, user: str, now_s: float) -> None:
+    def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
         self.id = message.job
         self.epoch = message.epoch
         self.instance = message.instance
@@ -270,6 +270,7 @@ class JobState:
         self.client = client
         """Who is told; empty once it has vanished."""
         self.user = user
+        self.priority = user_priority if message.priority is None else message.priority
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
         self.queue_timeout_s = _finite(message.queue_timeout_s)

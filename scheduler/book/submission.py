@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
 from scheduler.book.footprint import known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
-from scheduler.book.validation import check_submission, check_tasks
+from scheduler.book.validation import check_priority, check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
@@ -40,6 +40,7 @@ class Submission:
         """A client submits a job: it is accepted, refused, or known already."""
         try:
             check_submission(message, self._ledger.options.payload_bytes_max)
+            check_priority(user, message.priority, self._ledger.options.priority(user))
         except InvalidRequest as error:
             self._register.refuse(client, message.job, Refusal(str(error), field=error.field))
             return
@@ -49,7 +50,7 @@ class Submission:
         if self._ledger.draining:
             self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
-        job = JobState(message, client, user, now_s)
+        job = JobState(message, client, user, now_s, self._ledger.options.priority(user))
         refusal = self._why_no_node(job) or self._admit(job, now_s)
         if refusal is not None:
             self._register.refuse(client, job.id, refusal)

@@ -14,6 +14,8 @@ from sparrow_py.job import (
     ON_CLIENT_LOST,
     PREFERRED_MAX,
     PREFETCH_MAX,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
     PROBE_RATIO_MAX,
     STAGES_MAX,
     BlobRef,
@@ -64,6 +66,8 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
         check_number("wait_for_nodes_s", job.wait_for_nodes_s, 0, math.inf)
     if job.on_client_lost not in ON_CLIENT_LOST:
         raise InvalidRequest("on_client_lost", job.on_client_lost, " or ".join(ON_CLIENT_LOST))
+    if job.priority is not None:
+        check_whole("priority", job.priority, PRIORITY_MIN, PRIORITY_MAX)
     if len(job.avoid) > AVOID_MAX:
         raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
     if not 1 <= len(job.stages) <= STAGES_MAX:
@@ -75,6 +79,14 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     for index, stage in enumerate(job.stages):
         _check_stage(f"stages[{index}].", stage, bytes_max)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
+
+
+def check_priority(user: str, priority: int | None, highest: int) -> None:
+    """Check what a job of the user states, whose own priority this is: it may be lower, and no higher."""
+    if priority is not None and priority > highest:
+        lowest = min(highest, PRIORITY_MIN)
+        allowed = f"a whole number from {lowest} to {highest}, the user's own (user_priority of {shown(user)})"
+        raise InvalidRequest("priority", priority, allowed)
 
 
 def check_idle(node_id: str, free: int) -> None:

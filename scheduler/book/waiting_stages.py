@@ -3,6 +3,9 @@ at a node."""
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Iterator
+from operator import neg
 from typing import TYPE_CHECKING
 
 from scheduler.book.kinds import Kind
@@ -10,14 +13,17 @@ from scheduler.book.kinds import Kind
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
 
-Group = tuple[str, Kind, int]
-"""(user, kind, prefetch): a reservation of one such stage is as good as another's."""
+Group = tuple[str, Kind, int, int]
+"""(user, kind, prefetch, priority): a reservation of one such stage is as good as another's."""
+Family = tuple[str, Kind, int]
+"""The same but for the priority: a reservation of a lower one is as good for stages of a higher one, which are served
+first, but not the other way round, as other users may stand between the two."""
 
 
 def group_of(stage: StageState) -> Group | None:
     """The stage's group; None if it shares with nobody, as its tasks want nodes of their own."""
     spec = stage.spec
-    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch)
+    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch, stage.job.priority)
 
 
 class WaitingStages:
@@ -26,6 +32,10 @@ class WaitingStages:
     def __init__(self) -> None:
         self.groups: dict[Group, dict[StageState, None]] = {}
         """Oldest stage first."""
+        self.families: dict[Family, list[int]] = {}
+        """The priorities of a family's groups, highest first."""
+        self.mixed = 0
+        """Families of several priorities."""
         self.alone: dict[StageState, None] = {}
         """Those of no group."""
 
@@ -33,16 +43,26 @@ class WaitingStages:
         return bool(self.groups or self.alone)
 
     def all(self) -> list[StageState]:
-        """Group by group, and then those of no group."""
-        return [*(stage for group in self.groups.values() for stage in group), *self.alone]
+        """Family by family, and then those of no group."""
+        return [*(stage for family in self.families for group in self.of(family) for stage in group), *self.alone]
+
+    def of(self, family: Family) -> Iterator[dict[StageState, None]]:
+        """The family's stages, highest priority first."""
+        for priority in self.families[family]:
+            yield self.groups[*family, priority]
 
     def add(self, stage: StageState, group: Group | None) -> None:
         """The stage waits, if it did not already."""
         if group is None:
             self.alone[stage] = None
             return
-        stages = self.groups.setdefault(group, {})
-        if stage in stages:
+        stages = self.groups.get(group)
+        if stages is None:
+            stages = self.groups[group] = {}
+            priorities = self.families.setdefault(group[:3], [])
+            insort(priorities, group[3], key=neg)
+            self.mixed += len(priorities) == 2
+        elif stage in stages:
             return
         stages[stage] = None
         if stage.fresh:  # It was there before and comes back: oldest first must hold again.
@@ -60,6 +80,11 @@ class WaitingStages:
             stages.pop(stage, None)
             if not stages:
                 del self.groups[group]
+                priorities = self.families[group[:3]]
+                priorities.remove(group[3])
+                self.mixed -= len(priorities) == 1
+                if not priorities:
+                    del self.families[group[:3]]
 
     def oldest(self, group: Group | None) -> StageState | None:
         """The stage of the group that was submitted first, or None if none waits."""

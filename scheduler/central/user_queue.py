@@ -1,4 +1,4 @@
-"""The stages of one user that wait for slots, in order of arrival."""
+"""The stages of one user that wait for slots: highest priority first, then in order of arrival."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Line = OrderedDict[int, "StageState"]
 
 
 class UserQueue:
-    """Stages of one kind stand in one line: where the first finds no slot, those behind it need not be asked. A stage
-    whose tasks want nodes of their own stands alone."""
+    """Stages of one kind and priority stand in one line: where the first finds no slot, those behind it need not be
+    asked. A stage whose tasks want nodes of their own stands alone."""
 
     __slots__ = ("lines",)
 
     def __init__(self) -> None:
-        self.lines: dict[Kind | StageState, Line] = {}
+        self.lines: dict[tuple[Kind, int] | StageState, Line] = {}
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -49,11 +49,11 @@ class UserQueue:
             del self.lines[key]
 
     def in_order(self) -> Iterator[Line]:
-        """The line with the oldest first stage first."""
+        """The highest priority first, and of one priority the line with the oldest first stage."""
         if len(self.lines) < 2:
             yield from list(self.lines.values())
         else:
-            yield from sorted(self.lines.values(), key=lambda line: next(iter(line)))
+            yield from sorted(self.lines.values(), key=_place)
 
     def stages(self) -> Iterator[StageState]:
         """All of them."""
@@ -61,5 +61,10 @@ class UserQueue:
             yield from line.values()
 
 
-def _line_of(stage: StageState) -> Kind | StageState:
-    return stage if stage.spec.local else stage.kind
+def _line_of(stage: StageState) -> tuple[Kind, int] | StageState:
+    return stage if stage.spec.local else (stage.kind, stage.job.priority)
+
+
+def _place(line: Line) -> tuple[int, int]:
+    number, stage = next(iter(line.items()))
+    return -stage.job.priority, number

@@ -18,6 +18,8 @@ from sparrow_py.job import (
     NAME_BYTES_MAX,
     ON_CLIENT_LOST,
     PREFETCH_MAX,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
     PROBE_RATIO_DEFAULT,
     PROBE_RATIO_MAX,
 )
@@ -98,6 +100,14 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
         str, _schema("Without meaning over HTTP, where nobody has to stay.", enum=list(ON_CLIENT_LOST))
     ] = "cancel"
     report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
+    priority: Annotated[
+        int | None,
+        _schema(
+            "Higher goes first; null: the user's own, which is the highest allowed.",
+            minimum=PRIORITY_MIN,
+            maximum=PRIORITY_MAX,
+        ),
+    ] = None
 
     app: Annotated[
         str, _schema("The app whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)

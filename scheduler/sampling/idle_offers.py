@@ -9,7 +9,7 @@ stage uses it before random ones (join-idle-queue, Lu et al. 2011).
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from scheduler.book.validation import check_idle
@@ -73,17 +73,19 @@ class IdleOffers:
         return self._pushing.send(stage, {node.id: min(free, stage.unplaced)}, now_s)
 
     def _waiting_stage(self, node: Node, now_s: float) -> StageState | None:
-        """The stage that gets the node: the oldest of one user and kind after the other, each in turn."""
-        groups, eligible_set = self._turns.groups, self._book.nodes.eligible_set
-        for group in groups:
-            if node.id not in eligible_set(group[1]):
+        """The stage that gets the node: the oldest of the highest priority of one user and kind after the other, each
+        in turn."""
+        turns, eligible_set = self._turns, self._book.nodes.eligible_set
+        families = turns.families
+        for family in families:
+            if node.id not in eligible_set(family[1]):
                 continue
-            for stage in islice(groups[group], LOOKED_AT_MAX):
+            for stage in islice(chain.from_iterable(turns.of(family)), LOOKED_AT_MAX):
                 plan = stage.plan
                 if plan.promised and plan.promised_at_s + ASK_S < now_s:
                     plan.promised = 0
                 enough = plan.promised >= stage.unplaced or plan.live >= RESERVATIONS_PER_TASK_MAX * stage.unplaced
                 if stage.open and not enough and self._book.test_node(stage)(node.id):
-                    groups[group] = groups.pop(group)  # Next time another comes first.
+                    families[family] = families.pop(family)  # Next time another comes first.
                     return stage
         return None

@@ -1,23 +1,28 @@
 """Reservations of a stage with task-level constraints (§3.3): which one was made for which task.
 
-Each constrained task gets reservations at d of its preferred nodes; those of all tasks at one
-node travel as one count. A node that visits is given first the task that its oldest reservation
-was made for, then another that prefers it, then one without a constraint. So a task's own
-reservation never goes to another task while it is unplaced, and none is stranded.
+Each constrained task gets reservations at d of its preferred nodes, and all tasks together get
+ceil(d·m): if d is no whole number, floor(d) each, and what is left goes to random tasks, one more
+each. Tasks that want the same nodes are sampled for in one batch (§3.1), on distinct nodes while
+there are enough. Reservations of all tasks at one node travel as one count.
+
+A node that visits is given first the task that its oldest reservation was made for, then another
+that prefers it, then one without a constraint. So a task's own reservation never goes to another
+task while it is unplaced, and none is stranded.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from itertools import islice
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from scheduler.book.preferences import FREE, Preferences
-from scheduler.spreading import reservations_wanted
+from scheduler.spreading import reservations_wanted, spread
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
 
 class Locality(Preferences):
@@ -28,12 +33,17 @@ class Locality(Preferences):
         self.made_for: dict[str, deque[int]] = {}
         """Node to the tasks that its live reservations were made for, oldest first; `FREE` where it was made for
         whichever task without a constraint is next."""
+        self.live = 0
+        """Live reservations."""
         self.free_live = 0
-        """Live reservations made for tasks without a constraint."""
+        """Of these, those made for tasks without a constraint."""
         self.uncovered: dict[int, None] = {}
         """Unplaced constrained tasks without a live reservation, in order."""
         self._made: dict[int, int] = {}
         """Live reservations by the task that they were made for, which may be placed meanwhile, and come back."""
+        self._in_vain = 0
+        """Reservations spent in vain as the task that they were made for was placed, and whose loss the others have
+        not made up for by being placed: nobody is owed another for them."""
 
     @property
     def lacking(self) -> bool:
@@ -73,6 +83,7 @@ class Locality(Preferences):
         task = queue.popleft() if index == 0 else queue.pop()
         if not queue:
             del self.made_for[node]
+        self.live -= 1
         if task == FREE:
             self.free_live -= 1
             return task
@@ -88,7 +99,8 @@ class Locality(Preferences):
         queue = self.made_for.get(node)
         for _ in range(min(count, len(queue) if queue else 0)):
             assert queue is not None
-            self._pop(node, queue, 0)
+            task = self._pop(node, queue, 0)
+            self._in_vain += not self.free if task == FREE else task not in self.constrained
 
     def drop(self, node: str, count: int) -> None:
         """The newest `count` reservations of the node are gone: refused, or gone with it."""
@@ -102,29 +114,63 @@ class Locality(Preferences):
         for node, queue in list(self.made_for.items()):
             self.drop(node, len(queue))
 
-    def choose(
-        self,
-        probe_ratio: float,
-        may_run: Callable[[str], bool],
-        spread_free: Callable[[int], list[tuple[str, int]]],
-        rng: random.Random,
-    ) -> list[tuple[str, int]]:
-        """Make reservations for all that lack them; returns (node, reservations), merged per node.
-
-        `spread_free` says where reservations of tasks without a constraint go. A task none of whose
-        nodes may run it stays in `uncovered`.
+    def choose(self, probe_ratio: float, nodes: Sequence[str], rng: random.Random) -> list[tuple[str, int]]:
+        """Make reservations for all that lack them, on nodes that may run the stage's tasks now; returns (node,
+        reservations), merged per node. A task none of whose nodes may run it stays in `uncovered`.
         """
+        allowed = frozenset(nodes)
+        wanted = {task: [node for node in self.preferred[task] if node in allowed] for task in self.uncovered}
+        wanted = {task: own for task, own in wanted.items() if own}
+        shares, free_share = self._shares(probe_ratio, wanted, bool(nodes), rng)
         per_node: dict[str, int] = {}
-        for task in list(self.uncovered):
-            nodes = [node for node in self.preferred[task] if may_run(node)]
-            for node in rng.sample(nodes, min(reservations_wanted(probe_ratio, 1), len(nodes))):
-                self._reserve(node, task, per_node)
-        missing = reservations_wanted(probe_ratio, self.free) - self.free_live
-        if missing > 0:
-            for node, count in spread_free(missing):
+        for tasks in _alike(wanted):
+            self._sample(tasks, wanted[tasks[0]], shares, rng, per_node)
+        if free_share > 0:
+            for node, count in spread(nodes, free_share, rng):
                 for _ in range(count):
                     self._reserve(node, FREE, per_node)
         return list(per_node.items())
+
+    def _shares(
+        self, probe_ratio: float, wanted: dict[int, list[str]], has_nodes: bool, rng: random.Random
+    ) -> tuple[dict[int, int], int]:
+        """How many reservations each of these tasks gets, and how many those without a constraint together: floor(d)
+        for each, if it wants so many nodes, and of what is left of ceil(d·m) one more for some, at random."""
+        least, most = math.floor(round(probe_ratio, 9)), reservations_wanted(probe_ratio, 1)
+        shares = {task: min(least, len(own)) for task, own in wanted.items()}
+        free = self.free if has_nodes else 0
+        free_share = max(0, least * free - self.free_live)
+        if most == least:
+            return shares, free_share
+        placeable = len(self.constrained) - (len(self.uncovered) - len(wanted)) + free
+        total = reservations_wanted(probe_ratio, placeable)
+        self._in_vain = min(self._in_vain, max(0, total - self.live))
+        left = total - self.live - self._in_vain - sum(shares.values()) - free_share
+        roomy = [task for task, own in wanted.items() if len(own) > least]
+        free_room = min(free, max(0, most * free - self.free_live - free_share))
+        for drawn in rng.sample(range(len(roomy) + free_room), max(0, min(left, len(roomy) + free_room))):
+            if drawn < len(roomy):
+                shares[roomy[drawn]] += 1
+            else:
+                free_share += 1
+        return shares, free_share
+
+    def _sample(
+        self, tasks: list[int], nodes: list[str], shares: dict[int, int], rng: random.Random, per_node: dict[str, int]
+    ) -> None:
+        """Make reservations for tasks that want the same nodes: as many as they have shares, each of a task's own at
+        another node."""
+        if len(tasks) == 1:
+            for node in rng.sample(nodes, shares[tasks[0]]):
+                self._reserve(node, tasks[0], per_node)
+            return
+        # Those that get one more come first in each round: so a node's share, which is in one piece and no longer than
+        # a round, has no task twice.
+        in_order = sorted(tasks, key=lambda task: -shares[task])
+        turns = cycle(in_order)
+        for node, count in spread(nodes, sum(shares[task] for task in tasks), rng):
+            for task in islice(turns, count):
+                self._reserve(node, task, per_node)
 
     def reserve_at(self, node: str, count: int) -> int:
         """Make up to `count` reservations at the node, for unplaced tasks that may run there; returns how many."""
@@ -137,6 +183,7 @@ class Locality(Preferences):
     def _reserve(self, node: str, task: int, per_node: dict[str, int]) -> None:
         self.made_for.setdefault(node, deque()).append(task)
         per_node[node] = per_node.get(node, 0) + 1
+        self.live += 1
         if task == FREE:
             self.free_live += 1
         else:
@@ -155,9 +202,17 @@ class Locality(Preferences):
         for queue in self.made_for.values():
             for task in queue:
                 made[task] = made.get(task, 0) + 1
-        if made.pop(FREE, 0) != self.free_live or made != self._made:
-            return f"reservations by task are {made}, counted as {self._made} and {self.free_live}"
+        if sum(made.values()) != self.live or made.pop(FREE, 0) != self.free_live or made != self._made:
+            return f"reservations by task are {made}, counted as {self._made} and {self.free_live}, {self.live} in all"
         uncovered = set(self.constrained) - set(made)
         if uncovered != set(self.uncovered):
             return f"without a reservation are {sorted(uncovered)}, not {list(self.uncovered)}"
         return None
+
+
+def _alike(wanted: dict[int, list[str]]) -> list[list[int]]:
+    """The tasks, those together that want the same nodes."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for task, nodes in wanted.items():
+        groups.setdefault(frozenset(nodes), []).append(task)
+    return list(groups.values())

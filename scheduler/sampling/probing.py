@@ -1,8 +1,8 @@
 """Probing: which stages have reservations where.
 
-Batch sampling (§3.1): ceil(d·m) reservations on random nodes for m unplaced tasks; task-level
-constraints (§3.3) sample among each task's preferred nodes. Nodes refuse some, spend some, and go
-with others.
+Batch sampling (§3.1): ceil(d·m) reservations on random nodes for m unplaced tasks; with task-level
+constraints (§3.3) on each task's preferred nodes, ceil(d·m) in all. Nodes refuse some, spend some, and
+go with others.
 """
 
 from __future__ import annotations
@@ -77,13 +77,7 @@ class Probing:
         return spread_beside(idle, nodes, count - sum(idle.values()), self._rng)
 
     def _ensure_local(self, stage: StageState, locality: Locality, now_s: float) -> None:
-        nodes = self._book.nodes_now(stage)
-        allowed = frozenset(nodes)
-
-        def spread_free(count: int) -> list[tuple[str, int]]:
-            return spread(nodes, count, self._rng) if nodes else []
-
-        chosen = locality.choose(stage.spec.probe_ratio, allowed.__contains__, spread_free, self._rng)
+        chosen = locality.choose(stage.spec.probe_ratio, self._book.nodes_now(stage), self._rng)
         if chosen:
             self.probe(stage, chosen, now_s)
         self._book.wait_for_preferred(stage, locality.uncovered, locality.free > locality.free_live, now_s)

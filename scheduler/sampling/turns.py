@@ -37,10 +37,16 @@ class Turns(WaitingStages):
                 del self.by_work[group]
 
     def first(self, group: Group | None) -> StageState | None:
-        """The stage of the group that is to be served first."""
+        """The stage that is to be served first at a reservation of the group: one of the highest priority, but of no
+        lower one than the reservation's."""
+        if group is None:
+            return None
+        if self.mixed or group not in self.groups:
+            highest = self.families.get(group[:3], [group[3]])[0]
+            group = (*group[:3], max(highest, group[3]))
         if self.by_work is None:
             return self.oldest(group)
-        by_work = self.by_work.get(group) if group is not None else None
+        by_work = self.by_work.get(group)
         return by_work.first() if by_work is not None else None
 
     def served(self, stage: StageState, count: int) -> None:

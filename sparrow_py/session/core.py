@@ -64,6 +64,8 @@ class ClientCore:
         self.jobs: dict[str, ClientJob] = {}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
+        self._without_priorities: set[str] = set()
+        """Schedulers that do not know priorities of jobs."""
         self._tellers: set[str] = set()
         """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
         tasks have left the queue (`messages.AskPlaced`)."""
@@ -228,6 +230,8 @@ class ClientCore:
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
         if version >= m.SINCE[m.Using]:
             self._tellers.add(scheduler)
+        if version < m.PRIORITY_SINCE:
+            self._without_priorities.add(scheduler)
         waiting, self._waiting = self._waiting, {}
         for job in waiting.values():
             self._assign_again(job, now_s)
@@ -237,6 +241,7 @@ class ClientCore:
         self.schedulers.pop(scheduler, None)
         self._draining.discard(scheduler)
         self._tellers.discard(scheduler)
+        self._without_priorities.discard(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s)
@@ -403,6 +408,10 @@ class ClientCore:
             heapq.heappush(self._timers, (job.deadline_s, job.id))
             return
         scheduler = self._choose(job)
+        submission = job.submission
+        if submission.priority is not None and scheduler in self._without_priorities and not submission.epoch:
+            allowed = f"none: scheduler {scheduler} is of a version that does not know priorities of jobs"
+            raise InvalidRequest("priority", submission.priority, allowed)
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
         job.scheduler = scheduler
@@ -431,6 +440,8 @@ class ClientCore:
             schedulers = [one for one in schedulers if one in self._tellers]
             if not schedulers:
                 raise NoScheduler("no scheduler is connected that takes results of tasks with a job")
+        if job.submission.priority is not None and self._without_priorities:
+            schedulers = [one for one in schedulers if one not in self._without_priorities] or schedulers
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)

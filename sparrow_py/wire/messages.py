@@ -184,6 +184,7 @@ class SubmitJob(Message, tag=10):
     `Known` messages, which come before the tasks that they speak of. `age_s`: how long ago the user submitted it.
 
     `acknowledges`: the client answers `Counted` and `Using`, and a scheduler that has the job waits for the answers.
+    `priority`: None is the user's own. Schedulers of a version before `PRIORITY_SINCE` do not know it.
     """
 
     job: str
@@ -200,6 +201,7 @@ class SubmitJob(Message, tag=10):
     instance: int = 0
     acknowledges: bool = False
     age_s: float = 0.0
+    priority: int | None = None
 
     @property
     def accounts(self) -> bool:
@@ -685,6 +687,8 @@ SINCE: dict[type, int] = {
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
+PRIORITY_SINCE = 3
+"""The version from which on schedulers know `SubmitJob.priority`."""
 
 
 FromClient = (

@@ -211,6 +211,7 @@ class TestMistakes:
             (["run", "--array", "1", "--probe-ratio", "-1", "true"], ["probe_ratio"]),
             (["run", "--array", "1", "--max-attempts", "0", "true"], ["max_attempts"]),
             (["run", "--array", "1", "--prefetch", "-1", "true"], ["prefetch"]),
+            (["run", "--array", "1", "--priority", "-1001", "true"], ["priority", "-1000 to"]),
             (["run", "--array", "1", "-e", "NO_SUCH_VARIABLE_HERE", "true"], ["env", "NO_SUCH_VARIABLE_HERE"]),
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
@@ -645,8 +646,10 @@ class TestRunMakesTasks:
         assert tasks_of(clients[1])[0].cwd == str(Path.cwd())
 
     def test_options_of_the_job(self, clients: list[FakeClient]) -> None:
-        sparrow("run", "--array=1", "--prefetch=3", "--probe-ratio=1.5", "--max-attempts=1", "/bin/echo", "--name", "x")
+        numbers = ["--prefetch=3", "--probe-ratio=1.5", "--max-attempts=1", "--priority=-2"]
+        sparrow("run", "--array=1", *numbers, "/bin/echo", "--name", "x")
         spec = clients[0].jobs[0].spec
+        assert spec.priority == -2
         assert (spec.app, spec.name) == ("command", "echo")
         assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
 

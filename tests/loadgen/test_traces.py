@@ -21,7 +21,7 @@ def as_json(job: WorkloadJob) -> str:
     return json.dumps(row | {"where": list(job.where), "preferred": [list(nodes) for nodes in job.preferred]})
 
 
-STAGED = """{"arrival_s": 1, "label": "q3", "user": "ann", "stages": [
+STAGED = """{"arrival_s": 1, "label": "q3", "user": "ann", "priority": -3, "stages": [
  {"name": "scan", "durations_s": [0.1, 0.2], "preferred": [[1, 2], [3]]},
  {"name": "side", "durations_s": [0.5]},
  {"name": "join", "after": ["scan", "side"], "durations_s": [0.3]}]}""".replace("\n", "")
@@ -30,6 +30,7 @@ STAGED = """{"arrival_s": 1, "label": "q3", "user": "ann", "stages": [
 def test_a_job_of_several_stages() -> None:
     (job,) = parse_lines("t", [STAGED])
     assert (job.label, job.user, list(job.durations_s)) == ("q3", "ann", [0.1, 0.2, 0.5, 0.3])
+    assert job.priority == -3
     assert job.preferred == ((1, 2), (3,), (), ())
     assert job.stages == (
         WorkloadStage("scan", (), 2), WorkloadStage("side", (), 1), WorkloadStage("join", ("scan", "side"), 1),
@@ -44,7 +45,7 @@ def test_a_written_trace_is_read_back() -> None:
     again = parse_lines("t", lines)
     assert [traces.as_json(job).decode() for job in again] == lines
     assert again[:-1] == jobs[:-1]
-    assert again[-1].stages == jobs[-1].stages
+    assert again[-1].stages == jobs[-1].stages and again[-1].priority == -3
 
 
 def as_numbers(job: WorkloadJob) -> str:
@@ -118,7 +119,9 @@ BAD = [
     ('{"arrival_s": 0, "durations_s": 1}', "durations_s"),
     ('{"arrival_s": 0, "durations_s": [null]}', "duration"),
     ('{"arrival_s": 0, "durations_s": [-1]}', "duration"),
-    ('{"arrival_s": 0, "durations_s": [1], "priority": 2}', "priority"),
+    ('{"arrival_s": 0, "durations_s": [1], "urgency": 2}', "urgency"),
+    ('{"arrival_s": 0, "durations_s": [1], "priority": 1.5}', "priority"),
+    ('{"arrival_s": 0, "durations_s": [1], "priority": -1001}', "priority"),
     ('{"arrival_s": 0, "durations_s": [1], "user": ""}', "user"),
     ('{"arrival_s": 0, "durations_s": [1], "user": 7}', "user"),
     ('{"arrival_s": 0, "durations_s": [1], "where": "gpu"}', "where"),

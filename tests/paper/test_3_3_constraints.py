@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.book.preferences import FREE
 from scheduler.sampling.locality import Locality
-from scheduler.spreading import spread
+from scheduler.spreading import reservations_wanted
 from simulator.world import World
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
@@ -144,6 +145,122 @@ def test_the_total_is_dm_and_the_probes_of_all_tasks_to_a_node_are_one_message()
     assert rig.reserved() == {"A": 3, "B": 3, "C": 2, "D": 2}
 
 
+@pytest.mark.parametrize(("ratio", "probes"), [(1.0, 10), (1.2, 12), (1.25, 13), (1.5, 15), (2.0, 20), (2.1, 21)])
+def test_the_total_number_of_slaves_probed_remains_dm(ratio: float, probes: int) -> None:
+    """ "The scheduler randomly probes d slaves for each task, so the total number of slaves probed remains dm." Not
+    ceil(d) for each task; and none is probed again while nothing fails, whichever nodes ask first."""
+    for seed in range(20):
+        rig = Rig("ABCDEFGHIJKLMNOPQRST", seed=seed)
+        rng = random.Random(seed)
+        rig.submit(*("".join(rng.sample("ABCDEFGHIJKLMNOPQRST", 3)) for _ in range(10)), probe_ratio=ratio)
+        reserved = rig.reserved()
+        assert sum(reserved.values()) == probes
+        ran: list[int] = []
+        while reserved and len(ran) < 10:
+            node = rng.choice(sorted(reserved))
+            reserved -= Counter({node: 1})
+            ran += rig.asks(node)
+            assert not rig.reserved()
+        assert sorted(ran) == list(range(10))
+
+
+def test_the_total_is_the_same_if_tasks_come_in_many_messages() -> None:
+    rig = Rig("ABCDEF")
+    rig.client(submission(tasks=10, local=True, probe_ratio=1.2, wait_for_nodes_s=1.0))
+    for task in range(10):
+        rig.client(m.AddTasks("j", task, [b""], {task: m.TaskDetail(("A", "B", "C"))}))
+    assert sum(message.count for _, message in rig.outbox.take(m.Reserve)) == 12
+
+
+def test_what_is_left_of_dm_goes_to_the_tasks_at_random_without_bias() -> None:
+    """Five tasks at d = 1.2, one of which may run anywhere: one of them is probed for twice, each as often."""
+    twice: Counter[int] = Counter()
+    wants = {0: ("A", "B"), 1: ("A", "B"), 2: ("C", "D"), 3: ("A", "D", "E"), 4: ()}
+    for seed in range(1000):
+        locality = Locality()
+        for task, nodes in wants.items():
+            if nodes:
+                locality.constrain(task, nodes)
+            locality.add(task)
+        locality.choose(1.2, "ABCDE", random.Random(seed))
+        made = Counter(task for queue in locality.made_for.values() for task in queue)
+        assert sum(made.values()) == 6 and len(made) == 5
+        ((most, count),) = made.most_common(1)
+        assert count == 2
+        twice[most] += 1
+    assert set(twice) == {FREE, 0, 1, 2, 3} and min(twice.values()) > 150  # 200 each; 12.6 is a standard deviation.
+
+
+def test_tasks_with_the_same_constraint_are_sampled_for_in_one_batch() -> None:
+    """Five tasks that prefer the same ten nodes: all ten are probed, none twice, each for one of the tasks. So two
+    tasks never ask for one queue's place while another that would do as well has not been asked at all."""
+    for seed in range(50):
+        rig = Rig("ABCDEFGHIJKLMN", seed=seed)
+        rig.submit(*["ABCDEFGHIJ"] * 5)
+        assert rig.reserved() == dict.fromkeys("ABCDEFGHIJ", 1)
+
+
+def test_a_returned_task_is_probed_for_again_and_the_others_are_not() -> None:
+    rig = Rig("ABCDEF")
+    rig.submit("A", *["BCDEF"] * 4, probe_ratio=1.2)
+    assert sum(rig.reserved().values()) == 6
+    (ticket,) = rig.tickets
+    rig.core.receive_from_node("A", m.GetTasks(1, ticket, 1), 0.0)
+    ((_, launch),) = rig.outbox.take(m.Launch)
+    assert launch.task == 0
+    rig.core.receive_from_node("A", m.HandBack("j", launch.attempt, "the node is draining"), 0.1)
+    rig.core.check_invariants()
+    assert rig.reserved() == {"A": 1}
+
+
+@settings(
+    derandomize=True, database=None, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(
+    wants=st.lists(st.sets(st.sampled_from("ABCDEFXY"), max_size=6), min_size=1, max_size=12),
+    ratio=st.sampled_from([1.0, 1.1, 1.2, 1.5, 1.9, 2.0, 2.5, 3.0]),
+    seed=st.integers(0, 1000),
+)
+def test_all_tasks_together_get_dm_probes_and_each_at_least_one(wants: list[set[str]], ratio: float, seed: int) -> None:
+    """Of the nodes A to H; X and Y are not there. Fewer than dm only if tasks want fewer nodes than there are probes
+    for them. Then all nodes visit in any order: every task that has a node runs, and nobody is probed again."""
+    rng, locality, here = random.Random(seed), Locality(), "ABCDEFGH"
+    for task, nodes in enumerate(wants):
+        if nodes:
+            locality.constrain(task, tuple(sorted(nodes)))
+        locality.add(task)
+    owns = {task: sorted(nodes & set(here)) for task, nodes in enumerate(wants) if nodes}
+    hopeless = {task for task, own in owns.items() if not own}
+    free = len(wants) - len(owns)
+    least, most = int(ratio), reservations_wanted(ratio, 1)
+
+    chosen = locality.choose(ratio, here, rng)
+    assert len(dict(chosen)) == len(chosen)
+    slots = sum(min(most, len(own)) for own in owns.values()) + most * free
+    total = min(reservations_wanted(ratio, len(wants) - len(hopeless)), slots)
+    assert sum(count for _, count in chosen) == total
+    assert set(locality.uncovered) == hopeless
+    made: Counter[int] = Counter()
+    for node, queue in locality.made_for.items():
+        assert all(count == 1 for task, count in Counter(queue).items() if task != FREE), "twice at one node"
+        assert all(task == FREE or node in wants[task] for task in queue)
+        made.update(queue)
+    for task in owns.keys() - hopeless:
+        assert min(least, len(owns[task])) <= made[task] <= most
+    assert least * free <= made[FREE] <= most * free
+
+    unplaced = set(range(len(wants)))
+    while locality.made_for and (locality.constrained or locality.free):
+        node = rng.choice(sorted(locality.made_for))
+        placed = locality.take(node)
+        if placed is None:
+            locality.waste(node, 1)
+        else:
+            unplaced.remove(placed)
+        assert locality.choose(ratio, here, rng) == [], "probed again, though nothing was lost"
+    assert unplaced == hopeless
+
+
 def test_tasks_without_a_constraint_beside_others_are_probed_anywhere() -> None:
     rig = Rig("ABCD")
     rig.submit("A", "", "")
@@ -249,7 +366,7 @@ STEPS = st.lists(
 )
 @given(
     preferred=st.lists(st.sampled_from(["", "A", "AB", "BC", "ABC", "CD", "D"]), min_size=1, max_size=8),
-    ratio=st.sampled_from([1.0, 1.5, 2.0, 3.0]),
+    ratio=st.sampled_from([1.0, 1.2, 1.5, 2.0, 3.0]),
     steps=STEPS,
     seed=st.integers(0, 1000),
 )
@@ -263,10 +380,7 @@ def test_every_unplaced_task_has_a_reservation_where_it_may_run(
     unplaced, placed = set(wants), set()
 
     def top_up() -> None:
-        def spread_free(count: int) -> list[tuple[str, int]]:
-            return spread("ABCD", count, rng)
-
-        locality.choose(ratio, lambda node: True, spread_free, rng)
+        locality.choose(ratio, "ABCD", rng)
         live = {node: len(queue) for node, queue in locality.made_for.items()}
         assert locality.problem_of(live, unplaced) is None and not locality.lacking
 

@@ -147,6 +147,18 @@ def test_users_take_turns_however_much_one_of_them_submits() -> None:
     assert order.count("small") == 3
 
 
+def test_a_users_jobs_of_higher_priority_go_first() -> None:
+    central = Central({"a": node_info(1)}, user_priority=("anna=2",))
+    central.submit_job(2, job="low", priority=0)
+    central.submit_job(2, job="high", priority=1)
+    order = []
+    while started := central.started():
+        ((job, task, _),) = started
+        order.append(job)
+        central.end(job, task)
+    assert order == ["low", "high", "high", "low"]
+
+
 @st.composite
 def contests(draw: st.DrawFn) -> tuple[list[int], dict[str, float], dict[str, float]]:
     """Slots of nodes; of each user its weight, and how long its tasks take."""

@@ -29,6 +29,22 @@ def test_stages_of_one_user_kind_and_prefetch_are_a_group() -> None:
     assert group_of(stage_of("d", 0.0, local=True)) is None
 
 
+def test_the_highest_priority_is_first_and_no_lower_one_than_the_groups_is() -> None:
+    for order in ORDERS:
+        turns = Turns(SchedulerOptions(order=order))
+        low, high = stage_of("low", 0.0, 1, priority=1), stage_of("high", 1.0, 5, priority=7)
+        assert low.plan.group != high.plan.group
+        turns.add(low, low.plan.group)
+        assert turns.first(low.plan.group) is low and turns.first(high.plan.group) is None
+        turns.add(high, high.plan.group)
+        assert turns.first(low.plan.group) is turns.first(high.plan.group) is high
+        assert turns.all() == [high, low] and turns.mixed == 1
+        turns.remove(low, low.plan.group)
+        assert turns.first(low.plan.group) is high and turns.mixed == 0
+        turns.remove(high, high.plan.group)
+        assert turns.first(low.plan.group) is None and not turns.families
+
+
 def test_a_stage_that_comes_back_has_its_place_by_age_again() -> None:
     waiting = WaitingStages()
     old, young = stage_of("old", 0.0, 2), stage_of("young", 1.0)

@@ -526,3 +526,25 @@ def test_tasks_that_no_scheduler_takes_are_told_the_starts_that_may_have_been(
         rig.core.cancel_job("j", 1.0)
     assert [job.attempts(task) for task in range(2)] == attempts
     assert seen.outcomes == {}
+
+
+def test_a_priority_is_refused_where_all_schedulers_are_of_the_version_before() -> None:
+    rig = Rig()
+    rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.PRIORITY_SINCE - 1)
+    with pytest.raises(InvalidRequest, match="priority: 3 is not valid; allowed: none: scheduler old is of a version"):
+        rig.submit(1, priority=3)
+    assert not rig.core.jobs and rig.kinds() == []
+    rig.submit(1)
+    assert rig.kinds() == [m.SubmitJob, m.AddTasks]
+
+
+def test_a_job_with_a_priority_goes_to_a_scheduler_that_knows_it_and_moves_to_any() -> None:
+    for seed in range(20):
+        rig = Rig("new")
+        rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.PRIORITY_SINCE - 1)
+        _, told = rig.submit(1, job_id=f"j{seed}", priority=3)
+        ((to, submission),) = rig.outbox.take(m.SubmitJob)
+        assert (to, submission.priority) == ("new", 3)
+        rig.core.scheduler_down("new", "it died", 1.0)
+        ((to, submission),) = rig.outbox.take(m.SubmitJob)
+        assert (to, submission.epoch) == ("old", 1) and "refused" not in told.calls

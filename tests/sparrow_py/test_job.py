@@ -55,6 +55,7 @@ JOB_FIELDS: list[tuple[str, str, Any]] = [
     *((name, name, bad) for name in ("queue_timeout_s", "wait_for_nodes_s") for bad in (-1, math.nan, "1", True)),
     ("retry_failed", "retry_failed", 1), ("report_placed", "report_placed", "yes"),
     ("on_client_lost", "on_client_lost", "dance"), ("on_client_lost", "on_client_lost", None),
+    *(("priority", "priority", bad) for bad in (-1001, 1_000_001, 1.0, "1", True)),
     ("avoid", "avoid", "job"), ("avoid[0]", "avoid", [""]), ("avoid[0]", "avoid", [LONG]),
     ("stages[0]", "stages", [b"task"]),
 ]  # fmt: skip
@@ -119,6 +120,7 @@ def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
     JobSpec(
         stages=(stage("b", "a", tasks=(task, b"", REF)), stage("a"), stage("c", "a", "b", tasks=[])),
         max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), on_client_lost="finish",
+        priority=-1000,
     ).validate()  # fmt: skip
     JobSpec([], common=REF, demand={"cpu": 0, "gpu": 1.5}, where=["gpu exists"], delay_s=0, task_timeout_s=1).validate()
     JobSpec(stages=[stage()]).validate()

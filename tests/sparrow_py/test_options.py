@@ -135,6 +135,8 @@ def test_help_names_every_option() -> None:
         (SchedulerOptions, ["--user-weight", "ann=nan"], "user_weight"),
         (SchedulerOptions, ["--user-weight", "ann=much"], "user_weight"),
         (SchedulerOptions, ["--user-priority", "ann=1.5"], "user_priority"),
+        (SchedulerOptions, ["--user-priority", "ann=1000001"], "user_priority"),
+        (SchedulerOptions, ["--user-priority", f"ann={-(10**30)}"], "user_priority"),
         (SchedulerOptions, ["--heartbeat-s", "0"], "heartbeat_s"),
         (SchedulerOptions, ["--heartbeat-s", "nan"], "heartbeat_s"),
         (SchedulerOptions, ["--drain-timeout-s", "-1"], "drain_timeout_s"),

@@ -22,6 +22,7 @@ def test_every_field() -> None:
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "on_client_lost": "finish", "report_placed": True,
+        "priority": -2,
     }  # fmt: skip
     task = {"payload": "p", "id": "i", "preferred": ["n"]}
     user, spec = read_job(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
