@@ -160,9 +160,9 @@ class SchedulerDaemon:
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
         self.core.drain(self.clock())
-        for link in self._clients.values():
-            self._send(link, m.Draining())
-        await until(lambda: not self.core.jobs and not self.readers.seats.total)
+        for client in self._clients:
+            self.core.tell_client(client, m.Draining())
+        await until(lambda: self.core.is_done and not self.readers.seats.total)
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
@@ -372,8 +372,11 @@ class SchedulerDaemon:
         self._clients[client] = link
         self._client_seats.take(user)
         core, clock = self.core, self.clock
+        core.client_up(client, user)
+        if link.version < m.SINCE[m.Received]:
+            link.emptied = partial(core.client_has_read, client)
         if core.draining:
-            self._send(link, m.Draining())
+            core.tell_client(client, m.Draining())
         link.first = True
         said_goodbye = False
 
@@ -390,7 +393,7 @@ class SchedulerDaemon:
                         return None
                 else:
                     receive(client, user, message, now_s)
-                    if link.closing:  # By what was answered: more than its backlog.
+                    if link.closing:  # By what was answered: larger than a frame may be.
                         break
                     if sum(settled) > settled_most:
                         self._after_events()

@@ -274,6 +274,15 @@ class AskPlaced(Message, tag=18):
     tasks: list[int]
 
 
+class Received(Message, tag=19):
+    """The client has handled so many messages of this link since it stands, `Welcome` and `Goodbye` not counted.
+
+    Said now and then. The scheduler keeps outcomes until then, and sends no more than a window ahead.
+    """
+
+    count: int
+
+
 class BlobAt(Message, tag=15):
     """Answer to `BlobLost`: the client has uploaded the input again."""
 
@@ -669,6 +678,7 @@ SINCE: dict[type, int] = {
     AskPlaced: 3,
     PlacedNow: 3,
     LaunchNow: 3,
+    Received: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -677,8 +687,8 @@ A peer that speaks an older version is not sent them (`links.OlderLink`): who se
 
 
 FromClient = (
-    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt | Renew
-    | Goodbye
+    SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt | Received
+    | Renew | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
