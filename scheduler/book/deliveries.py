@@ -4,7 +4,8 @@ A client says how much of what it was sent it has handled (`messages.Received`).
 its way; what follows waits here. So a client that does not read for a while has no more than that in its link, whose
 backlog is never what cuts it off, and what is replayed to it later is paced as well.
 
-An outcome counts to its user's `held_bytes_max` until the client has handled it. If the client vanishes meanwhile, its
+An outcome counts to its user's `held_bytes_max` until the client has handled it. Beyond that, by a window, the user's
+jobs are cancelled, and at once if the client is behind. If the client vanishes meanwhile, its
 outcomes, and those of its jobs that are still to come, are kept for `client_grace_s`. When the client comes back with a
 job, those are told to it, and none of these tasks runs again: also if the job has ended here long since.
 
@@ -118,7 +119,7 @@ class Deliveries:
             box.waiting.append((MESSAGE_BYTES, None, message))
 
     def outcome(self, job: JobState, outcome: m.Outcome) -> bool:
-        """Tell the job's client the outcome; False if its user has more waiting here than may be held."""
+        """Tell the job's client the outcome; False if its user takes more bytes than may be held."""
         client = job.client
         box = self._boxes.get(client)
         if box is None:
@@ -135,9 +136,14 @@ class Deliveries:
         if self._has_room(box, size):
             self._put(box, size, kept, outcome.task)
             self._send(client, outcome)
-            return True
+            return fits or self._fits_nearly(job.user)
         box.waiting.append((size, kept, outcome.task))
         return fits
+
+    def _fits_nearly(self, user: str) -> bool:
+        """What is on its way to a client that reads is beyond the limit for a moment only."""
+        admission = self._ledger.admission
+        return admission.held_bytes.get(user, 0) <= admission.held_bytes_max + self._window_bytes
 
     def _begin(self, job: JobState) -> Undelivered:
         key = _key(job)

@@ -49,10 +49,10 @@ class Submission:
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
-        if self._ledger.draining:
+        job = JobState(message, client, user, now_s)
+        if self._ledger.draining and not self._deliveries.keeps(job):  # Else it was accepted before.
             self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
-        job = JobState(message, client, user, now_s)
         refusal = self._why_no_node(job) or self._admit(job, now_s)
         if refusal is not None:
             self._register.refuse(client, job.id, refusal)

@@ -257,13 +257,40 @@ def test_what_nobody_comes_back_for_goes_when_the_grace_time_is_over(refused: bo
     rig.ran(2)
     rig.vanish(now_s=1.0)
     if refused:
-        rig.core.drain(2.0)
+        rig.core.admission.unplaced_tasks_max = 1
         rig.come_back(2, now_s=3.0)
         assert [type(one) for one in rig.told("c2")] == [m.JobRefused]
     rig.tick(10.9)
     assert not rig.core.is_done
     rig.tick(11.0)
     assert rig.core.is_done and set(rig.core.admission.held_bytes) <= ({"anna"} if refused else set())
+
+
+def test_a_scheduler_that_takes_no_further_jobs_takes_back_those_of_which_it_keeps_outcomes() -> None:
+    rig = Rig()
+    rig.ran(2)
+    rig.vanish()
+    rig.core.drain(2.0)
+    rig.come_back(2)
+    assert tasks_of(rig.told("c2")) == [0, 1]
+    rig.submit_job(1, job="k", client="c2", epoch=1)
+    assert [one.reason for one in rig.told("c2")] == ["the scheduler is shutting down"]
+
+
+def test_on_its_way_may_be_a_window_beyond_the_limit_for_all_links_of_a_user_together() -> None:
+    rig = Rig(held_bytes_max=MIB, link_backlog_bytes_max=8 * MIB, order="reserved", probe_sharing=False)
+    for number in range(6):
+        rig.connect(f"c{number}")
+        rig.submit_job(3, probe_ratio=1.0, job=f"j{number}", client=f"c{number}")
+    tickets = {reserve.job: reserve.ticket for reserve in rig.take(m.Reserve)}
+    for job, ticket in tickets.items():
+        rig.node("a", m.GetTasks(ticket, ticket, 2))
+        launches = rig.take(m.Launch)
+        assert {launch.job for launch in launches} == {job}
+        rig.report(*launches, result=bytes(1_000_000))
+    assert list(rig.core.jobs) == ["j0", "j1"], "what the others may start would be too much"
+    (cancelled,) = [one for one in rig.told("c5") if type(one) is m.Outcome and one.status is TaskStatus.CANCELLED]
+    assert "held_bytes_max = 1048576" in cancelled.error
 
 
 def test_a_client_that_says_goodbye_wants_no_outcomes() -> None:

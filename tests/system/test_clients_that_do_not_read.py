@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from sparrow_py import Client
 from tests.support import tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-TASKS = 600
+TASKS = 800
 RESULT_BYTES = 60_000
 """As large as a result may be that is not fetched. All together they are more than a node monitor remembers."""
 FLAGS = ("--link-backlog-bytes-max", "1048576", "--client-grace-s", "60")
@@ -102,3 +103,19 @@ def test_a_client_that_was_stopped_has_every_result_and_no_task_ran_twice(
         assert told == "all results are here\n"
         assert Counter(task for task, _ in tasks.read_starts(starts)) == Counter(range(TASKS))
         assert "reads too slowly" not in "".join(log.read_text() for log in tmp_path.glob("scheduler*"))
+
+
+def test_the_smallest_backlog_does_not_cut_off_nodes_that_read(tmp_path: Path) -> None:
+    """Each of their slots may be sent a task as large as a frame at the same time."""
+    slots, size = 8, 900_000
+    with (
+        Daemon("scheduler", *FLAGS, log=tmp_path / "scheduler") as scheduler,
+        node_of(scheduler.address, tmp_path / "node", *FLAGS[:2], slots=slots),
+        Client(scheduler.address) as client,
+    ):
+        arguments = [(task.to_bytes(1, "big") * size,) for task in range(4 * slots)]
+        job = client.with_options(max_attempts=1).submit_calls(len, arguments)
+        assert job.results(TIMEOUT_S) == [size] * len(arguments)
+        assert "node monitor n gone" not in (tmp_path / "scheduler").read_text()
+    logs = "".join(log.read_text() for log in (tmp_path / "scheduler", tmp_path / "node"))
+    assert "reads too slowly" not in logs
