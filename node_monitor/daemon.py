@@ -51,6 +51,8 @@ from sparrow_py.wire.outgoing import Outgoing
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
 """Of all node monitors here: one library that is broken may concern all of them."""
+REPORTS_PER_SLOT = 2
+"""A scheduler that reads may be sent so many results for each slot at once, however little may wait for a peer."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -343,6 +345,9 @@ class NodeMonitor:
 
     def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
         """Event of the dialling."""
+        link = self._links[scheduler]
+        if isinstance(link, Link):
+            link.backlog_at_least(REPORTS_PER_SLOT * self.slots * welcome.frame_bytes_max)
         self.core.scheduler_up(scheduler, welcome.frame_bytes_max, welcome.version)
         log.info("%s: linked to %s", self.id, scheduler)
 

@@ -113,6 +113,18 @@ class SchedulerCore:
                 plane.tasks_unplaced(stage, now_s)
         self._let_go()
 
+    def client_up(self, client: str, user: str) -> None:
+        """A client has connected of which it is heard what it has received: by `Received`, or by `client_has_read`."""
+        self.book.deliveries.client_up(client, user)
+
+    def client_has_read(self, client: str) -> None:
+        """A client that does not say `Received` has read all that was sent to it."""
+        self.book.deliveries.received_all(client)
+
+    def tell_client(self, client: str, message: m.Message) -> None:
+        """Send the client a message, after all that it was told before."""
+        self.book.deliveries.tell(client, message)
+
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool = True) -> None:
         """A client's link broke. Its jobs go on, or what of them has not started is cancelled, as each job says:
         at once if the client said goodbye, after a grace time if it vanished and may yet move the job."""
@@ -129,6 +141,8 @@ class SchedulerCore:
         """A message from a client; `LinkError` if it may not be sent."""
         if type(message) is m.SubmitJob:
             self.book.submission.submit(client, user, message, now_s)
+        elif type(message) is m.Received:
+            self.book.deliveries.received(client, message.count)
         else:
             job = self.jobs.get(message.job)
             if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
@@ -164,6 +178,11 @@ class SchedulerCore:
         self._note(now_s, "", "draining")
 
     @property
+    def is_done(self) -> bool:
+        """Whether no job is here any more, and no outcome that its client may not have."""
+        return not self.jobs and self.book.deliveries.is_done
+
+    @property
     def draining(self) -> bool:
         """Whether it takes no further jobs."""
         return self.book.ledger.draining
@@ -176,6 +195,7 @@ class SchedulerCore:
         told is exact, so what waited here does not count as started there. (Earlier starts clients know already.)
         """
         self.book.ledger.draining = True
+        self.book.deliveries.send_all()
         last_words = self.register.hand_over(now_s)
         self._let_go()
         return last_words
@@ -244,7 +264,8 @@ class SchedulerCore:
             if problem:
                 raise InvariantViolated(f"job {job.id}: {problem}", self.story(job.id))
         history.touched.clear()
-        problem = check_admission(self.admission, self.jobs.values()) or self.plane.problem_of_all()
+        undelivered = self.book.deliveries.counted_bytes()
+        problem = check_admission(self.admission, self.jobs.values(), undelivered) or self.plane.problem_of_all()
         if problem:
             raise InvariantViolated(problem, self.story(""))
         if not self.jobs and (left := self.plane.left_over()):

@@ -45,6 +45,8 @@ log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
 LAUNCHES = frozenset({m.Launch, m.LaunchNow})
+LAUNCHES_PER_SLOT = 2
+"""A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
 SETTLED_PER_TURN = 10_000
 """Once a client's messages have settled more tasks than this, others have their turn before its next message."""
 WITHDRAWN = "its token was withdrawn"
@@ -160,9 +162,9 @@ class SchedulerDaemon:
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
         self.core.drain(self.clock())
-        for link in self._clients.values():
-            self._send(link, m.Draining())
-        await until(lambda: not self.core.jobs and not self.readers.seats.total)
+        for client in self._clients:
+            self.core.tell_client(client, m.Draining())
+        await until(lambda: self.core.is_done and not self.readers.seats.total)
 
     async def stop(self) -> None:
         """Hand over what is left, close all links and listen no more."""
@@ -184,9 +186,9 @@ class SchedulerDaemon:
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
-            (self._audited or self).to_client(client, message)
-        for link in self._clients.values():
-            self._send(link, m.AllHandedOver())
+            self.core.tell_client(client, message)
+        for client in self._clients:
+            self.core.tell_client(client, m.AllHandedOver())
         await self._close(self._clients.values())
         if self._listener is not None:
             await self._listener.close()
@@ -289,6 +291,7 @@ class SchedulerDaemon:
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
         node_id = hello.name
         assert hello.node is not None
+        link.backlog_at_least(LAUNCHES_PER_SLOT * hello.node.slots * self.options.frame_bytes_max)
         self._node_came(node_id, hello.node, link)
         try:
             link.listen(partial(self._node_said, node_id, link), self._standstill.check)
@@ -372,8 +375,11 @@ class SchedulerDaemon:
         self._clients[client] = link
         self._client_seats.take(user)
         core, clock = self.core, self.clock
+        core.client_up(client, user)
+        if link.version < m.SINCE[m.Received]:
+            link.emptied = partial(core.client_has_read, client)
         if core.draining:
-            self._send(link, m.Draining())
+            core.tell_client(client, m.Draining())
         link.first = True
         said_goodbye = False
 
@@ -390,7 +396,7 @@ class SchedulerDaemon:
                         return None
                 else:
                     receive(client, user, message, now_s)
-                    if link.closing:  # By what was answered: more than its backlog.
+                    if link.closing:  # By what was answered: larger than a frame may be.
                         break
                     if sum(settled) > settled_most:
                         self._after_events()

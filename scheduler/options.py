@@ -35,8 +35,8 @@ class SchedulerOptions(DaemonOptions):
     )
     held_bytes_max: int = option(
         4 << 30,
-        "Bytes that a user's unfinished jobs may take here: payloads, results that later stages need, stages, names; "
-        "beyond it jobs are refused with a retry-after, "
+        "Bytes that a user's unfinished jobs may take here: payloads, results that later stages need, outcomes that a "
+        "client has not read, stages, names; beyond it jobs are refused with a retry-after, "
         "and a job that goes beyond it with its own tasks is cancelled.",
     )
     user_weight: tuple[str, ...] = option(
@@ -87,7 +87,8 @@ class SchedulerOptions(DaemonOptions):
     )
     client_grace_s: float = option(
         10.0,
-        "A client that vanished has so long to come back or to move its jobs; then what has not started is cancelled.",
+        "A client that vanished has so long to come back or to move its jobs; then what has not started is cancelled, "
+        "and outcomes that it has not read are kept no longer.",
     )
     claim_timeout_s: float = option(
         1.0, "Node monitors have so long to say what they have of a job that comes from another scheduler."

@@ -34,8 +34,8 @@ class Admission:
         self._window_start_s = 0.0
         self._rate_per_s = 0.0
 
-    def admit(self, user: str, tasks: int, now_s: float) -> Refusal | None:
-        """Count the tasks in, or say why not."""
+    def admit(self, user: str, tasks: int, now_s: float, *, bytes_too: bool = True) -> Refusal | None:
+        """Count the tasks in, or say why not; with `bytes_too`, also if too many bytes are held already."""
         limit = self.unplaced_tasks_max
         if tasks > limit:
             return Refusal(f"the job has {tasks} tasks; at most unplaced_tasks_max = {limit} may be unplaced", None)
@@ -48,7 +48,7 @@ class Admission:
                 f"user {user} has {held} unplaced tasks and the job {tasks}; at most unplaced_tasks_max = {limit} fit",
                 min(max(wait_s, RETRY_AFTER_MIN_S), RETRY_AFTER_MAX_S),
             )
-        if tasks and self.held_bytes.get(user, 0) >= self.held_bytes_max:
+        if bytes_too and tasks and self.held_bytes.get(user, 0) >= self.held_bytes_max:
             return Refusal(self.over_bytes(user), RETRY_AFTER_UNKNOWN_S)
         if tasks:
             self.unplaced[user] = held + tasks

@@ -13,6 +13,7 @@ from scheduler.book.attempts import Attempts
 from scheduler.book.cancellation import Cancellation
 from scheduler.book.claims import Claims
 from scheduler.book.client_loss import ClientLoss
+from scheduler.book.deliveries import Deliveries
 from scheduler.book.endings import Endings
 from scheduler.book.ledger import Ledger, Messenger
 from scheduler.book.lost_inputs import LostInputs
@@ -36,11 +37,13 @@ class Book:
 
     def __init__(self, options: SchedulerOptions, rng: random.Random, messenger: Messenger, now_s: float) -> None:
         self.ledger = ledger = Ledger(options, messenger)
+        self.deliveries = Deliveries(ledger)
+        ledger.to_client = self.deliveries.tell
         self.reach = Reach(ledger)
         self.notice = AdvanceNotice(ledger)
         self.attempts = Attempts(ledger)
-        self.register = Register(ledger, self.attempts)
-        self.outcomes = Outcomes(ledger)
+        self.register = Register(ledger, self.attempts, self.deliveries)
+        self.outcomes = Outcomes(ledger, self.deliveries)
         self.overtaking = Overtaking(ledger, self.attempts, self.outcomes)
         self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
         self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice)
@@ -52,8 +55,13 @@ class Book:
             self.overtaking, now_s,
         )  # fmt: skip
         self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
-        self.submission = Submission(ledger, self.register, self.waiting, self.stages, self.cancellation, self.claims)
-        self.client_loss = ClientLoss(ledger, self.register, self.restarts, self.lost_inputs, self.cancellation)
+        self.submission = Submission(
+            ledger, self.deliveries, self.register, self.outcomes, self.waiting, self.stages, self.cancellation,
+            self.claims,
+        )  # fmt: skip
+        self.client_loss = ClientLoss(
+            ledger, self.deliveries, self.register, self.restarts, self.lost_inputs, self.cancellation
+        )
         self.outcomes.stage_over = self.stages.over
         self.outcomes.doom = self.stages.doom
         self.outcomes.produced_again = self.lost_inputs.produced_again

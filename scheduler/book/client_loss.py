@@ -11,6 +11,7 @@ from scheduler.book.jobs import OPEN
 
 if TYPE_CHECKING:
     from scheduler.book.cancellation import Cancellation
+    from scheduler.book.deliveries import Deliveries
     from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from scheduler.book.lost_inputs import LostInputs
@@ -26,6 +27,7 @@ class ClientLoss:
     """What becomes of the jobs of clients that are gone."""
 
     _ledger: Ledger
+    _deliveries: Deliveries
     _register: Register
     _restarts: Restarts
     _lost_inputs: LostInputs
@@ -33,7 +35,9 @@ class ClientLoss:
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
         """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs."""
-        for job in list(self._register.by_client.pop(client, {}).values()):
+        jobs = list(self._register.by_client.pop(client, {}).values())
+        self._deliveries.client_down(client, jobs, now_s, may_return=not said_goodbye)
+        for job in jobs:
             job.client = ""
             reason = SAID_GOODBYE if said_goodbye else VANISHED
             if job.on_client_lost == "finish" and job.received == job.task_count:

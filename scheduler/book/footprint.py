@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sparrow_py.job import BlobRef
 
 if TYPE_CHECKING:
-    from sparrow_py.wire.messages import Data, KnownOutcome, Stage, SubmitJob, TaskDetail
+    from sparrow_py.wire.messages import Data, KnownOutcome, Outcome, Stage, SubmitJob, TaskDetail
 
 JOB_BYTES = 2000
 STAGE_BYTES = 2200
@@ -27,6 +27,10 @@ RANGE_BYTES = 130
 """Of a range of inputs."""
 REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
+OUTCOME_BYTES = 600
+"""Of an outcome, besides its result and texts."""
+UTF8_BYTES_MAX = 4
+"""Of a character."""
 
 
 def job_bytes(job: SubmitJob) -> int:
@@ -60,6 +64,16 @@ def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int
 def known_bytes(known: KnownOutcome) -> int:
     """Of the result of a task that is to come, and has ended elsewhere."""
     return ref_bytes(known.result) if isinstance(known.result, BlobRef) else len(known.result)
+
+
+def outcome_bytes(outcome: Outcome) -> int:
+    """Of an outcome that its client may not have."""
+    result = outcome.result
+    size = OUTCOME_BYTES + (ref_bytes(result) if isinstance(result, BlobRef) else len(result))
+    for text in (outcome.error, outcome.stdout, outcome.stderr):
+        if text:
+            size += len(text) if text.isascii() else UTF8_BYTES_MAX * len(text)
+    return size
 
 
 def ref_bytes(ref: BlobRef) -> int:

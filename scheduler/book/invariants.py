@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import (
@@ -86,10 +86,10 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
     return None
 
 
-def check_admission(admission: Admission, jobs: Iterable[JobState]) -> str | None:
-    """What is wrong with the counts of admission, which are sums over all jobs."""
+def check_admission(admission: Admission, jobs: Iterable[JobState], undelivered: Mapping[str, int]) -> str | None:
+    """What is wrong with the counts of admission, which are sums over all jobs, and over what is undelivered."""
     unplaced: dict[str, int] = {}
-    held_bytes: dict[str, int] = {}
+    held_bytes: dict[str, int] = {user: size for user, size in undelivered.items() if size}
     for job in jobs:
         for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes)):
             if count:
@@ -99,5 +99,5 @@ def check_admission(admission: Admission, jobs: Iterable[JobState]) -> str | Non
         ("bytes", admission.held_bytes, held_bytes),
     ):
         if counted != held:
-            return f"admission counts {counted} {name}, jobs hold {held}"
+            return f"admission counts {counted} {name}, jobs and deliveries hold {held}"
     return None

@@ -13,11 +13,12 @@ import math
 from enum import Enum
 from typing import Any
 
-from scheduler.book.footprint import job_bytes, known_bytes
+from scheduler.book.footprint import job_bytes, known_bytes, outcome_bytes
 from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
+from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
-from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Report, Stage, SubmitJob, TaskDetail
+from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Outcome, Report, Stage, SubmitJob, TaskDetail
 
 UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
@@ -258,8 +259,8 @@ class JobState:
         "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
         "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
         "phase", "priority", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
-        "sent_to", "settled", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered",
-        "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count",
+        "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -328,6 +329,11 @@ class JobState:
         """Memories of nodes that have said of all its tasks whether they have started them."""
         self.started_before: set[int] = set()
         """The tasks that they have started."""
+        self.undelivered: Undelivered | None = None
+        """Outcomes that its client may not have; None if there has been none yet."""
+        self.settled_before: dict[int, Outcome] = {}
+        """Outcomes of tasks that have not arrived yet: of those that were settled here before the client came back, and
+        that it may not have."""
         self.held_bytes = 0
         """What the job counts for in its user's `held_bytes_max`; `Ledger.holds` alone changes it."""
         self.fixed_bytes = job_bytes(message)
@@ -416,6 +422,7 @@ class JobState:
         """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
         payloads = sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
         payloads += sum(map(known_bytes, self.known.values()))
+        payloads += sum(map(outcome_bytes, self.settled_before.values()))
         return (
             self.fixed_bytes
             + self.common_bytes()

@@ -38,7 +38,8 @@ class Ledger:
     def __init__(self, options: SchedulerOptions, messenger: Messenger) -> None:
         self.options = options
         self.to_node = messenger.to_node
-        self.to_client = messenger.to_client
+        self.to_client: Callable[[str, m.Message], None] = messenger.to_client
+        """`Deliveries` stands before it in a book."""
         self.counters = Counters()
         self.nodes = Nodes()
         self.jobs: dict[str, JobState] = {}

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from scheduler.book.jobs import SETTLED, JobState, StageState
+from scheduler.book.footprint import outcome_bytes
+from scheduler.book.jobs import SETTLED, UNPLACED, JobState, StageState
 from sparrow_py.job import CANCELLED, FINISHED, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from scheduler.book.deliveries import Deliveries
     from scheduler.book.ledger import Ledger
 
 
@@ -29,12 +31,12 @@ class Outcomes:
     cancel: Callable[[JobState, str, float], None]
     """Called when a job takes too many bytes."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, deliveries: Deliveries) -> None:
         self._ledger = ledger
         self._jobs = ledger.jobs
         self._admission = ledger.admission
         self._settled = ledger.counters.settled
-        self._to_client = ledger.to_client
+        self._tell = deliveries.outcome
 
     # ---- with an executor's report -----------------------------------------------------------
 
@@ -47,7 +49,8 @@ class Outcomes:
             starts if message.status is not CANCELLED or message.started_at_s is not None else starts - 1,
             node_id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
         )  # fmt: skip
-        self._settle(stage, task, outcome, now_s)
+        if not self._settle(stage, task, outcome, now_s) and self._ledger.is_here(stage.job):
+            self.cancel(stage.job, self._admission.over_bytes(stage.job.user), now_s)
 
     # ---- without one -------------------------------------------------------------------------
 
@@ -113,8 +116,23 @@ class Outcomes:
 
     # ---- what becomes of them ----------------------------------------------------------------
 
-    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float, *, tell: bool = True) -> None:
+    def settle_before(self, stage: StageState, first: int, count: int, now_s: float) -> None:
+        """Of the tasks that have just arrived those are settled which were settled here before the client came back."""
         job = stage.job
+        for task in range(first, first + count):
+            outcome = job.settled_before.pop(stage.first + task, None)
+            if outcome is None:
+                continue
+            self._ledger.holds(job, -outcome_bytes(outcome))  # It counts as undelivered from here on.
+            if stage.states[task] == UNPLACED:  # Else the client has it, or the stage is doomed.
+                stage.withdraw(task, SETTLED)
+                self._admission.withdrawn(job.user, 1)
+                self._settle(stage, task, outcome, now_s)
+
+    def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float, *, tell: bool = True) -> bool:
+        """The task's outcome is this; False if the job's client is told so little of what there is for it that more is
+        held than its user may have."""
+        job, fits = stage.job, True
         stage.states[task] = SETTLED
         stage.count_settled(1)
         if task in stage.rerun:
@@ -123,8 +141,7 @@ class Outcomes:
         else:
             job.counts[outcome.status] += 1
             self._settled[outcome.status] += 1
-            if tell:
-                self._to_client(job.client, outcome)
+            fits = not tell or self._tell(job, outcome)
             if not stage.successors:
                 self.drop_payload(stage, task)
             else:
@@ -135,6 +152,7 @@ class Outcomes:
         # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
         if stage.settled == stage.spec.task_count and self._jobs.get(job.id) is job:
             self.stage_over(stage, now_s)
+        return fits
 
     def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:
         """Keep of a settled task what others may need, and no more."""

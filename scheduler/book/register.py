@@ -12,6 +12,7 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     from scheduler.book.admission import Refusal
     from scheduler.book.attempts import Attempts
+    from scheduler.book.deliveries import Deliveries
     from scheduler.book.jobs import JobState
     from scheduler.book.ledger import Ledger
 
@@ -29,9 +30,10 @@ class TakenOver(NamedTuple):
 class Register:
     """See the module's docstring."""
 
-    def __init__(self, ledger: Ledger, attempts: Attempts) -> None:
+    def __init__(self, ledger: Ledger, attempts: Attempts, deliveries: Deliveries) -> None:
         self._ledger = ledger
         self._attempts = attempts
+        self._deliveries = deliveries
         self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
         """Told of each job that was accepted and is here no more: how it went, and when."""
         self.by_client: dict[str, dict[str, JobState]] = {}
@@ -77,6 +79,7 @@ class Register:
         ledger.note(now_s, job.id, "ended")
         ledger.counters.jobs_ended += 1
         self._remove(job)
+        self._deliveries.job_ended(job)
         ledger.to_client(job.client, m.JobEnded(job.id))
         self.job_gone(job, "ended", now_s)
 
@@ -123,6 +126,7 @@ class Register:
         for attempt in list(job.attempts.values()):
             self._attempts.end(attempt)
         self._ledger.admission.withdrawn(job.user, job.unplaced)
+        self._deliveries.forget(job)
         self._remove(job)
 
     def _remove(self, job: JobState) -> None:

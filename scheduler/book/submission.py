@@ -17,7 +17,9 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     from scheduler.book.cancellation import Cancellation
     from scheduler.book.claims import Claims
+    from scheduler.book.deliveries import Deliveries
     from scheduler.book.ledger import Ledger
+    from scheduler.book.outcomes import Outcomes
     from scheduler.book.register import Register
     from scheduler.book.stages import Stages
     from scheduler.book.waiting import Waiting
@@ -28,7 +30,9 @@ class Submission:
     """Takes the jobs of a scheduler's clients."""
 
     _ledger: Ledger
+    _deliveries: Deliveries
     _register: Register
+    _outcomes: Outcomes
     _waiting: Waiting
     _stages: Stages
     _cancellation: Cancellation
@@ -47,15 +51,16 @@ class Submission:
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
-        if self._ledger.draining:
+        job = JobState(message, client, user, now_s, self._ledger.options.priority(user))
+        if self._ledger.draining and not self._deliveries.keeps(job):  # Else it was accepted before.
             self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
-        job = JobState(message, client, user, now_s, self._ledger.options.priority(user))
         refusal = self._why_no_node(job) or self._admit(job, now_s)
         if refusal is not None:
             self._register.refuse(client, job.id, refusal)
             return
         self._register.add(job)
+        self._deliveries.give(job)
         if message.avoid:
             self._avoid(job, message.avoid)
         if self._must_arrive_whole(job):
@@ -70,10 +75,11 @@ class Submission:
             self._stages.over(stage, now_s)
 
     def _admit(self, job: JobState, now_s: float) -> Refusal | None:
-        """Count the job's tasks and bytes in, or say why not."""
-        ledger = self._ledger
-        refusal = ledger.admission.admit(job.user, job.task_count, now_s)
-        if refusal is not None or ledger.holds(job, job.fixed_bytes + job.common_bytes()):
+        """Count the job's tasks and bytes in, or say why not. One whose outcomes are kept here was admitted before,
+        and is what will make room: no number of bytes is too many for it."""
+        ledger, keeps = self._ledger, self._deliveries.keeps(job)
+        refusal = ledger.admission.admit(job.user, job.task_count, now_s, bytes_too=not keeps)
+        if refusal is not None or ledger.holds(job, job.fixed_bytes + job.common_bytes()) or keeps:
             return refusal
         never = job.held_bytes > ledger.options.held_bytes_max
         reason = ledger.admission.over_bytes(job.user)
@@ -112,6 +118,7 @@ class Submission:
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
         """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
         if before.user == user and message.epoch > before.epoch:
+            self._deliveries.part(before, now_s)
             self._register.abandon(before, now_s)
             return True
         if before.client == client:
@@ -205,6 +212,9 @@ class Submission:
         wait: Sequence[int] = range(begin, begin + len(payloads))
         if job.known:
             self._claims.settle_known(stage, begin, len(payloads), now_s)
+            wait = [task for task in wait if stage.states[task] == UNPLACED]
+        if job.settled_before and self._ledger.is_here(job):
+            self._outcomes.settle_before(stage, begin, len(payloads), now_s)
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if wait and stage.open and self._ledger.is_here(job):
             self._waiting.begin(stage, wait, now_s)

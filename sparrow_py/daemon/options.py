@@ -190,7 +190,7 @@ class DaemonOptions:
         10.0, "A peer silent for one and a half times this is taken for dead. Shorter finds it sooner, costs traffic."
     )
     link_backlog_bytes_max: int = option(
-        256 << 20, "A peer that reads too slowly is cut off when this many bytes wait for it."
+        256 << 20, "A peer that reads too slowly is cut off when this many bytes wait on its link."
     )
     log_level: str = option("info", "debug, info, warning or error.")
     warnings_fd: int | None = option(

@@ -30,9 +30,9 @@ class ClientJob:
 
     __slots__ = (
         "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details",
-        "finished_elsewhere", "id", "inner", "is_given", "payloads", "refusals", "results", "running_too",
-        "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s", "taken",
-        "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
+        "finished_elsewhere", "id", "inner", "is_given", "payloads", "refusals", "results", "return_by_s",
+        "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission",
+        "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,10 @@ class ClientJob:
         self.deadline_s = deadline_s
         """When to give up if no scheduler takes the job."""
         self.scheduler: str | None = None
+        self.returns_to: str | None = None
+        """The scheduler that it was at, if that is waited for, as its link broke."""
+        self.return_by_s = 0.0
+        """How long that is waited for."""
         self.refusals = 0
         """How often it was refused for now since a scheduler had it last."""
         self.taken = False

@@ -40,6 +40,9 @@ RETRY_DOUBLINGS_MAX = 16
 NOTHING_GIVEN: Mapping[int, m.Data] = MappingProxyType({})
 UNANSWERED_MAX = 100
 """Questions of a job to its scheduler that have no answer yet."""
+RETURN_TIMEOUT_S = 2.0
+"""A job whose scheduler's link broke waits so long for that scheduler to be reached again: if it lives it has all that
+is known of the job, and outcomes that the client has not read."""
 USED_MAX = 100_000
 """Memories of node monitors of which a job remembers that they were used; with more it does without."""
 
@@ -234,17 +237,35 @@ class ClientCore:
             self._without_priorities.add(scheduler)
         waiting, self._waiting = self._waiting, {}
         for job in waiting.values():
+            if job.returns_to in (None, scheduler):
+                self._assign_again(job, now_s)
+            else:
+                self._waiting[job.id] = job
+
+    def scheduler_unreachable(self, scheduler: str, now_s: float) -> None:
+        """The scheduler, which was linked, has been dialled again, and did not answer."""
+        for job in [job for job in self._waiting.values() if job.returns_to == scheduler]:
+            self._go_elsewhere(job, now_s)
+
+    def _go_elsewhere(self, job: ClientJob, now_s: float) -> None:
+        job.returns_to = None
+        if self.schedulers:
+            del self._waiting[job.id]
             self._assign_again(job, now_s)
 
-    def scheduler_down(self, scheduler: str, reason: str, now_s: float) -> None:
-        """A link is gone: its jobs go to another scheduler, with all that is known of them."""
+    def scheduler_down(self, scheduler: str, reason: str, now_s: float, *, redialled: bool = False) -> None:
+        """A link is gone: its jobs go to another scheduler, with all that is known of them.
+
+        `redialled`: it is dialled again at once, and unless it stays away (`scheduler_unreachable`) its jobs go back to
+        it.
+        """
         self.schedulers.pop(scheduler, None)
         self._draining.discard(scheduler)
         self._tellers.discard(scheduler)
         self._without_priorities.discard(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
-            self._move(job, (), now_s)
+            self._move(job, (), now_s, returns_to=scheduler if redialled else None)
 
     def _left(self, scheduler: str, now_s: float) -> None:
         """The scheduler has no job of this client any more. One that it did not answer for has not reached it: another
@@ -259,8 +280,10 @@ class ClientCore:
                 self._no_answer_comes(job)
                 self._assign_again(job, now_s)
 
-    def _move(self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float) -> None:
-        """The job's scheduler has it no more: take it to another."""
+    def _move(
+        self, job: ClientJob, unstarted: tuple[tuple[int, int], ...], now_s: float, *, returns_to: str | None = None
+    ) -> None:
+        """The job's scheduler has it no more, as far as is known: take it to another, or back to that one."""
         job.scheduler = None
         job.taken = job.streaming = False
         self._no_answer_comes(job)
@@ -270,7 +293,13 @@ class ClientCore:
         # Even a job that was not accepted yet, as far as we know, may have been, and may run.
         job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
         job.deadline_s = now_s + self._submit_timeout_s
-        self._assign_again(job, now_s)
+        if returns_to is None:
+            self._assign_again(job, now_s)
+            return
+        job.returns_to, job.return_by_s = returns_to, now_s + RETURN_TIMEOUT_S
+        self._waiting[job.id] = job
+        for at_s in (job.return_by_s, job.deadline_s):
+            heapq.heappush(self._timers, (at_s, job.id))
 
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
@@ -389,6 +418,9 @@ class ClientCore:
         while self._timers and self._timers[0][0] <= now_s:
             job = self.jobs.get(heapq.heappop(self._timers)[1])
             if job is not None and job.scheduler is None:
+                if job.returns_to is not None and job.return_by_s <= now_s:
+                    self._go_elsewhere(job, now_s)
+                    continue
                 if job.id in self._waiting and job.deadline_s > now_s:
                     continue
                 self._waiting.pop(job.id, None)
@@ -412,6 +444,7 @@ class ClientCore:
         if submission.priority is not None and scheduler in self._without_priorities and not submission.epoch:
             allowed = f"none: scheduler {scheduler} is of a version that does not know priorities of jobs"
             raise InvalidRequest("priority", submission.priority, allowed)
+        job.returns_to = None
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
         job.scheduler = scheduler
@@ -430,7 +463,10 @@ class ClientCore:
             self._outbox.stream(scheduler, job)
 
     def _choose(self, job: ClientJob) -> str:
-        """Any scheduler will do; but jobs that avoid each other must be at one that knows of both (§8)."""
+        """Any scheduler will do; but jobs that avoid each other must be at one that knows of both (§8), and one that
+        has been away for a moment has what is known of its jobs."""
+        if job.returns_to in self.schedulers:
+            return job.returns_to
         for other_id in job.submission.avoid:
             other = self.jobs.get(other_id)
             if other is not None and other.scheduler is not None:

@@ -12,6 +12,7 @@ import getpass
 import math
 import random
 import socket
+import sys
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.large_inputs import Preparing, has_large, with_references
+from sparrow_py.session.receipts import Receipts
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
 from sparrow_py.session.tasks_in_flight import TasksInFlight
@@ -53,6 +55,9 @@ HEARTBEAT_MIN_S = 0.01
 """Less would cost more than it tells, and 0 would take every scheduler for lost."""
 SOURCES_SHOWN = 3
 """Addresses of schedulers that reprs name."""
+BACKLOG_BYTES_MAX = sys.maxsize
+"""What waits for a scheduler that does not read are the client's own jobs, which it keeps in any case: after a
+reconnect they go out again together, however many bytes they are."""
 NO_UPLOADS: Mapping[str, bytes] = {}
 DOWNLOADS_MAX = 8
 """Large results fetched at a time; the others wait, at their nodes."""
@@ -143,6 +148,7 @@ class Session:
         self._dialling: Dialling | None = None
         self._leave_cluster: Callable[[], None] = lambda: None
         self._links: Mapping[str, Link | LocalLink] = {}
+        self._receipts = Receipts(self.to_scheduler)
 
     def __str__(self) -> str:
         """Where its schedulers are, and whose it is."""
@@ -184,8 +190,10 @@ class Session:
             self,
             self._session,
             heartbeat_s=self._heartbeat_s,
+            backlog_bytes_max=BACKLOG_BYTES_MAX,
             access=lambda: self._access,
             outgoing=self.outgoing,
+            unreachable=self._scheduler_unreachable,
         )
         self._links = self._dialling.links
         self._dialling.start()
@@ -222,6 +230,7 @@ class Session:
         self._in_flight.ended(self)
         self._timer.cancel()
         self._standstill.stop()
+        self._receipts.stop()
         for speculated in self._speculated.values():
             speculated.close()
         tasks = list(self._tasks)
@@ -481,6 +490,8 @@ class Session:
         assert self._connected is not None
         self._connected.set()
         self.user = welcome.user or self.user
+        if welcome.version >= m.SINCE[m.Received]:
+            self._receipts.begin(scheduler)
         self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
@@ -488,11 +499,18 @@ class Session:
         now_s, receive = self._clock(), self.core.receive
         for message in batch:
             receive(scheduler, message, now_s)
+        self._receipts.handled(scheduler, batch)
         self._timer.update()
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
         """Event of the dialling."""
-        self.core.scheduler_down(scheduler, reason, self._clock())
+        self._receipts.end(scheduler)
+        self.core.scheduler_down(scheduler, reason, self._clock(), redialled=True)
+        self._timer.update()
+
+    def _scheduler_unreachable(self, scheduler: str) -> None:
+        """Event of the dialling."""
+        self.core.scheduler_unreachable(scheduler, self._clock())
         self._timer.update()
 
     def _tick(self) -> None:

@@ -61,8 +61,10 @@ class Dialling:
         access: Callable[[], Access] = lambda: OPEN,
         outgoing: Outgoing | None = None,
         look: Callable[[], None] | None = None,
+        unreachable: Callable[[str], None] = lambda scheduler: None,
     ) -> None:
-        """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at."""
+        """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at; `unreachable`
+        when a scheduler that was linked has been dialled again, and did not answer."""
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
         self._sources = sources
@@ -76,6 +78,7 @@ class Dialling:
         """What is dialled with: asked each time, as it may be renewed."""
         self._outgoing = Outgoing() if outgoing is None else outgoing
         self._look = look
+        self._unreachable = unreachable
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
         self._failures: dict[str, str] = {}
@@ -190,7 +193,8 @@ class Dialling:
                 await link.aclose("internal error")
             # One that accepts links and cuts them at once is not dialled at full speed.
             cuts = 0 if time.monotonic() - stood_since_s > STOOD_S else cuts + 1
-            await asyncio.sleep(min(REDIAL_MIN_S * 2 ** min(cuts, 20), REDIAL_MAX_S))
+            if cuts:
+                await asyncio.sleep(min(REDIAL_MIN_S * 2 ** min(cuts, 20), REDIAL_MAX_S))
 
     async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
         try:
@@ -210,12 +214,15 @@ class Dialling:
             news = isinstance(error, LinkRefused) and self._failures.get(address) != str(error)
             log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
             self._failures[address] = str(error)
+            if address in self._scheduler_at:
+                self._unreachable(self._scheduler_at[address])
             raise
         self._failures.pop(address, None)
         return link
 
     async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
         scheduler = welcome.name
+        before = self._scheduler_at.get(address, scheduler)
         self._scheduler_at[address] = scheduler
         if scheduler in self.links:
             await link.aclose("there is a link already")
@@ -224,6 +231,8 @@ class Dialling:
         self._reached()
         try:
             self._user.scheduler_up(scheduler, welcome)
+            if before not in self.links:  # Another has its address.
+                self._unreachable(before)
             link.listen(partial(self._said, scheduler, link), self._look)
             await link.ended()
         except (LinkError, InvalidRequest) as error:

@@ -61,7 +61,7 @@ class Link:
         self.principal: Principal = ANYBODY
         """Who dialled, if it is the end that was dialled."""
         self.unsent: list[bytes] = []
-        """Frames that were to be sent when the connection was found to be lost: nothing of them has left."""
+        """Frames that were to be sent when the link was cut off, or found to be lost: nothing of them has left."""
         self._connection = connection
         self._outgoing = connection.outgoing
         self._decode = decode
@@ -81,6 +81,8 @@ class Link:
         """When, by the loop's clock, if nothing hurried is queued."""
         self._hurried = False
         """Whether something that the peer waits for is queued: then it is flushed when the event ends."""
+        self.emptied: Callable[[], None] = _see_nothing
+        """Called on an `OlderLink` when nothing is left to send: that is all that is known of what was read."""
         self._low: asyncio.Event | None = None
         """While somebody waits until little is left to send."""
         self.closing = False
@@ -151,11 +153,29 @@ class Link:
                 self._flush_due.cancel()
             self._flush_due, self._flush_due_s = self.loop.call_later(seconds, self.flush), due_s
 
+    def backlog_at_least(self, bytes_max: int) -> None:
+        """So much may wait, whatever else was said: the peer may be sent that at once, and it is not its fault."""
+        self._backlog_bytes_max = max(self._backlog_bytes_max, bytes_max)
+
     def _check_backlog(self) -> None:
         """More waits than may: cut the peer off if that is because it does not read."""
         self.flush()
         if self._backlog_bytes > self._backlog_bytes_max:
-            self.close(f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it")
+            reason = (
+                f"{self.peer} reads too slowly: {self._backlog_bytes} bytes wait for it, "
+                f"and link_backlog_bytes_max = {self._backlog_bytes_max}"
+            )
+            log.warning("a link is cut off: %s", reason)
+            # It hears why, if it reads what has left already.
+            self._keep_unsent()
+            self.close(reason)
+
+    def _keep_unsent(self) -> None:
+        """What is queued will not leave."""
+        if self._frame_messages:
+            self._close_frame()
+        self.unsent += [bytes(memoryview(frame)[HEADER_ROOM:]) for frame in self._frames]
+        self._frames.clear()
 
     def flush_hurried(self) -> None:
         """Send what is queued if the peer waits for any of it."""
@@ -320,15 +340,13 @@ class Link:
         if self._flush_due is not None:
             self._flush_due.cancel()
         self.closed_because = self.closed_because or reason
-        if self._frame_messages:
-            self._close_frame()
-        self.unsent += [bytes(memoryview(frame)[HEADER_ROOM:]) for frame in self._frames]
-        self._frames.clear()
+        self._keep_unsent()
         self._end()
 
 
 class OlderLink(Link):
-    """A link to a peer that speaks an older version: what that does not know is left out.
+    """A link to a peer that speaks an older version: what that does not know is left out, and what it has received it
+    does not say.
 
     A class of its own, so that a link to a peer of today looks nothing up.
     """
@@ -337,6 +355,12 @@ class OlderLink(Link):
         """As `Link.send`; a message that the peer could not decode is dropped."""
         if m.SINCE.get(type(message), 0) <= self.version:
             super().send(message)
+
+    def flush(self) -> None:
+        """As `Link.flush`."""
+        super().flush()
+        if not self._frames and not self._frame_messages and not self.closing:
+            self.emptied()
 
 
 def link_of(version: int) -> type[Link]:

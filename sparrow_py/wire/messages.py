@@ -277,13 +277,22 @@ class AskPlaced(Message, tag=18):
     tasks: list[int]
 
 
-class FinishedElsewhere(Message, tag=19):
+class FinishedElsewhere(Message, tag=64):
     """The task has finished in another job of the client, a copy, with this result: its attempt is to be stopped, and
     the stages after it go on. There is no `Outcome` of it, unless that was sent already."""
 
     job: str
     task: int
     result: Data
+
+
+class Received(Message, tag=19):
+    """The client has handled so many messages of this link since it stands, `Welcome` and `Goodbye` not counted.
+
+    Said now and then. The scheduler keeps outcomes until then, and sends no more than a window ahead.
+    """
+
+    count: int
 
 
 class BlobAt(Message, tag=15):
@@ -682,6 +691,7 @@ SINCE: dict[type, int] = {
     PlacedNow: 3,
     FinishedElsewhere: 3,
     LaunchNow: 3,
+    Received: 3,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -693,7 +703,7 @@ PRIORITY_SINCE = 3
 
 FromClient = (
     SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt
-    | FinishedElsewhere | Renew | Goodbye
+    | FinishedElsewhere | Received | Renew | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused

@@ -11,7 +11,7 @@ import pytest
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
 from sparrow_py.job import StageSpec, TaskStatus
 from sparrow_py.session.client_job import ClientJob, chunks
-from sparrow_py.session.core import RETRY_GROWN_MAX_S
+from sparrow_py.session.core import RETRY_GROWN_MAX_S, RETURN_TIMEOUT_S
 from sparrow_py.wire import messages as m
 from tests.support.client_core import Rig, outcome
 
@@ -179,6 +179,70 @@ def test_each_move_raises_the_epoch() -> None:
         assert job.submission.epoch == epoch
         rig.core.scheduler_up(lost, m.FRAME_BYTES_MAX, 1.0)
     assert rig.core.moves == 2
+
+
+def returning() -> tuple[Rig, str, str]:
+    """A job has lost the link to its scheduler, which is dialled again; the names of that one and of another."""
+    rig = Rig("s", "t")
+    job, _ = rig.submit(2)
+    home = job.scheduler
+    assert home is not None
+    other = "t" if home == "s" else "s"
+    rig.core.scheduler_down(home, "no sign of life", 1.0, redialled=True)
+    rig.core.check_invariants()
+    assert job.scheduler is None and job.submission.epoch == 1
+    return rig, home, other
+
+
+def test_a_job_goes_back_to_its_scheduler_if_that_is_there_again() -> None:
+    rig, home, other = returning()
+    rig.core.scheduler_up("u", m.FRAME_BYTES_MAX, 1.1)
+    rig.core.scheduler_unreachable(other, 1.2)
+    assert rig.core.jobs["j"].scheduler is None
+    rig.core.scheduler_up(home, m.FRAME_BYTES_MAX, 1.5)
+    assert rig.core.jobs["j"].scheduler == home
+    assert rig.outbox.take(m.SubmitJob)[-1][0] == home
+    rig.core.tick(100.0)
+    rig.core.check_invariants()
+    assert rig.core.jobs["j"].scheduler == home
+
+
+@pytest.mark.parametrize("how", ["unreachable", "late"])
+def test_a_job_whose_scheduler_stays_away_goes_to_another(how: str) -> None:
+    rig, home, other = returning()
+    if how == "unreachable":
+        rig.core.scheduler_unreachable(home, 1.1)
+    else:
+        rig.core.tick(2.9)
+        assert rig.core.jobs["j"].scheduler is None
+        assert rig.core.next_deadline_s() == 1.0 + RETURN_TIMEOUT_S
+        rig.core.tick(1.0 + RETURN_TIMEOUT_S)
+    rig.core.check_invariants()
+    assert rig.core.jobs["j"].scheduler == other
+
+
+@pytest.mark.parametrize("how", ["unreachable", "late"])
+def test_a_job_whose_scheduler_stays_away_waits_for_any_while_there_is_none(how: str) -> None:
+    rig, home, other = returning()
+    rig.core.scheduler_down(other, "gone as well", 1.0, redialled=True)
+    if how == "unreachable":
+        rig.core.scheduler_unreachable(home, 1.1)
+    else:
+        rig.core.tick(1.0 + RETURN_TIMEOUT_S)
+    rig.core.check_invariants()
+    assert rig.core.jobs["j"].scheduler is None
+    rig.core.scheduler_up("u", m.FRAME_BYTES_MAX, 4.0)
+    assert rig.core.jobs["j"].scheduler == "u"
+
+
+def test_a_job_that_waits_for_its_scheduler_longer_than_it_may_be_submitted_ends_lost() -> None:
+    rig = Rig("s", submit_timeout_s=1.0)
+    _, told = rig.submit(1)
+    rig.receive(m.JobAccepted("j"))
+    rig.core.scheduler_down("s", "gone", 1.0, redialled=True)
+    rig.core.tick(2.0)
+    assert told.outcomes == {0: LOST}
+    rig.core.tick(1.0 + RETURN_TIMEOUT_S)
 
 
 def test_a_job_that_finds_no_other_scheduler_in_time_ends_lost() -> None:

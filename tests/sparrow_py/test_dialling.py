@@ -41,13 +41,16 @@ class Schedulers:
         self.refused = 0
         """Dials in vain."""
         self.links: dict[str, FakeLink] = {}
+        self.names: dict[str, str] = {}
+        """By address, where a scheduler has another name than that."""
+        self.stayed_away: list[str] = []
 
     async def dial(self, _session: Any, address: str, *_: Any, **__: Any) -> tuple[FakeLink, m.Welcome]:
         if address not in self.up:
             self.refused += 1
             raise LinkError(f"scheduler {address} cannot be reached: nobody is there")
         self.links[address] = FakeLink()
-        return self.links[address], m.Welcome(m.PROTOCOL_VERSION, address, 1000)
+        return self.links[address], m.Welcome(m.PROTOCOL_VERSION, self.names.get(address, address), 1000)
 
     def end(self, *addresses: str) -> None:
         for address in addresses:
@@ -62,6 +65,9 @@ class Schedulers:
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
         pass
+
+    def unreachable(self, scheduler: str) -> None:
+        self.stayed_away.append(scheduler)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -84,7 +90,10 @@ async def client(schedulers: Schedulers, caplog: pytest.LogCaptureFixture) -> As
     caplog.set_level(logging.INFO, "sparrow.links")
     hello = m.Hello(m.PROTOCOL_VERSION, "client", "", "ada", "")
     schedulers.up.update(ADDRESSES)
-    client = Dialling(ADDRESSES, hello, m.FrameDecoder(m.ToClient), schedulers, None, heartbeat_s=10.0)  # type: ignore[arg-type]
+    client = Dialling(
+        ADDRESSES, hello, m.FrameDecoder(m.ToClient), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+        unreachable=schedulers.unreachable,
+    )  # fmt: skip
     client.start()
     await until(lambda: len(client.links) == 2)
     yield client
@@ -117,6 +126,27 @@ async def test_an_outage_is_said_once_with_all_that_cannot_be_reached(
         assert said.levelno == logging.INFO
         assert "reached again" in said.getMessage()
         caplog.clear()
+
+
+async def test_who_asks_hears_that_a_scheduler_stays_away(client: Dialling, schedulers: Schedulers) -> None:
+    schedulers.end(ADDRESSES[0])
+    await until(lambda: schedulers.refused)
+    assert set(schedulers.stayed_away) == {ADDRESSES[0]}
+
+
+async def test_a_scheduler_stays_away_if_another_has_its_address(client: Dialling, schedulers: Schedulers) -> None:
+    schedulers.names[ADDRESSES[0]] = "another"
+    schedulers.links.pop(ADDRESSES[0]).cut.set()
+    await until(lambda: "another" in client.links)
+    await until(lambda: schedulers.stayed_away)
+    assert schedulers.stayed_away == [ADDRESSES[0]] and not schedulers.refused
+
+
+async def test_a_scheduler_that_is_there_again_has_not_stayed_away(client: Dialling, schedulers: Schedulers) -> None:
+    before = schedulers.links.pop(ADDRESSES[0])
+    before.cut.set()
+    await until(lambda: schedulers.links.get(ADDRESSES[0]) is not None and len(client.links) == 2)
+    assert not schedulers.stayed_away
 
 
 async def test_nothing_is_said_while_a_scheduler_can_be_reached(client: Dialling, schedulers: Schedulers) -> None:

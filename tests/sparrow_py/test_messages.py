@@ -47,6 +47,7 @@ MESSAGES: list[m.Message] = [
     m.Known("job", [m.KnownOutcome(3, TaskStatus.FINISHED, b"r")], {4: 1}),
     m.CountKnown("job", {4: 1}),
     m.UsingKnown("job", 7),
+    m.Received(70_000),
     m.AskPlaced("job", 7, [0, 3]),
     m.FinishedElsewhere("job", 2, b"result"),
     m.PlacedNow("job", 7, [3]),

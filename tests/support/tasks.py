@@ -172,6 +172,17 @@ def record_start_pattern(starts: Path, task: int, size: int) -> bytes:
     return pattern(size)
 
 
+def record_start_bytes(starts: Path, task: int, size: int) -> bytes:
+    """As `record_start`; returns so many bytes, which are the task's own."""
+    record_start(starts, task)
+    return own_bytes(task, size)
+
+
+def own_bytes(task: int, size: int) -> bytes:
+    """Bytes that no other task returns."""
+    return (task.to_bytes(4, "big") * (size // 4 + 1))[:size]
+
+
 def pattern(size: int) -> bytes:
     """So many bytes, in which a piece that is missing or twice there shows."""
     return (b"".join(number.to_bytes(4, "big") for number in range(250_000)) * (size // 1_000_000 + 1))[:size]

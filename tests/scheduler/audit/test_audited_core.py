@@ -155,7 +155,7 @@ def test_probes_for_the_length_of_queues_and_their_answers(tmp_path: Path) -> No
 def test_without_the_option_nothing_is_between_the_core_and_its_driver() -> None:
     daemon = SchedulerDaemon(SchedulerOptions(port=0))
     assert daemon.core.book.ledger.to_node == daemon.to_node
-    assert daemon.core.book.ledger.to_client == daemon.to_client
+    assert daemon.core.book.deliveries._send == daemon.to_client
 
 
 def test_a_scheduler_that_cannot_write_its_log_does_not_start(tmp_path: Path) -> None:

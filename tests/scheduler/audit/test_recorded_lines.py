@@ -41,6 +41,7 @@ FROM_CLIENTS: list[tuple[str, str, Any]] = [
     ("c#1", "ann", m.Known("j", [m.KnownOutcome(0, TaskStatus.FINISHED, b"r")], {1: 2}, ((2, 3),), ("memory",))),
     ("c#1", "ann", m.CountKnown("j", {1: 2})),
     ("c#1", "ann", m.UsingKnown("j", 1)),
+    ("c#1", "ann", m.Received(0)),
     ("c#1", "ann", m.AskPlaced("j", 1, [0])),
     ("c#1", "ann", m.BlobAt("j", BLOB)),
     ("c#1", "ann", m.FinishedElsewhere("j", 5, b"result")),
