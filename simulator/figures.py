@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
+from sparrow_py.profiles import PAPER
 
 SHARE_OF_CLUSTER = 20
 """A job of figures 5 to 7 has a task for one in so many slots: 500 of 10,000, as in the paper."""
@@ -88,8 +89,7 @@ QUICK = Scale(nodes=200, jobs=600, seeds=4, few_points=True)
 
 def paper(**changes: Any) -> Settings:
     """Sparrow as the paper has it: everything off that came after it, cancellation included (§8 only proposes it)."""
-    off: dict[str, Any] = {name: False for name, kind in get_type_hints(Settings).items() if kind is bool}
-    return Settings(**off | {"probe_ratio": 2.0, "order": "reserved"} | changes)
+    return Settings.of(PAPER, **{"probe_ratio": 2.0} | changes)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +11,6 @@ from simulator import figures
 from simulator.figure_command import COLUMNS, figure_command, make
 from simulator.figures import FIGURES, Figure, Panel, Samples, Scale
 from simulator.intervals import interval
-from simulator.policies import Settings
 from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
 from tests.support.suites import rest_after
@@ -49,17 +47,6 @@ def test_the_defaults_are_the_paper_s_cluster_and_jobs() -> None:
     assert {point.workload.tasks for point in points} == {500}  # type: ignore[attr-defined]
     ratios = {point.settings.probe_ratio for point in points if point.settings.cancellation is False}
     assert ratios == {1.0, 1.2, 1.5, 2.0, 3.0, 4.0}
-
-
-def test_the_paper_s_sparrow_has_nothing_that_came_after_it() -> None:
-    hints = get_type_hints(Settings)
-    switches = {name for name in hints if hints[name] is bool}
-    known = {"probe_ratio", "order", "overtaken_max", "probe_ratio_max"}
-    assert set(hints) - switches == known, "figures.paper must say what the paper has of the others"
-    paper = figures.paper()
-    assert {getattr(paper, name) for name in switches} == {False}
-    assert (paper.probe_ratio, paper.order, paper.probe_ratio_max) == (2.0, "reserved", 0.0)
-    assert figures.paper(cancellation=True).cancellation
 
 
 def test_policies_are_paired() -> None:
