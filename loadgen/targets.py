@@ -16,10 +16,13 @@ import psutil
 
 from sparrow_py.cluster import LocalCluster
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
+from sparrow_py.profiles import DEFAULT, NODE_MONITOR, SCHEDULER, check_values, settings
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
+SPARROW = "sparrow"
+"""The placement that profiles are about."""
 CENTRAL = "central"
 """The placement of which a cluster has one scheduler."""
 NODES_MAX = 10_000
@@ -43,13 +46,16 @@ COUNTERS = {
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
-    fewer, so that all have the same number. slots: of each node. unplaced_tasks_max: the schedulers' limit for a user;
-    None: their default. weights: of users."""
+    fewer, so that all have the same number. slots: of each node. profile: of its daemons. options: those that profiles
+    set, with other values. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of
+    users."""
 
     nodes: int = 100
     slots: int = 4
     schedulers: int = 10
     placement: str = "sparrow"
+    profile: str = DEFAULT
+    options: tuple[tuple[str, Any], ...] = ()
     unplaced_tasks_max: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
 
@@ -57,6 +63,11 @@ class Shape:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidOption(name, getattr(self, name), f"a whole number from 1 to {most}")
+        known = settings(self.profile, SCHEDULER, NODE_MONITOR)
+        for name, _ in self.options:
+            if name not in known:
+                raise InvalidOption("options", name, ", ".join(known))
+        check_values(self.profile, (SCHEDULER, NODE_MONITOR), dict(self.options))
         if self.placement not in PLACEMENTS:
             raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
         if self.placement == CENTRAL and self.schedulers != 1:
@@ -68,12 +79,13 @@ class Shape:
 class Target(abc.ABC):
     """A cluster. A context manager; `audit_logs` are complete once it has been left.
 
-    nodes: the ids of its node monitors. slots: of each of them.
+    nodes: the ids of its node monitors. slots: of each of them. profile: of its schedulers.
     """
 
     addresses: list[str]
     nodes: tuple[str, ...]
     slots: int
+    profile: str
 
     def __enter__(self) -> Target:
         return self
@@ -100,7 +112,7 @@ class LocalTarget(Target):
     """A cluster of this shape on this machine, with audit logs in `directory`."""
 
     def __init__(self, shape: Shape, directory: Path) -> None:
-        self.slots = shape.slots
+        self.slots, self.profile = shape.slots, shape.profile
         self._directory = directory
         processes = node_processes(shape.nodes)
         self._cluster = LocalCluster(
@@ -109,9 +121,13 @@ class LocalTarget(Target):
             slots=shape.slots,
             processes="separate",  # What each of the daemons uses is told apart.
             scheduler_options=_scheduler_flags(shape, directory),
-            node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
+            node_options=[
+                *("--warm", "noop", "--count", str(shape.nodes // processes)),
+                *option_flags(shape, NODE_MONITOR),
+            ],
             log_dir=directory / "logs",
             forward_output=False,
+            profile=shape.profile,
         )
         self.addresses = list(self._cluster.addresses)
         try:
@@ -136,7 +152,8 @@ class LocalTarget(Target):
 
 
 class ExistingTarget(Target):
-    """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
+    """A cluster that runs already, by its schedulers' addresses. Its nodes must all have the same number of slots, and
+    its schedulers one profile."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = [_checked_address(address) for address in addresses]
@@ -148,6 +165,7 @@ class ExistingTarget(Target):
                 "scheduler", addresses[0], f"a cluster of nodes with the same number of slots, not {found}"
             )
         self.slots = slots.pop()
+        self.profile = _profile_of(self.addresses)
         self.nodes = in_order(node["id"] for node in listed)
 
     def stop(self) -> None:
@@ -169,19 +187,43 @@ def _checked_address(address: str) -> str:
         raise InvalidOption("scheduler", error.value, "host:port") from None
 
 
+def _profile_of(addresses: Sequence[str]) -> str:
+    """The profile that these schedulers have, by their metrics."""
+    found = set()
+    for address in addresses:
+        info = re.search(r'^sparrow_scheduler_info\{.*?profile="([^"]*)"', http_get_text(address, "/metrics"), re.M)
+        found.add(info[1] if info else DEFAULT)
+    if len(found) != 1:
+        raise InvalidOption(
+            "scheduler", ",".join(addresses), f"schedulers of one profile, not of {' and '.join(sorted(found))}"
+        )
+    return found.pop()
+
+
 def node_processes(nodes: int) -> int:
     """The number of processes for these node monitors: at most that of the cores, and all with equally many nodes."""
     return next(count for count in range(min(os.cpu_count() or 1, nodes), 0, -1) if nodes % count == 0)
 
 
 def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:
-    flags = ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--audit-log-bytes-max", str(AUDIT_BYTES_MAX)]
+    flags = option_flags(shape, SCHEDULER)
+    flags += ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--audit-log-bytes-max", str(AUDIT_BYTES_MAX)]
     if shape.placement != "sparrow":
         flags += ["--placement", shape.placement]
     if shape.unplaced_tasks_max is not None:
         flags += ["--unplaced-tasks-max", str(shape.unplaced_tasks_max)]
     for user, weight in shape.weights:
         flags += ["--user-weight", f"{user}={weight:g}"]
+    return flags
+
+
+def option_flags(shape: Shape, room: str) -> list[str]:
+    """The flags of the shape's options for daemons of this room."""
+    flags = []
+    for name, value in shape.options:
+        if name in settings(shape.profile, room):
+            flag = name.replace("_", "-")
+            flags += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", f"{value}"]
     return flags
 
 

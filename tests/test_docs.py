@@ -68,10 +68,10 @@ def names(metrics: Iterable[Metric]) -> set[str]:
 @pytest.mark.parametrize("heading", ["Scheduler", "Node monitor"])
 def test_every_metric_is_documented(heading: str) -> None:
     if heading == "Scheduler":
-        metrics = scheduler.http.metrics.collect(SchedulerRig().core, 0)
+        metrics = scheduler.http.metrics.collect(SchedulerRig().core, 0, SchedulerOptions())
     else:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
-        metrics = node_monitor.http.metrics.collect([], store)
+        metrics = node_monitor.http.metrics.collect([], store, NodeMonitorOptions())
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
 
 

@@ -138,7 +138,7 @@ def test_a_straggler_of_a_stage_holds_up_no_stage_after_it() -> None:
     assert min(start.given_at_s for start in sums) - log.submitted_at_s == pytest.approx(
         2.5 * TASK_S, abs=ROUND_TRIPS_S
     )
-    assert world.scheduler.core.counters.finished_elsewhere == 1
+    assert world.schedulers[0].core.counters.finished_elsewhere == 1
     client.check_end()
 
 
