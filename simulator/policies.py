@@ -95,12 +95,13 @@ class Sparrow:
             user: ClientHost(f"c{number}", user, engine, network, f"{seed} client {number}")
             for number, user in enumerate(users)
         }
+        infos = [node.info(cluster.attributes(number)) for number, node in enumerate(self.nodes)]
         for scheduler in self.schedulers:
-            for number, node in enumerate(self.nodes):
+            for node, info in zip(self.nodes, infos, strict=True):
                 scheduler.peers[node.name] = Pipe(node.from_scheduler, scheduler.name)
                 node.peers[scheduler.name] = Pipe(scheduler.from_node, node.name)
                 node.core.scheduler_up(scheduler.name)
-                scheduler.core.node_up(node.name, node.info(cluster.attributes(number)), engine.now_s)
+                scheduler.core.node_up(node.name, info, engine.now_s)
             for user, client in self.clients.items():
                 scheduler.peers[client.name] = Pipe(client.from_scheduler, scheduler.name)
                 client.peers[scheduler.name] = Pipe(scheduler.from_client, (client.name, user))
