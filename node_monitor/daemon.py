@@ -402,7 +402,7 @@ class NodeMonitorDaemon:
 
     async def _start(self) -> dict[str, Any]:
         options, credentials = self.options, self.credentials
-        app = make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store))
+        app = make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store, options))
         self._session = aiohttp.ClientSession(connector=Connector())
         only = self._confinement.only_account
         readers_gid = None if only is None else only.gid

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from node_monitor.host.accounts import UserAccounts
 from node_monitor.queueing.tickets import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
+from sparrow_py.profiles import NODE_MONITOR
 from sparrow_py.wire.addresses import check_source
 
 PORT_DEFAULT = 20504
@@ -24,6 +26,8 @@ LIMITS_MIN = {
 @dataclass(kw_only=True)
 class NodeMonitorOptions(DaemonOptions):
     """What an operator may set. Every option can be given as flag, as SPARROW_… or in a TOML file."""
+
+    room: ClassVar[str] = NODE_MONITOR
 
     scheduler: tuple[str, ...] = option(
         ("127.0.0.1:20503",),

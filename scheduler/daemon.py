@@ -136,7 +136,7 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients)))
+        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients), options))
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
         self._listener = Listener(app, options, self.credentials)
@@ -144,7 +144,9 @@ class SchedulerDaemon:
         self.address = self._listener.address
         if self._audited is not None:
             try:
-                self._audited.open(options.audit_log, options.audit_log_bytes_max, self.name, self.address)
+                self._audited.open(
+                    options.audit_log, options.audit_log_bytes_max, self.name, self.address, options.profile
+                )
             except BaseException:
                 await self._listener.close()
                 raise

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_MAX
+from sparrow_py.profiles import SCHEDULER
 from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
@@ -24,6 +26,8 @@ WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e6
 @dataclass(kw_only=True)
 class SchedulerOptions(DaemonOptions):
     """What an operator may set. Every option can be given as flag, as SPARROW_… or in a TOML file."""
+
+    room: ClassVar[str] = SCHEDULER
 
     port: int = option(PORT_DEFAULT, "TCP port for clients, node monitors and HTTP; 0 takes a free one.")
     unplaced_tasks_max: int = option(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
@@ -17,8 +17,10 @@ from simulator.engine import Engine
 from simulator.hosts import ClientHost, NoBlobs, NodeHost, SchedulerHost
 from simulator.network import Network, Pipe
 from simulator.records import JobRecord
+from sparrow_py import profiles
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
+from sparrow_py.profiles import DEFAULT, NODE_MONITOR, SCHEDULER
 
 
 class Policy(Protocol):
@@ -31,6 +33,11 @@ class Policy(Protocol):
         """What happened so far: `core_events`, and what else the policy counts."""
 
 
+ROOMS = (SCHEDULER, NODE_MONITOR)
+"""Whose options of the table of profiles a simulation sets."""
+_DEFAULTS = profiles.settings(DEFAULT, *ROOMS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What may be set of policies; each looks at what concerns it.
@@ -39,16 +46,26 @@ class Settings:
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT
-    cancellation: bool = True
-    probe_sharing: bool = True
-    order: str = "shortest"
+    cancellation: bool = _DEFAULTS["cancellation"]
+    probe_sharing: bool = _DEFAULTS["probe_sharing"]
+    order: str = _DEFAULTS["order"]
     overtaken_max: int = OVERTAKEN_MAX_DEFAULT
-    probe_ratio_max: float = 0.0
-    report_idle: bool = True
-    push_to_idle: bool = True
+    probe_ratio_max: float = _DEFAULTS["probe_ratio_max"]
+    report_idle: bool = _DEFAULTS["report_idle"]
+    push_to_idle: bool = _DEFAULTS["push_to_idle"]
 
     def __post_init__(self) -> None:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
+
+    @classmethod
+    def of(cls, profile: str, **changes: Any) -> Settings:
+        """Those of a profile, with these changes, which need not keep to it."""
+        return cls(**profiles.settings(profile, *ROOMS) | changes)
+
+    @property
+    def profile(self) -> str:
+        """The profile that they keep to, whatever the probe ratio; "" if they keep to none."""
+        return profiles.profile_of(asdict(self), *ROOMS)
 
 
 # ---- the daemons' own cores --------------------------------------------------------------------
@@ -67,12 +84,8 @@ class Sparrow:
         network = Network(engine, cluster.delay, random.Random(f"{seed} network"))
         scheduler_options = SchedulerOptions(
             placement=self.placement,
-            probe_sharing=settings.probe_sharing,
-            cancellation=settings.cancellation,
-            order=settings.order,
+            **{name: getattr(settings, name) for name in profiles.settings(DEFAULT, SCHEDULER)},
             overtaken_max=settings.overtaken_max,
-            probe_ratio_max=settings.probe_ratio_max,
-            push_to_idle=settings.push_to_idle,
             unplaced_tasks_max=1 << 60,
             user_weight=tuple(f"{user}={weight}" for user, weight in cluster.weights.items()),
         )

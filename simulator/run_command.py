@@ -22,9 +22,11 @@ from simulator.cluster import Cluster
 from simulator.field_options import about_flag, made, options_of
 from simulator.network import KINDS as DELAY_KINDS
 from simulator.network import Delay
-from simulator.policies import POLICIES, Settings
+from simulator.policies import POLICIES, ROOMS, Settings
 from simulator.simulate import Result, simulate
+from sparrow_py.daemon.options import given as stated
 from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.profiles import DEFAULT, PROFILES, completed
 
 CLUSTER = {
     "nodes": "Node monitors.",
@@ -78,6 +80,11 @@ def _options() -> list[click.Parameter]:
             ["--policy"], default="sparrow",
             help=f"{', '.join(POLICIES)}; several, separated by commas, meet the same jobs.",
         ),
+        click.Option(
+            ["--profile"], default=DEFAULT,
+            help=f"Settings that the following options start from: {' or '.join(PROFILES)}. "
+            "Another than default allows no others.",
+        ),
         *options_of(Settings, SETTINGS),
         click.Option(["--seed"], type=int, default=1, help="The same seed gives the same run."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object a run instead of a table."),
@@ -100,8 +107,8 @@ def _run(ctx: click.Context, /, **values: Any) -> None:
     users, weights = _users(values["user"])
     delay = Delay(values["delay"], values["rtt_ms"] / 2)
     cluster = made(Cluster, values, delay=delay, weights=weights)
-    settings = made(Settings, values)
-    given = {name for name in values if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT}
+    given = stated(ctx, values)
+    settings = made(Settings, values | completed(values["profile"], ROOMS, given))
     workload = _trace(values, given, cluster) if values["trace"] else _synthetic(values, users)
     results: list[Result] = []
     with ExitStack() as stack:
@@ -176,7 +183,7 @@ def _synthetic(values: dict[str, Any], users: tuple[str, ...]) -> Synthetic:
     return made(Synthetic, values, durations=durations, **more)  # type: ignore[no-any-return]
 
 
-def _trace(values: dict[str, Any], given: set[str], cluster: Cluster) -> Trace:
+def _trace(values: dict[str, Any], given: dict[str, Any], cluster: Cluster) -> Trace:
     for name in OF_SYNTHETIC:
         if name in given and name not in ("load", "user"):
             raise InvalidOption(name, values[name], "nothing with --trace, whose jobs are what they are")

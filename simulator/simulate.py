@@ -109,7 +109,8 @@ def simulate(
         placer: Policy = POLICIES[policy](cluster, settings, engine, seed, users)
         expect_next()
         engine.run()
-    described = {"policy": policy, "seed": seed, **_described(cluster), **_described(workload), **asdict(settings)}
+    described = {"policy": policy, "seed": seed, "profile": settings.profile, **_described(cluster)}
+    described |= _described(workload) | asdict(settings)
     return _result(described, records, placer.counts(), engine.events)
 
 

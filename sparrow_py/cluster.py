@@ -24,6 +24,7 @@ from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.job import check_whole
 from sparrow_py.processes.process_bound import tell_of_forks
+from sparrow_py.profiles import check_profile
 from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.http_get import http_get_json, http_get_text
@@ -61,6 +62,7 @@ class LocalCluster:
     forward_output: write what tasks print to this program's `sys.stdout` and `sys.stderr`, in whole lines, each after
         `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
         not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
+    profile: of the daemons, "default" or "paper" (docs/options.md).
 
     `ClusterError` if a daemon does not start, or the executors of an app that is to be warm (the Python workers): it
     has the reason, with the last lines of what does not start. A daemon that dies later is started again, three times
@@ -83,6 +85,7 @@ class LocalCluster:
         tls: TLS | None = None,
         log_dir: str | Path | None = None,
         forward_output: bool = True,
+        profile: str | None = None,
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
         check_whole("node_monitors", node_monitors, 1, 1000)
@@ -98,13 +101,14 @@ class LocalCluster:
         self._log_dir = None if log_dir is None else Path(log_dir)
         self.access = Access.of(read_tokens(str(token_file)).dialling if token_file else client_token(None), tls)
         """How its daemons are reached."""
-        security = [
+        of_all = [
+            *(["--profile", check_profile(profile)] if profile is not None else []),
             *(["--token-file", str(token_file)] if token_file else []),
             *(["--tls-cert", tls.cert, "--tls-key", tls.key, "--tls-ca", tls.ca] if tls else []),
         ]
-        scheduler_flags = [*security, *scheduler_options]
+        scheduler_flags = [*of_all, *scheduler_options]
         node_flags = [
-            *security,
+            *of_all,
             *("--executor-env", "*"),  # Its tasks are this process's own: they get what it has.
             *(["--slots", str(slots)] if slots else []),
             *(["--enable-command"] if enable_command else []),

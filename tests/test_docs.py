@@ -80,10 +80,11 @@ def names(metrics: Iterable[Metric]) -> set[str]:
 @pytest.mark.parametrize("heading", ["Scheduler", "Node monitor"])
 def test_every_metric_is_documented(heading: str) -> None:
     if heading == "Scheduler":
-        metrics = scheduler.http.metrics.collect(SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere()), 0)
+        core = SchedulerCore(SchedulerOptions(), random.Random(0), Nowhere())
+        metrics = scheduler.http.metrics.collect(core, 0, SchedulerOptions())
     else:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
-        metrics = node_monitor.http.metrics.collect([], store)
+        metrics = node_monitor.http.metrics.collect([], store, NodeMonitorOptions())
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
 
 

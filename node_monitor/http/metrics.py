@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.core import NodeMonitorCore
+from node_monitor.options import NodeMonitorOptions
 
 COUNTERS = {
     "reservations": "Reservations queued.",
@@ -35,8 +36,11 @@ BLOB_COUNTERS = {
 }
 
 
-def collect(cores: Sequence[NodeMonitorCore], store: BlobStore) -> Iterator[Metric]:
+def collect(cores: Sequence[NodeMonitorCore], store: BlobStore, options: NodeMonitorOptions) -> Iterator[Metric]:
     """All metrics, summed over the node monitors of this process."""
+    yield InfoMetricFamily(
+        "sparrow_node_monitor", "The profile, and the options that profiles set.", value=options.of_profile()
+    )
     for name, help_text in COUNTERS.items():
         total = sum(getattr(core.counters, name) for core in cores)
         yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.audit.file import AuditFile
 from scheduler.audit.lines import LINES, Line, NodeDown, Started
+from sparrow_py.profiles import DEFAULT
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ class AuditedCore:
         """Name the core that events go to. It is made later than this object, its outbox."""
         self._core = core
 
-    def open(self, path: str, bytes_max: int, scheduler: str, address: str) -> None:
+    def open(self, path: str, bytes_max: int, scheduler: str, address: str, profile: str = DEFAULT) -> None:
         """Begin to write; `{port}` in the path becomes the port of the address."""
         self._file = AuditFile(path.replace(PORT_MARK, address.rpartition(":")[2]), bytes_max)
         self._add = self._file.add
-        self._add(Started(self._clock(), scheduler, address))
+        self._add(Started(self._clock(), scheduler, address, profile))
 
     async def close(self) -> None:
         """Write the lines that are queued. Later events leave no lines."""

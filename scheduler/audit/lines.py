@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from sparrow_py.profiles import DEFAULT
 from sparrow_py.wire import messages as m
 
 
@@ -21,10 +22,11 @@ class Line(msgspec.Struct, tag_field="event", omit_defaults=True, gc=False):
 
 
 class Started(Line, tag="started"):
-    """The scheduler has begun to work."""
+    """The scheduler has begun to work; with this profile, if not the default one."""
 
     scheduler: str
     address: str
+    profile: str = DEFAULT
 
 
 class Dropped(Line, tag="dropped"):

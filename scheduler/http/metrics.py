@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from scheduler.core import SchedulerCore
+from scheduler.options import SchedulerOptions
 
 COUNTERS = {
     "jobs_accepted": "Jobs accepted.",
@@ -33,8 +34,13 @@ COUNTERS = {
 }
 
 
-def collect(core: SchedulerCore, clients: int) -> Iterator[Metric]:
+def collect(core: SchedulerCore, clients: int, options: SchedulerOptions) -> Iterator[Metric]:
     """All metrics, in base units."""
+    yield InfoMetricFamily(
+        "sparrow_scheduler",
+        "How tasks are placed: placement, profile, and the options that profiles set.",
+        value={"placement": options.placement} | options.of_profile(),
+    )
     for name, help_text in COUNTERS.items():
         yield CounterMetricFamily(f"sparrow_scheduler_{name}", help_text, value=getattr(core.counters, name))
     outcomes = CounterMetricFamily("sparrow_scheduler_outcomes", "Task outcomes by status.", labels=["status"])

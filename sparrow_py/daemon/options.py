@@ -11,10 +11,11 @@ import difflib
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, get_type_hints
 
 import click
 
+from sparrow_py import profiles
 from sparrow_py.access.principals import Tokens
 from sparrow_py.access.secret_files import read_tokens, tls_of
 from sparrow_py.auth import TLS
@@ -58,10 +59,11 @@ class _OneLineErrors(click.Command):
 def command(name: str, options: type[T], run: Callable[[T], None], help: str) -> click.Command:
     """The command line of a daemon: parses into `options` and calls `run` with them."""
 
-    def callback(**values: Any) -> None:
+    @click.pass_context
+    def callback(ctx: click.Context, /, **values: Any) -> None:
         # One line, no traceback: the mistake is the caller's and the message names it.
         try:
-            run(options(**values))
+            run(options(**_with_profile(ctx, options, values)))
         except InvalidRequest as error:
             raise WrongOption(str(error)) from None
         except SparrowError as error:
@@ -95,6 +97,19 @@ def parse(options: type[T], arguments: list[str], *, environment: bool = True) -
     heeded = {} if environment else {"auto_envvar_prefix": None}
     command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False, **heeded)
     return parsed[0]
+
+
+def given(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Of a command's values those that somebody stated, wherever: they are not the options' defaults."""
+    default = click.core.ParameterSource.DEFAULT
+    return {name: value for name, value in values.items() if ctx.get_parameter_source(name) is not default}
+
+
+def _with_profile(ctx: click.Context, options: type, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, with those of the profile in place of defaults; `InvalidOption` if a stated one contradicts it."""
+    if not issubclass(options, DaemonOptions) or not options.room:
+        return values
+    return values | profiles.completed(values["profile"], [options.room], given(ctx, values))
 
 
 def _use_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -163,7 +178,9 @@ BEYOND_LOOPBACK = "tokens (--token-file or SPARROW_TOKEN) or mutual TLS (--tls-c
 
 @dataclasses.dataclass(kw_only=True)
 class DaemonOptions:
-    """The options that all daemons have."""
+    """The options that all daemons have. room: whose part of a profile is theirs."""
+
+    room: ClassVar[str] = ""
 
     host: str = option("127.0.0.1", "Address to listen on. Anything beyond loopback needs tokens or TLS.")
     port: int = option(0, "TCP port; 0 takes a free one.")
@@ -185,6 +202,11 @@ class DaemonOptions:
     )
     drain_timeout_s: float = option(
         30.0, "After SIGTERM: seconds to finish what runs before the daemon ends all the same."
+    )
+    profile: str = option(
+        profiles.DEFAULT,
+        "default, or paper: Sparrow as its paper prints it, without the additions that can be switched off one by one. "
+        "Give all schedulers and node monitors the same.",
     )
     heartbeat_s: float = option(
         10.0, "A peer silent for one and a half times this is taken for dead. Shorter finds it sooner, costs traffic."
@@ -214,6 +236,9 @@ class DaemonOptions:
         require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
         require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
         require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
+        profiles.check_profile(self.profile)
+        if self.room:
+            profiles.check_values(self.profile, [self.room], vars(self))
         backlog = self.link_backlog_bytes_max
         require(backlog >= 1 << 20, "link_backlog_bytes_max", backlog, "a whole number from 1048576")
         self.tokens: Tokens = read_tokens(self.token_file)
@@ -229,6 +254,13 @@ class DaemonOptions:
     def guarded(self) -> bool:
         """Whether who dials must prove who it is; else only this machine may."""
         return len(self.tokens) > 0 or self.tls is not None
+
+    def of_profile(self) -> dict[str, str]:
+        """The profile, and all options that profiles set in this room, as text."""
+        values = {name: getattr(self, name) for name in profiles.settings(self.profile, self.room)}
+        return {"profile": self.profile} | {
+            name: str(value).lower() if isinstance(value, bool) else f"{value}" for name, value in values.items()
+        }
 
     def names(self) -> list[str]:
         """The names that this daemon is known by."""

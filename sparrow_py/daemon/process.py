@@ -151,10 +151,10 @@ async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ended)
-    line = orjson.dumps({"daemon": daemon.kind, **announcement, "pid": os.getpid()})
+    line = orjson.dumps({"daemon": daemon.kind, **announcement, "profile": options.profile, "pid": os.getpid()})
     sys.stdout.write(line.decode() + "\n")
     sys.stdout.flush()
-    log.info("%s listens on %s", daemon.kind, announcement["address"])
+    log.info("%s listens on %s, profile %s", daemon.kind, announcement["address"], options.profile)
     # What was made at start lives as long as the process, and what comes and goes is freed without the
     # collector's help: with Python's own thresholds it took a tenth of a busy daemon's time.
     gc.collect()

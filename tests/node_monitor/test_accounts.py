@@ -251,7 +251,7 @@ def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
     told = status(SimpleNamespace(id="n", slots=1, core=rig.core), ANYBODY).apps  # type: ignore[arg-type]
     assert (told["pool@a"].state, told["pool@a"].reason) == ("withdrawn", "Resource temporarily unavailable")
     assert told["pool@b"].state == "offered"
-    metrics = {metric.name: metric for metric in collect([rig.core], MagicMock())}
+    metrics = {metric.name: metric for metric in collect([rig.core], MagicMock(), NodeMonitorOptions())}
     assert metrics["sparrow_node_monitor_withdrawn_apps"].samples[0].value == 1
 
 

@@ -1,6 +1,8 @@
 """The scheduler's metrics are what its core counts and has."""
 
 from scheduler.http.metrics import collect
+from scheduler.options import SchedulerOptions
+from sparrow_py.daemon.options import parse
 from tests.support.http_jobs import Scheduler
 
 
@@ -11,10 +13,12 @@ def test_they_are_read_from_the_core() -> None:
     scheduler.report()
     values = {
         (sample.name, *sample.labels.values()): sample.value
-        for metric in collect(scheduler.core, clients=5)
+        for metric in collect(scheduler.core, clients=5, options=parse(SchedulerOptions, ["--profile", "paper"]))
         for sample in metric.samples
     }
     assert values["sparrow_scheduler_launched_total",] == 3
     assert values["sparrow_scheduler_outcomes_total", "finished"] == 1
     assert values["sparrow_scheduler_outcomes_total", "lost"] == 0
     assert [values[f"sparrow_scheduler_{name}",] for name in ("jobs", "nodes", "clients")] == [1, 1, 5]
+    info = values["sparrow_scheduler_info", "sparrow", "paper", "reserved", "false", "false", "false", "0.0"]
+    assert info == 1
