@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from node_monitor.options import QUEUE_POLICIES
+from simulator.costs import Costs
 from simulator.network import Delay
 from sparrow_py.errors import InvalidOption
 
@@ -19,7 +20,7 @@ class Cluster:
     nodes, slots: how many, and how many tasks each runs at a time. schedulers: how many; each knows all nodes.
     delay: of the network, one way. zones: node i has the attribute zone = z{i mod zones}; 0: none has any.
     weights: of users, default 1. priorities: of users, default 0, for the queue "priority". queue: policy of the node
-    monitors.
+    monitors. costs: of the daemons; None: they decide in no time.
     """
 
     nodes: int = 1000
@@ -30,6 +31,7 @@ class Cluster:
     weights: Mapping[str, float] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
     queue: str = "fair"
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         for name, most in (("nodes", NODES_MAX), ("slots", 65_536), ("schedulers", 1000)):
