@@ -13,13 +13,16 @@ from loadgen.durations import Durations
 from loadgen.mix import LOAD_MAX, Mix
 from loadgen.point import PointPlan, Workload
 from loadgen.presets import PRESETS, Preset, Size
-from loadgen.recorded import POINTS_MAX
+from loadgen.queries import Queries
+from loadgen.recorded import POINTS_MAX, REPLAYED, SPUN
 from loadgen.targets import CENTRAL, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
 from sparrow_py.errors import InvalidOption
 
+DEFAULT_CLUSTER = Shape()
+"""The cluster that is started for the workload of a file, if the user does not say another."""
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
@@ -33,14 +36,15 @@ class Asked:
     probe_ratios: tuple[float, ...] = ()
     durations_ms: tuple[float, ...] = ()
     placements: tuple[str, ...] = ()
-    nodes: int = 100
-    slots: int = 4
-    schedulers: int = 10
+    nodes: int | None = None
+    slots: int | None = None
+    schedulers: int | None = None
     scheduler: tuple[str, ...] = ()
     generators: int = 1
     seed: int = 1
     jobs: int | None = None
     seconds: float | None = None
+    data: str | None = None
     app: str = "sleep"
     wait_max_s: float = 60.0
 
@@ -63,6 +67,10 @@ class Asked:
         if self.scheduler and len(self.placements) > 1:
             found = ", ".join(self.placements)
             raise InvalidOption("placement", found, "one value with --scheduler: a running cluster has one placement")
+        if self.data is not None and self.preset != "queries":
+            raise InvalidOption("data", self.data, "nothing without --preset queries, the only one that reads data")
+        if self.preset == "queries" and self.app != "sleep":
+            raise InvalidOption("app", self.app, "nothing with --preset queries: its tasks are those of queries")
 
     @property
     def title(self) -> str:
@@ -88,7 +96,11 @@ class _Axes:
 
 def plans(asked: Asked) -> list[PointPlan]:
     """The points of a run; `InvalidOption` for the first invalid one."""
+    asked = _with_cluster(asked)
     nodes, slots = asked.nodes, asked.slots
+    assert nodes is not None
+    assert slots is not None
+    assert asked.schedulers is not None
     if asked.scheduler:
         with ExistingTarget(asked.scheduler) as target:
             nodes, slots = len(target.nodes), target.slots
@@ -104,6 +116,15 @@ def plans(asked: Asked) -> list[PointPlan]:
     return made
 
 
+def _with_cluster(asked: Asked) -> Asked:
+    """With the preset's cluster, where the user has not said another."""
+    of = PRESETS[asked.preset] if asked.preset else DEFAULT_CLUSTER
+    found = {name: getattr(asked, name) for name in ("nodes", "slots", "schedulers")}
+    return replace(
+        asked, **{name: getattr(of, name) if value is None else value for name, value in found.items()}
+    )  # fmt: skip
+
+
 def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
     preset.check(nodes, slots)
     axes = _Axes(
@@ -115,7 +136,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
     made = []
     for load, duration_ms, placement, probe_ratio in axes.points():
         assert load is not None
-        size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs)
+        size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs, asked.data)
         workload = preset.workload(size)
         shape = Shape(
             nodes=nodes,
@@ -123,8 +144,11 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
             schedulers=_schedulers(asked, placement),
             placement=placement,
             unplaced_tasks_max=preset.unplaced_tasks_max,
+            sql_data=str(Path(asked.data).absolute()) if asked.data is not None else "",
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
+        if isinstance(workload, TpchLike):
+            settings["execution"] = REPLAYED if asked.app == "sleep" else SPUN
         made.append(_plan(asked, workload, shape, load, duration_ms, probe_ratio, axes, settings))
     return made
 
@@ -150,6 +174,7 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
 
 def _schedulers(asked: Asked, placement: str) -> int:
     """As many as were asked for, but of central ones there is one."""
+    assert asked.schedulers is not None
     return 1 if placement == CENTRAL else asked.schedulers
 
 
@@ -171,7 +196,7 @@ def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
 
 def _plan(
     asked: Asked,
-    workload: Workload,
+    workload: Workload | Queries,
     shape: Shape,
     load: float,
     duration_ms: float | None,
@@ -225,6 +250,8 @@ def _workload_settings(workload: Any) -> dict[str, Any]:
             for load in workload.loads
         }
         return {"seconds": workload.seconds, "users": users}
+    if isinstance(workload, Queries):
+        return {"queries": sorted(workload.queries)}
     if isinstance(workload, TpchLike):
         profile = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
         return {

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from loadgen.jobs import WorkloadJob, WorkloadStage
-from loadgen.traces import DURATION_S_MAX
+from loadgen.traces import DURATION_S_MAX, Trace
 from sparrow_py.errors import InvalidOption
 
 PROFILE = Path(__file__).parent / "profiles" / "tpch.json"
@@ -144,6 +144,15 @@ def partition_nodes(
     ]
 
 
+def permutations(labels: Sequence[str], order: random.Random) -> Iterator[str]:
+    """Random permutations of these queries without end, one after the other."""
+    while True:
+        left = sorted(labels)
+        order.shuffle(left)
+        while left:
+            yield left.pop()
+
+
 @dataclass(frozen=True, kw_only=True)
 class TpchLike:
     """Each of `users` users launches random permutations of the profile's queries, one after the other.
@@ -187,7 +196,7 @@ class TpchLike:
         kinds = ("arrivals", "users", "queries", "runs", "places")
         arrivals, users, queries, runs, places = (random.Random(f"{seed} tpch {kind}") for kind in kinds)
         per_s = self.jobs_per_s(nodes, slots)
-        left: list[list[str]] = [[] for _ in range(self.users)]
+        launched = [permutations(list(self.profile.queries), queries) for _ in range(self.users)]
         striped, widest = self.data == "striped", self.profile.partitions()
         partitions: dict[int, list[tuple[int, ...]]] = {}
         at_s = 0.0
@@ -196,10 +205,7 @@ class TpchLike:
             user = users.randrange(self.users)
             if user not in partitions:
                 partitions[user] = partition_nodes(widest, REPLICAS, nodes, places, striped=striped)
-            if not left[user]:
-                left[user] = sorted(self.profile.queries)
-                queries.shuffle(left[user])
-            label = left[user].pop()
+            label = next(launched[user])
             query = self.profile.queries[label]
             run = runs.randrange(query.runs)
             yield self._job(number, at_s, user, label, query, run, partitions[user])
@@ -226,6 +232,10 @@ class TpchLike:
         return WorkloadJob(
             number, at_s, f"user{user}", durations_s, (), places_of, stages=tuple(stages), label=label
         )  # fmt: skip
+
+    def as_trace(self, seed: int, nodes: int, slots: int) -> Trace:
+        """The jobs as a trace has them."""
+        return Trace("TPC-H-like queries", tuple(self.generate(seed, nodes, slots)))
 
     def with_jobs(self, jobs: int) -> TpchLike:
         """The same workload with this number of jobs."""

@@ -26,7 +26,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("profile")
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "queries"])
 def test_each_preset_makes_points_for_the_cluster_of_the_paper(preset: str) -> None:
     made = plans(Asked(preset=preset, seconds=2.0))
     of = PRESETS[preset]

@@ -132,7 +132,15 @@ def test_the_table_has_the_figures_of_each_point(queries: str) -> None:
             ms(found["wait_p50"]),
             ms(found["wait_p95"]),
         ]
-        wanted += [f"{found['utilisation'] * 100:.1f} %", "0.50", "0.25", "210", str(found["jobs_measured"]), "1"]
+        wanted += [
+            f"{found['utilisation'] * 100:.1f} %",
+            f"{found['p95_later_over_earlier']:.2f}",
+            "0.50",
+            "0.25",
+            "210",
+            str(found["jobs_measured"]),
+            "1",
+        ]
         assert [name, *wanted] in page.rows
         q3 = found["by_label"]["q3"]
         assert ["q3", name, str(q3["jobs_measured"]), *(ms(q3[key]) for key in ("p5", "p50", "p95", "p99"))] in [
