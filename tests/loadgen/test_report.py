@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from loadgen import report_plots
-from loadgen.recorded import Run, write_run
+from loadgen.recorded import EXECUTED, REPLAYED, Run, write_run
 from loadgen.report import write_report
 from loadgen.report_content import all_shown, ms, text
 from loadgen.report_figures import sweeps
@@ -341,3 +341,22 @@ def test_points_that_differ_in_their_number_of_jobs_are_of_one_curve() -> None:
     for number, point in enumerate(run.header.points):
         point.settings |= {"jobs": 100 + number, "service": f"constant, mean {number} ms"}
     assert before == [plot.legend for plot in sweeps(all_shown(run), None)] != []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"execution": EXECUTED}, "Queries executed, for as long as they took."),
+        ({"execution": REPLAYED, "stretch": 16.97}, "Recorded durations, replayed as sleeps, stretched 17 times."),
+        ({"execution": REPLAYED, "stretch": 1.0}, "Recorded durations, replayed as sleeps, not stretched."),
+    ],
+)
+def test_figures_of_queries_say_what_their_tasks_did(settings: dict[str, Any], sentence: str) -> None:
+    run = queries_run()
+    for point in run.header.points:
+        point.settings |= settings
+    assert render(run).count(sentence) == 3, "by query, waits and stages"
+
+
+def test_figures_of_other_jobs_do_not_speak_of_queries() -> None:
+    assert "replayed as sleeps" not in render(queries_run())
