@@ -14,8 +14,9 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
+from loadgen.job_records import JobRecord
 from loadgen.jobs import WorkloadJob
-from loadgen.replay import JobRecord, Plan, Progress, Replay
+from loadgen.replay import Plan, Progress, Replay
 from sparrow_py.daemon.process import GC_THRESHOLDS, until
 from sparrow_py.errors import ClusterError, SparrowError
 from sparrow_py.session.event_loop import new_event_loop

@@ -200,7 +200,7 @@ def figures(
     their offline ideals; with wait_, how long tasks waited (see `Spans`). over_ideal_p50_ms: median of the differences
     between jobs' response times and their own ideals. jobs_measured: the number of jobs that these times are of.
     jobs_unfinished: the number of measured jobs that did not finish, and so are in no time. tasks_measured: the number
-    of tasks of jobs_measured.
+    of tasks of jobs_measured. p95_later_over_earlier: see `later_over_earlier`.
     utilisation: see that function. noops_per_task, cancellations_per_task: getTasks without a task, and reservations
     cancelled. cpu_us_per_task: CPU time of each kind of process. These are of the whole point, including warm-up.
     by_label, by_user: the figures of times for the jobs of each label (query) and of each user. by_stage: for each
@@ -210,6 +210,7 @@ def figures(
     of_tasks, counted = spans(jobs, tasks), jobs_counted(jobs)
     found = _times(jobs, of_tasks, counted)
     found["jobs_unfinished"] = int(np.sum(_array(jobs, "measured") & ~counted))
+    found["p95_later_over_earlier"] = _rounded(later_over_earlier(jobs, counted), 4)
     found["utilisation"] = None if slots is None else _rounded(utilisation(jobs, of_tasks, slots), 4)
     found |= _per_task(len(of_tasks.job), counts or {}, cpu_s or {})
     for name in ("label", "user"):
@@ -217,6 +218,18 @@ def figures(
         found[f"by_{name}"] = {value: _times(jobs, of_tasks, flags) for value, flags in groups.items()}
     found["by_stage"] = _by_stage(jobs, tasks, of_tasks, counted)
     return found
+
+
+def later_over_earlier(jobs: pa.Table, counted: Flags) -> float | None:
+    """The 95th percentile of response times of the later half of the counted jobs over that of the earlier half; None
+    with fewer than two. Well above 1, the cluster falls behind: its figures say how long the run was, and no more."""
+    due_s, response_s = _floats(jobs, "due_s")[counted], _floats(jobs, "response_s")[counted]
+    half = len(due_s) // 2
+    if not half:
+        return None
+    in_order = response_s[np.argsort(due_s, kind="stable")]
+    earlier, later = (float(np.percentile(part, 95)) for part in (in_order[:half], in_order[half:]))
+    return later / earlier if earlier else None
 
 
 def jobs_counted(jobs: pa.Table) -> Flags:

@@ -14,7 +14,8 @@ from loadgen.recorded import Point
 NAMES = ("value", "p5", "p50", "p95", "p99")
 COLUMNS = {
     "p5": "response\np5 ms", "p50": "\np50 ms", "p95": "\np95 ms", "p99": "\np99 ms", "ideal_p50": "ideal\np50 ms",
-    "value": "p50 over\nideal", "utilisation": "\nutilised", "jobs_measured": "jobs\nmeasured",
+    "value": "p50 over\nideal", "p95_later_over_earlier": "p95 later\nover earlier",
+    "utilisation": "\nutilised", "jobs_measured": "jobs\nmeasured",
 }  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def show(points: list[Point]) -> None:
         table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
     for point in points:
         cells = [_cell(point.figures[name]) for name in COLUMNS]
-        table.add_row(point.label, *cells, _cell(point.late["p99_ms"]), "yes" if point.valid else "NO")
+        table.add_row(point.label, *cells, _cell(point.late.get("p99_ms")), "yes" if point.valid else "NO")
         for user, figures in sorted(point.figures["by_user"].items()) if 1 < len(point.figures["by_user"]) <= 3 else ():
             table.add_row(f"  {user}", *(_cell(figures.get(name)) for name in COLUMNS))
     console = Console(highlight=False)

@@ -13,7 +13,8 @@ from loadgen.durations import Durations
 from loadgen.mix import LOAD_MAX, Mix
 from loadgen.point import PointPlan, Workload
 from loadgen.presets import PRESETS, Preset, Size
-from loadgen.recorded import POINTS_MAX
+from loadgen.queries import Queries
+from loadgen.recorded import POINTS_MAX, REPLAYED, SPUN
 from loadgen.targets import CENTRAL, SPARROW, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
@@ -21,6 +22,8 @@ from loadgen.workload_files import read_workload
 from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, check_profile
 
+DEFAULT_CLUSTER = Shape()
+"""The cluster that is started for the workload of a file, if the user does not say another."""
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
@@ -35,14 +38,15 @@ class Asked:
     durations_ms: tuple[float, ...] = ()
     placements: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
-    nodes: int = 100
-    slots: int = 4
-    schedulers: int = 10
+    nodes: int | None = None
+    slots: int | None = None
+    schedulers: int | None = None
     scheduler: tuple[str, ...] = ()
     generators: int = 1
     seed: int = 1
     jobs: int | None = None
     seconds: float | None = None
+    data: str | None = None
     app: str = "sleep"
     wait_max_s: float = 60.0
 
@@ -70,6 +74,10 @@ class Asked:
         if self.scheduler and len(self.profiles) > 1:
             found = ", ".join(self.profiles)
             raise InvalidOption("profile", found, "one value with --scheduler: a running cluster has one profile")
+        if self.data is not None and self.preset != "queries":
+            raise InvalidOption("data", self.data, "nothing without --preset queries, the only one that reads data")
+        if self.preset == "queries" and self.app != "sleep":
+            raise InvalidOption("app", self.app, "nothing with --preset queries: its tasks are those of queries")
 
     @property
     def title(self) -> str:
@@ -115,7 +123,12 @@ class _Axes:
 
 def plans(asked: Asked) -> list[PointPlan]:
     """The points of a run; `InvalidOption` for the first invalid one."""
+    asked = _with_cluster(asked)
     nodes, slots = asked.nodes, asked.slots
+    assert nodes is not None
+    assert slots is not None
+    schedulers = asked.schedulers
+    assert schedulers is not None
     if asked.scheduler:
         with ExistingTarget(asked.scheduler) as target:
             nodes, slots = len(target.nodes), target.slots
@@ -123,7 +136,7 @@ def plans(asked: Asked) -> list[PointPlan]:
             raise InvalidOption("profile", asked.profiles[0], f"that of the running cluster, {target.profile!r}")
         asked = replace(asked, profiles=(target.profile,))
     else:
-        Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Raises if the numbers are not valid.
+        Shape(nodes=nodes, slots=slots, schedulers=schedulers)  # Raises if the numbers are not valid.
     made = (
         _preset_points(asked, PRESETS[asked.preset], nodes, slots)
         if asked.preset
@@ -132,6 +145,15 @@ def plans(asked: Asked) -> list[PointPlan]:
     for plan in made:
         plan.jobs(nodes, slots)
     return made
+
+
+def _with_cluster(asked: Asked) -> Asked:
+    """With the preset's cluster, where the user has not said another."""
+    of = PRESETS[asked.preset] if asked.preset else DEFAULT_CLUSTER
+    found = {name: getattr(asked, name) for name in ("nodes", "slots", "schedulers")}
+    return replace(
+        asked, **{name: getattr(of, name) if value is None else value for name, value in found.items()}
+    )  # fmt: skip
 
 
 def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list[PointPlan]:
@@ -147,7 +169,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
     for point in axes.points():
         load, duration_ms, placement = point.load, point.duration_ms, point.placement
         assert load is not None
-        size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs)
+        size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs, asked.data)
         workload = preset.workload(size)
         shape = Shape(
             nodes=nodes,
@@ -156,8 +178,11 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
             placement=placement,
             profile=point.profile,
             unplaced_tasks_max=preset.unplaced_tasks_max,
+            sql_data=str(Path(asked.data).absolute()) if asked.data is not None else "",
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
+        if isinstance(workload, TpchLike):
+            settings["execution"] = REPLAYED if asked.app == "sleep" else SPUN
         made.append(_plan(asked, workload, shape, load, point, axes, settings))
     return made
 
@@ -196,6 +221,7 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
 
 def _schedulers(asked: Asked, placement: str) -> int:
     """As many as were asked for, but of central ones there is one."""
+    assert asked.schedulers is not None
     return 1 if placement == CENTRAL else asked.schedulers
 
 
@@ -217,7 +243,7 @@ def _shortened(workload: Trace | Mix, asked: Asked) -> Trace | Mix:
 
 def _plan(
     asked: Asked,
-    workload: Workload,
+    workload: Workload | Queries,
     shape: Shape,
     load: float,
     point: _AxesPoint,
@@ -272,9 +298,17 @@ def _workload_settings(workload: Any) -> dict[str, Any]:
             for load in workload.loads
         }
         return {"seconds": workload.seconds, "users": users}
+    if isinstance(workload, Queries):
+        return {"queries": sorted(workload.queries)}
     if isinstance(workload, TpchLike):
         profile = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
-        return {"jobs": workload.jobs, "users": workload.users, "stretch": workload.stretch, "profile": profile}
+        return {
+            "jobs": workload.jobs,
+            "users": workload.users,
+            "stretch": workload.stretch,
+            "data": workload.data,
+            "profile": profile,
+        }
     return {"jobs": workload.jobs, "tasks": workload.tasks, "service": _durations(workload.durations)}
 
 

@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from loadgen.audit import Audit, read_audit_logs
 from loadgen.generators import Replayed, replay_in_processes
+from loadgen.job_records import WRONG_ANSWER
 from loadgen.jobs import WorkloadJob
 from loadgen.lateness import lateness, why_too_late
 from loadgen.measures import figures
+from loadgen.queries import Measured, PreparedQueries, Queries
 from loadgen.recorded import Point
 from loadgen.replay import Plan, Progress
 from loadgen.tables import events_table, jobs_table, tasks_table
@@ -50,7 +52,7 @@ class PointPlan:
     after the last arrival. settings: further settings that are needed to reproduce the point.
     """
 
-    workload: Workload
+    workload: Workload | Queries
     load: float
     shape: Shape | None = field(default_factory=Shape)
     schedulers: tuple[str, ...] = ()
@@ -74,7 +76,10 @@ class PointPlan:
 
     def jobs(self, nodes: int, slots: int) -> list[WorkloadJob]:
         """The jobs; `InvalidOption` if there are no jobs or too many tasks, or a stage has more tasks than the cluster
-        has slots."""
+        has slots. Of queries there are none before their cluster has run each alone, and their stages run in turns."""
+        if isinstance(self.workload, Queries):
+            self.workload.check()
+            return []
         jobs: list[WorkloadJob] = []
         tasks = 0
         for job in self.workload.generate(self.seed, nodes, slots):
@@ -106,13 +111,16 @@ class PointResult:
 Show = Callable[[list[Progress]], None]
 
 
-def run_point(number: int, plan: PointPlan, show: Show = lambda _: None) -> PointResult:
-    """Run a point, and call `show` with its progress now and then."""
+def run_point(
+    number: int, plan: PointPlan, show: Show = lambda _: None, measured: Measured | None = None
+) -> PointResult:
+    """Run a point, and call `show` with its progress now and then. measured: what queries took alone at earlier points
+    of the run; what is missing is added."""
     with tempfile.TemporaryDirectory(prefix="sparrow-loadgen-") as directory:
-        return _run(number, plan, Path(directory), show)
+        return _run(number, plan, Path(directory), show, {} if measured is None else measured)
 
 
-def _run(number: int, plan: PointPlan, directory: Path, show: Show) -> PointResult:
+def _run(number: int, plan: PointPlan, directory: Path, show: Show, measured: Measured) -> PointResult:
     if plan.shape is not None:
         jobs = plan.jobs(plan.shape.nodes, plan.shape.slots)  # An invalid plan fails before a cluster is started.
         target: Target = LocalTarget(plan.shape, directory)
@@ -120,18 +128,27 @@ def _run(number: int, plan: PointPlan, directory: Path, show: Show) -> PointResu
         target = ExistingTarget(plan.schedulers)
         jobs = plan.jobs(len(target.nodes), target.slots)
     with target:
-        replayed, counts, cpu_s = _replay(target, plan, jobs, show)
+        prepared = None
+        if isinstance(plan.workload, Queries):
+            prepared = plan.workload.prepare(target.addresses, target.nodes, target.slots, plan.seed, measured)
+            jobs, plan = prepared.jobs, replace(plan, settings=plan.settings | prepared.settings)
+        replayed, counts, cpu_s = _replay(target, plan, jobs, prepared, show)
     audit = read_audit_logs(target.audit_logs())
     return _result(number, plan, target, jobs, replayed, audit, counts, cpu_s)
 
 
 def _replay(
-    target: Target, plan: PointPlan, jobs: Sequence[WorkloadJob], show: Show
+    target: Target,
+    plan: PointPlan,
+    jobs: Sequence[WorkloadJob],
+    prepared: PreparedQueries | None,
+    show: Show,
 ) -> tuple[Replayed, dict[str, int], dict[str, float]]:
     """Replay the jobs; also returns the schedulers' counts and the CPU time of the replay."""
     before: list[Any] = []
     generators = min(plan.generators, len(jobs))
-    details = Plan(uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s)
+    query_jobs = None if prepared is None else prepared.query_jobs
+    details = Plan(uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s, query_jobs)
 
     def begun() -> None:
         before.extend((counters(target.addresses), target.cpu_s()))
@@ -162,6 +179,10 @@ def _result(
     measured = np.asarray(of_jobs["measured"])
     late_s = (np.asarray(of_jobs["submitted_s"]) - np.asarray(of_jobs["due_s"]))[measured]
     why_invalid = why_too_late(late_s, np.asarray(of_jobs["ideal_s"])[measured])
+    wrong = sum(record.error == WRONG_ANSWER for record in records)
+    if wrong:
+        counts["wrong_answers"] = wrong
+        why_invalid = f"{wrong} queries had another answer than when they ran alone"
     if audit.dropped:
         why_invalid = why_invalid or f"the schedulers' audit logs miss {audit.dropped} lines: the disk was too slow"
     ends_s = [ended_s for ended_s in (record.ended_s for record in records) if not math.isnan(ended_s)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from loadgen.durations import Durations
 from loadgen.mix import Mix, UserLoad
 from loadgen.point import Workload
+from loadgen.queries import Queries
 from loadgen.synthetic import Synthetic
 from loadgen.targets import CENTRAL, PLACEMENTS
 from loadgen.tpch import PAPER_QUERIES, REPLICAS, TpchLike, read_profile
@@ -31,7 +32,8 @@ TPCH_MEAN_MS = 100.0
 
 @dataclass(frozen=True)
 class Size:
-    """The settings that a point's workload is made for. jobs: None for as many as arrive in `seconds`, on average."""
+    """The settings that a point's workload is made for. jobs: None for as many as arrive in `seconds`, on average.
+    data: the directory of the data set that queries are run on; None: no queries are run."""
 
     nodes: int
     slots: int
@@ -39,6 +41,7 @@ class Size:
     duration_ms: float | None
     seconds: float
     jobs: int | None = None
+    data: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +51,12 @@ class Preset:
     loads, probe_ratios, durations_ms, placements: the values of these settings, of which every combination is a point;
     a duration of None is the workload's own. workload: makes a point's jobs. nodes_min, slots_min: the size that a
     cluster must have at least, in nodes and in slots of all nodes. simulated: whether the simulator can do the same.
+    nodes, slots, schedulers: of the cluster that is started if the user does not say.
     """
 
     title: str
     loads: tuple[float, ...]
-    workload: Callable[[Size], Workload]
+    workload: Callable[[Size], Workload | Queries]
     probe_ratios: tuple[float, ...] = (2.0,)
     durations_ms: tuple[float | None, ...] = (100.0,)
     placements: tuple[str, ...] = ("sparrow",)
@@ -61,6 +65,9 @@ class Preset:
     slots_min: int = TASKS
     unplaced_tasks_max: int | None = None
     simulated: bool = False
+    nodes: int = 100
+    slots: int = 4
+    schedulers: int = 10
 
     def check(self, nodes: int, slots: int) -> None:
         """`InvalidOption` if such a cluster is too small."""
@@ -126,6 +133,17 @@ def tpch(size: Size) -> TpchLike:
     return workload.with_jobs(jobs_of(size, workload.jobs_per_s(size.nodes, size.slots)))
 
 
+def queries(size: Size) -> Queries:
+    """10 users launch permutations of the paper's queries (§7.2), which are executed on real data."""
+    if size.data is None:
+        raise InvalidOption("data", "none", "the directory of a data set, from `sparrow sql generate --dir DIR`")
+    if size.duration_ms is not None:
+        raise InvalidOption("duration", size.duration_ms, "nothing with this preset: queries take as long as they take")
+    return Queries(
+        directory=size.data, users=TPCH_USERS, load=size.load, seconds=size.seconds, jobs=size.jobs
+    )  # fmt: skip
+
+
 PRESETS: dict[str, Preset] = {
     "fig9": Preset(
         title="Figure 9: probe ratio and load, 10-task jobs of 100 ms",
@@ -157,6 +175,19 @@ PRESETS: dict[str, Preset] = {
         durations_ms=(2000.0, 1000.0, 500.0, 200.0, 100.0, 50.0, 30.0, 20.0),
         workload=regular,
         seconds=15.0,
+    ),
+    "queries": Preset(
+        title="Figures 10 and 11, table 3: queries of the sql framework, executed, by placement",
+        loads=(0.2,),
+        durations_ms=(None,),
+        placements=("sparrow", "random"),
+        workload=queries,
+        seconds=60.0,
+        nodes_min=REPLICAS,
+        slots_min=REPLICAS,
+        nodes=4,
+        slots=1,
+        schedulers=2,
     ),
     "table3": Preset(
         title="Table 3: the stages of TPC-H-like queries at 65 % load",

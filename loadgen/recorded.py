@@ -33,6 +33,12 @@ HEADER_FILE = "points.json"
 MEASURED_STATUS = "finished"
 """The status of jobs and tasks whose times count."""
 
+EXECUTED = "queries executed"
+REPLAYED = "recorded durations, replayed as sleeps"
+SPUN = "recorded durations, replayed as computation"
+SIMULATED = "recorded durations, on simulated daemons"
+"""What tasks of queries did: the setting `execution` of a point."""
+
 JOBS = pa.schema(
     {
         "point": pa.int32(),
@@ -107,6 +113,10 @@ class Settings(msgspec.Struct):
     """Of the daemons (`sparrow_py.profiles`); it concerns the placement sparrow."""
     tasks_sleep: bool = False
     """Whether tasks slept for the workload's durations, and did no work."""
+    execution: str = ""
+    """Of queries: `EXECUTED`, `REPLAYED`, `SPUN` or `SIMULATED`."""
+    stretch: float = 1.0
+    """How many times as long as recorded the tasks of queries took, or arrivals of a trace were apart."""
 
 
 class Point(msgspec.Struct, kw_only=True):

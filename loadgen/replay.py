@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from frontends.synthetic.tasks import encode_duration
+from loadgen.job_records import JobRecord
 from loadgen.jobs import WorkloadJob
+from loadgen.query_jobs import QueryJobs
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py.session.job_sink import JobSink
@@ -26,9 +27,6 @@ CANCELLED_OUTCOMES_TIMEOUT_S = 5.0
 """How long schedulers have to send the outcomes of jobs that were cancelled because the time was up."""
 RECENT_JOBS = 1000
 """Jobs of which the live view shows the median response time."""
-STATUSES = ("", *(status.value for status in TaskStatus))
-"""A task's status by the number that `JobRecord` has; the first: its outcome never came."""
-_NUMBER = {status: number for number, status in enumerate(STATUSES)}
 
 
 class Submitter(Protocol):
@@ -47,7 +45,7 @@ class Plan:
 
     run: the beginning of all job ids. app: of the tasks, "sleep" or "spin". probe_ratio: d. nodes: ids of the node
     monitors, which `WorkloadJob.preferred` names by number. wait_max_s: how long jobs may take after the last
-    submission.
+    submission. queries: what is submitted instead of tasks of the workload's durations, where jobs are queries.
     """
 
     run: str
@@ -55,71 +53,7 @@ class Plan:
     probe_ratio: float
     nodes: tuple[str, ...]
     wait_max_s: float
-
-
-class JobRecord:
-    """The outcome of a job. Times are seconds since the epoch, by this machine's clock or the node's; NaN: unknown.
-
-    number: of the job. due_s: when it should have been submitted; submitted_s: when it was. ended_s: the end of its
-    last task, NaN if no task ran. For each task: status (a number in `STATUSES`), attempts, node (a number in `nodes`,
-    -1: no node), reserved_s, started_s, service_s.
-    """
-
-    __slots__ = (
-        "attempts", "due_s", "error", "job_id", "label", "node", "number", "over", "reserved_s", "service_s",
-        "started_s", "status", "submitted_s", "task_status",
-    )  # fmt: skip
-
-    def __init__(self, job: WorkloadJob, job_id: str, due_s: float) -> None:
-        tasks = len(job.durations_s)
-        self.number = job.number
-        self.job_id = job_id
-        self.due_s = due_s
-        self.submitted_s = math.nan
-        self.status = "lost"
-        self.error = ""
-        self.over = False
-        self.task_status = bytearray(tasks)
-        self.attempts = array("i", [0]) * tasks
-        self.node = [""] * tasks
-        self.reserved_s = array("d", [math.nan]) * tasks
-        self.started_s = array("d", [math.nan]) * tasks
-        self.service_s = array("d", [math.nan]) * tasks
-
-    def outcome(self, outcome: m.Outcome) -> None:
-        """Record a task's outcome."""
-        task = outcome.task
-        self.task_status[task] = _NUMBER[outcome.status]
-        self.attempts[task] = outcome.attempts
-        self.node[task] = outcome.node
-        for column, value in (
-            (self.reserved_s, outcome.reserved_at_s),
-            (self.started_s, outcome.started_at_s),
-            (self.service_s, outcome.service_s),
-        ):
-            if value is not None:
-                column[task] = value
-        if outcome.error and not self.error:
-            self.error = outcome.error
-
-    def end(self) -> None:
-        """All outcomes have come: the worst of them is the job's status."""
-        self.over = True
-        found = {STATUSES[number] for number in self.task_status}
-        self.status = next((status for status in ("", "lost", "failed", "cancelled") if status in found), "finished")
-        self.status = self.status or "lost"
-
-    def refuse(self, error: Exception) -> None:
-        """The job was refused: none of its tasks runs."""
-        self.over = True
-        self.status = "refused"
-        self.error = str(error)
-
-    @property
-    def ended_s(self) -> float:
-        """The end of the last task that ran."""
-        ends = [at_s + took_s for at_s, took_s in zip(self.started_s, self.service_s, strict=True)]
-        return max((end_s for end_s in ends if not math.isnan(end_s)), default=math.nan)
+    queries: QueryJobs | None = None
 
 
 @dataclass
@@ -151,7 +85,7 @@ class _Sink(JobSink):
 
     def settle(self, outcome: m.Outcome, lost: SparrowError | None = None) -> None:
         self._record.outcome(outcome)
-        self._replay.task_ended()
+        self._replay.task_ended(self._record, outcome)
 
     def finish(self) -> None:
         self._record.end()
@@ -229,8 +163,10 @@ class Replay:
         return True
 
     def spec(self, job: WorkloadJob) -> JobSpec:
-        """The job as a scheduler gets it: its tasks sleep or spin for the workload's durations."""
+        """The job as a scheduler gets it: a query, or tasks that sleep or spin for the workload's durations."""
         plan = self._plan
+        if plan.queries is not None:
+            return plan.queries.spec(job.label, f"{plan.run}-{job.number}", plan.probe_ratio)
         tasks: list[Any] = [encode_duration(duration_s) for duration_s in job.durations_s]
         for task, preferred in enumerate(job.preferred):
             if preferred:
@@ -262,9 +198,14 @@ class Replay:
         if not self._under_way:
             self._idle.set()
 
-    def task_ended(self) -> None:
+    def task_ended(self, record: JobRecord, outcome: m.Outcome) -> None:
         """A task's outcome has come."""
         self._tasks_under_way -= 1
+        queries = self._plan.queries
+        if queries is not None and outcome.status is TaskStatus.FINISHED:
+            label = record.label
+            if not queries.is_right(label, outcome.task, outcome.result):
+                record.answer_is_wrong(outcome.task)
 
     def progress(self) -> Progress:
         """How far the replay is."""

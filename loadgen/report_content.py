@@ -11,7 +11,7 @@ from typing import Any
 
 from loadgen import measures
 from loadgen.measures import Figures, Spans
-from loadgen.recorded import Point, Run, Settings
+from loadgen.recorded import EXECUTED, Point, Run, Settings
 from sparrow_py.profiles import DEFAULT, PAPER
 
 PLACEMENTS = {
@@ -87,6 +87,16 @@ class Group:
         return found
 
     @cached_property
+    def execution(self) -> str:
+        """What tasks of queries did, as a sentence; empty if no point says it."""
+        said = {
+            f"{shown.settings.execution}, {_stretched(shown.settings)}": None
+            for shown in self.points
+            if shown.settings.execution
+        }
+        return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
+
+    @cached_property
     def reference(self) -> Shown | None:
         """Sparrow's point, where there are others to compare it with; of several profiles the first."""
         own = [shown for shown in self.points if shown.settings.placement == "sparrow"]
@@ -98,6 +108,12 @@ class Group:
         if self.reference is None or not self.reference.figures["p95"] or shown.figures["p95"] is None:
             return None
         return float(shown.figures["p95"] / self.reference.figures["p95"])
+
+
+def _stretched(settings: Settings) -> str:
+    if settings.execution == EXECUTED:
+        return "for as long as they took"
+    return "not stretched" if settings.stretch == 1 else f"stretched {settings.stretch:.3g} times"
 
 
 def all_shown(run: Run) -> list[Shown]:

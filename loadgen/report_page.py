@@ -64,7 +64,12 @@ def sections(group: Group) -> list[tuple[str, str, list[Plot]]]:
         ("No-ops and cancellations over time", "GetTasks that got no task, and reservations that schedulers took back.",
          figures.events(group)),
     ]  # fmt: skip
-    return [section for section in found if section[2]]
+    of_queries = ("Response time by query", "Waits of tasks")
+    return [
+        (heading, f"{words} {group.execution}".strip() if heading in of_queries else words, plots)
+        for heading, words, plots in found
+        if plots
+    ]
 
 
 class _Drawings:

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from loadgen import output
 from loadgen.live_view import LiveView
-from loadgen.plans import Asked, plans
+from loadgen.plans import DEFAULT_CLUSTER, Asked, plans
 from loadgen.point import APPS, PointPlan, PointResult, run_point
 from loadgen.presets import PRESETS
+from loadgen.queries import Measured
 from loadgen.recorded import HEADER_FILE, Header, Run, Simulated, write_run
 from loadgen.simulated import simulated
 from loadgen.targets import PLACEMENTS, SCHEDULERS_MAX
@@ -58,6 +59,12 @@ def _several(name: str, kind: Several, metavar: str, help_text: str) -> click.Op
     )
 
 
+def _defaults(name: str) -> str:
+    """The size of clusters that are started, in words."""
+    usual, own = getattr(DEFAULT_CLUSTER, name), getattr(PRESETS["queries"], name)
+    return f"{usual}, with --preset queries {own}"
+
+
 def _options() -> list[click.Parameter]:
     own = Asked(preset="fig9")
     return [
@@ -70,9 +77,13 @@ def _options() -> list[click.Parameter]:
         _several("durations_ms", NUMBERS, "MS", "How long tasks take, in milliseconds."),
         _several("placements", WORDS, "NAME", f"How schedulers place tasks: {', '.join(PLACEMENTS)}."),
         _several("profiles", WORDS, "NAME", f"Settings of the daemons: {', '.join(PROFILES)}.  [default: {DEFAULT}]"),
-        click.Option(["--nodes"], type=int, default=own.nodes, help="Node monitors of the cluster that is started."),
-        click.Option(["--slots"], type=int, default=own.slots, help="Tasks that each runs at a time."),
-        click.Option(["--schedulers"], type=int, default=own.schedulers, help="Schedulers; of central ones one."),
+        click.Option(
+            ["--nodes"], type=int, help=f"Node monitors of the cluster that is started. Default: {_defaults('nodes')}."
+        ),
+        click.Option(["--slots"], type=int, help=f"Tasks that each runs at a time. Default: {_defaults('slots')}."),
+        click.Option(
+            ["--schedulers"], type=int, help=f"Schedulers; of central ones one. Default: {_defaults('schedulers')}."
+        ),
         click.Option(
             ["--scheduler"], type=WORDS, multiple=True, metavar="HOST:PORT",
             help="Schedulers of a cluster that runs already, to use instead of starting one. Repeat, or use commas.",
@@ -81,6 +92,10 @@ def _options() -> list[click.Parameter]:
         click.Option(["--seed"], type=int, default=own.seed, help="The same seed gives the same jobs."),
         click.Option(["--jobs"], type=int, help="So many jobs arrive."),
         click.Option(["--seconds"], type=float, help="Jobs arrive for so long. Default: the preset's or the file's."),
+        click.Option(
+            ["--data"], metavar="DIR",
+            help="Of --preset queries: the data set, from `sparrow sql generate`, that all nodes see at this path.",
+        ),
         click.Option(
             ["--app"], type=click.Choice(APPS), default=own.app,
             help="sleep: tasks only occupy a slot; spin: they use a CPU for as long.",
@@ -113,11 +128,12 @@ def _run(report: str | None, as_json: bool, **values: Any) -> None:
     todo = plans(asked)
     directory = None if report is None else _writable(report)
     results: list[PointResult] = []
+    measured: Measured = {}
     try:
         with LiveView(len(todo)) as view:
             for number, plan in enumerate(todo):
                 view.begin(plan.label)
-                result = run_point(number, plan, view.show)
+                result = run_point(number, plan, view.show, measured)
                 view.end()
                 results.append(result)
                 if as_json:

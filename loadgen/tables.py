@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from loadgen.audit import Audit
+from loadgen.job_records import STATUSES, JobRecord
 from loadgen.jobs import WorkloadJob
 from loadgen.measures import ideal_s
 from loadgen.recorded import EVENTS, JOBS, TASKS
-from loadgen.replay import STATUSES, JobRecord
 
 WARM_UP = 0.1
 COOL_DOWN = 0.05

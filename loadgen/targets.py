@@ -48,7 +48,7 @@ class Shape:
     """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
     fewer, so that all have the same number. slots: of each node. profile: of its daemons. options: those that profiles
     set, with other values. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of
-    users."""
+    users. sql_data: the directory of a data set that all users may query; empty: no directory is named."""
 
     nodes: int = 100
     slots: int = 4
@@ -58,6 +58,7 @@ class Shape:
     options: tuple[tuple[str, Any], ...] = ()
     unplaced_tasks_max: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
+    sql_data: str = ""
 
     def __post_init__(self) -> None:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
@@ -121,10 +122,7 @@ class LocalTarget(Target):
             slots=shape.slots,
             processes="separate",  # What each of the daemons uses is told apart.
             scheduler_options=_scheduler_flags(shape, directory),
-            node_options=[
-                *("--warm", "noop", "--count", str(shape.nodes // processes)),
-                *option_flags(shape, NODE_MONITOR),
-            ],
+            node_options=_node_flags(shape, shape.nodes // processes),
             log_dir=directory / "logs",
             forward_output=False,
             profile=shape.profile,
@@ -203,6 +201,11 @@ def _profile_of(addresses: Sequence[str]) -> str:
 def node_processes(nodes: int) -> int:
     """The number of processes for these node monitors: at most that of the cores, and all with equally many nodes."""
     return next(count for count in range(min(os.cpu_count() or 1, nodes), 0, -1) if nodes % count == 0)
+
+
+def _node_flags(shape: Shape, nodes: int) -> list[str]:
+    flags = ["--warm", "noop", "--count", str(nodes), *option_flags(shape, NODE_MONITOR)]
+    return [*flags, "--sql-data", shape.sql_data] if shape.sql_data else flags
 
 
 def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:

@@ -16,6 +16,7 @@ class SimulatorGroup(CommandGroup):
     commands_at: ClassVar = {
         "run": "simulator.run_command:run_command",
         "figure": "simulator.figure_command:figure_command",
+        "queries": "simulator.queries_command:queries_command",
         "soak": "simulator.soak:soak_command",
     }
 
@@ -33,6 +34,7 @@ def main() -> None:
       python -m simulator run --nodes 200 --slots 4 --load 0.8 --policy sparrow,central
       python -m simulator run --nodes 200 --trace jobs.jsonl --probe-ratio 3 --json
       python -m simulator figure 5 --quick --out-dir figures
+      python -m simulator queries --load 0.5,0.65 --placement sparrow,random --report queries
     """
 
 

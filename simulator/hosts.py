@@ -23,7 +23,7 @@ from simulator.network import Network, Pipe
 from simulator.records import JobRecord
 from sparrow_py.errors import SparrowError
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import BlobRef, JobSpec, TaskSpec, TaskStatus
+from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
@@ -282,16 +282,22 @@ class ClientHost:
         self.core = ClientCore(random.Random(seed), self, submit_timeout_s=SUBMIT_TIMEOUT_S)
 
     def submit(self, record: JobRecord, **fields: Any) -> None:
-        """Submit the record's job; `fields` are those of `JobSpec`."""
+        """Submit the record's job; `fields` are those of `JobSpec`, or of each of its stages."""
         job = record.job
         preferred = tuple(tuple(f"n{node}" for node in nodes) for nodes in job.preferred)
         tasks: Any = payloads(job.durations_s)
         if preferred:
             tasks = [TaskSpec(payload, preferred=nodes) for payload, nodes in zip(tasks, preferred, strict=True)]
-        spec = JobSpec(
-            tasks, app=APP, job_id=f"j{job.number}", where=job.where, expected_duration_s=job.mean_s,
-            priority=job.priority, **fields,
-        )  # fmt: skip
+        job_id = f"j{job.number}"
+        fields |= {"app": APP, "where": job.where, "expected_duration_s": job.mean_s}
+        if job.stages:
+            stages = [
+                StageSpec(tasks[own.start : own.stop], name=stage.name, after=stage.after, **fields)
+                for stage, own in job.ranges()
+            ]
+            spec = JobSpec(stages=stages, job_id=job_id, priority=job.priority)
+        else:
+            spec = JobSpec(tasks, job_id=job_id, priority=job.priority, **fields)
         self.core.submit(spec, _Sink(record), self._engine.now_s)
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:

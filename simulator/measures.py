@@ -33,8 +33,9 @@ def measures(result: Result) -> dict[str, Any]:
 
 
 def zero_wait(result: Result) -> float:
-    """The share of the measured jobs whose tasks all started when the job arrived."""
+    """The share of the measured jobs whose tasks all started as soon as they could: when the job arrived, or the stages
+    before had ended."""
     records = result.records
     measured = records[int(len(records) * WARM_UP) : len(records) - int(len(records) * COOL_DOWN)]
-    waits_s = [max(record.started_s) - record.job.arrival_s for record in measured]
+    waits_s = [max(record.waits_s()) for record in measured]
     return float(np.mean(np.array(waits_s) * 1000 < AT_ONCE_MS))

@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from loadgen.jobs import WorkloadJob
 from simulator.simulate import COOL_DOWN, WARM_UP, Result
 from sparrow_py.errors import InvalidOption
 
@@ -50,10 +51,11 @@ def _cell(value: float) -> str:
 class TaskTable:
     """A Parquet file with a row for each task of each run. A context manager: what failed leaves no file.
 
-    policy, seed: of the run. job: its number, from 0. task: its number in the job, from 0. user. node: its number; -1
-    with the central policy, whose slots are all one. job_arrival_s, started_s: virtual seconds since the start.
-    service_s: how long it ran. wait_s: started_s − job_arrival_s. job_response_s: of its job, from arrival to the end
-    of its last task. measured: false for the jobs of warm-up and cool-down, which the figures leave out.
+    policy, seed: of the run. job: its number, from 0. stage, task: the number of its stage in the job, and its own.
+    user. node: its number; -1 with the central policy, whose slots are all one. job_arrival_s, started_s: virtual
+    seconds since the start. service_s: how long it ran. wait_s: from its job's arrival, or from the end of the stages
+    before its own, until it started. job_response_s: of its job, from arrival to the end of its last task. measured:
+    false for the jobs of warm-up and cool-down, which the figures leave out.
     """
 
     def __init__(self, path: str) -> None:
@@ -94,6 +96,12 @@ class TaskTable:
         self._writer.write_table(table)
 
 
+def _stages(job: WorkloadJob) -> np.ndarray[Any, Any]:
+    """For each task of the job, the number of its stage."""
+    sizes = [stage.tasks for stage in job.as_stages()]
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
 def columns(result: Result) -> dict[str, Any]:
     """What the Parquet file has of a run, by column."""
     records = result.records
@@ -109,13 +117,14 @@ def columns(result: Result) -> dict[str, Any]:
         "policy": [result.settings["policy"]] * len(started_s),
         "seed": np.full(len(started_s), result.settings["seed"], np.int64),
         "job": np.repeat([record.job.number for record in records], counts),
+        "stage": np.concatenate([_stages(record.job) for record in records]),
         "task": np.arange(len(started_s)) - np.repeat(starts, counts),
         "user": [user for record, count in zip(records, counts, strict=True) for user in [record.job.user] * count],
         "node": np.concatenate([np.frombuffer(record.nodes, np.intc) for record in records]),
         "job_arrival_s": arrival_s,
         "started_s": started_s,
         "service_s": service_s,
-        "wait_s": started_s - arrival_s,
+        "wait_s": np.concatenate([np.array(record.waits_s()) for record in records]),
         "job_response_s": np.repeat(ends_s, counts) - arrival_s,
         "measured": np.repeat([first <= number < last for number in range(jobs)], counts),
     }

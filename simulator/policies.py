@@ -202,8 +202,8 @@ class Central:
         return {}
 
     def submit(self, record: JobRecord) -> None:
-        if record.job.where or record.job.preferred:
-            raise InvalidOption("policy", "central", "any other, for jobs with constraints")
+        if record.job.where or record.job.preferred or record.job.stages:
+            raise InvalidOption("policy", "central", "any other, for jobs with constraints or several stages")
         for task in range(len(record.job.durations_s)):
             if self._free:
                 self._free -= 1

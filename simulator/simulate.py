@@ -39,7 +39,8 @@ class Result:
     """What a simulation measured; arrays are in order of arrival, of all jobs but those of warm-up and cool-down.
 
     settings: what was simulated. response_ms: of each job, from its arrival until its last task's end. ideal_ms: its
-    longest task, which no scheduler can beat. wait_ms: of each task, from its job's arrival until its start. counts:
+    longest task, or the longest way through its stages, which no scheduler can beat. wait_ms: of each task, from its
+    job's arrival, or from the end of the stages before its own, until its start. counts:
     what the policy counted, over the whole run. records: all jobs, the unmeasured ones included.
     """
 
@@ -92,9 +93,6 @@ def simulate(
     records: list[JobRecord] = []
 
     def arrive(job: WorkloadJob) -> None:
-        if job.stages:
-            found = f"{len(job.stages)} stages of job {job.number}"
-            raise InvalidOption("workload", found, "jobs of one stage: python -m loadgen replays those of several")
         record = JobRecord(job)
         records.append(record)
         placer.submit(record)
@@ -142,9 +140,9 @@ def _result(settings: dict[str, Any], records: list[JobRecord], counts: dict[str
         assert not record.unended, f"job {record.job.number} has {record.unended} tasks that have not ended"
         started = np.frombuffer(record.started_s) - record.job.arrival_s
         durations = np.frombuffer(record.job.durations_s)
-        waits.append(started)
+        waits.append(np.array(record.waits_s()))
         responses.append((started + durations).max())
-        ideals.append(durations.max())
+        ideals.append(record.ideal_s())
     return Result(
         settings,
         1000 * np.array(responses),

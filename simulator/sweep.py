@@ -70,9 +70,12 @@ class Point:
 def _description(workload: Any) -> Any:
     if isinstance(workload, Trace):
         rows = [
-            (job.arrival_s, job.user, list(job.durations_s), job.where, job.preferred, job.mean_s)
+            (
+                job.arrival_s, job.user, list(job.durations_s), job.where, job.preferred, job.mean_s,
+                [(stage.name, stage.after, stage.tasks) for stage in job.stages],
+            )
             for job in workload.lines
-        ]
+        ]  # fmt: skip
         return {"trace": hashlib.sha256(orjson.dumps(rows)).hexdigest(), "stretch": workload.stretch}
     return asdict(workload)
 

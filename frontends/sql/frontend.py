@@ -60,9 +60,11 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A query's result, how it was computed, and how long that took, from submission."""
+    """A query's result, how it was computed, and how long that took, from submission. content: the bytes of `table`, an
+    Arrow IPC file."""
 
     table: pa.Table
+    content: bytes
     plan: Plan
     stages: tuple[StageTimes, ...]
     response_s: float
@@ -190,9 +192,7 @@ class SqlFrontend:
         `TimeoutError` after `timeout_s`; then the query's remaining tasks are stopped.
         """
         plan = self.compile(sql)
-        where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
-        self._check_held(plan, where)
-        job = self.client.submit_job(self._job_spec(plan, where))
+        job = self.client.submit_job(self._job_of(plan))
         done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
         failed = [future for future in done if future.cancelled() or future.exception() is not None]
         if failed or running:
@@ -202,6 +202,16 @@ class SqlFrontend:
         if running:
             raise TimeoutError(f"the query did not end within {timeout_s} s")
         return self._answer(plan, job)
+
+    def job_spec(self, sql: str) -> JobSpec:
+        """The job of a query, for programs that submit it themselves. Its last task's result is the query's, an Arrow
+        IPC file. It knows the nodes that hold the data now."""
+        return self._job_of(self.compile(sql))
+
+    def _job_of(self, plan: Plan) -> JobSpec:
+        where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
+        self._check_held(plan, where)
+        return self._job_spec(plan, where)
 
     def _check_held(self, plan: Plan, where: list[list[str]]) -> None:
         if not plan.tables:
@@ -263,7 +273,7 @@ class SqlFrontend:
             ended_at_s[stage.name] = max((one.finished_at_s or began_at_s for one in reports), default=began_at_s)
             times[stage.name] = _stage_times(stage, reports, ended_at_s[stage.name] - began_at_s)
         response_s = max(ended_at_s.values()) - job.submitted_at_s
-        return Answer(decode_tables([result]), plan, tuple(times.values()), response_s)
+        return Answer(decode_tables([result]), bytes(result), plan, tuple(times.values()), response_s)
 
 
 def _stage_times(stage: Stage, reports: list[TaskReport], response_s: float) -> StageTimes:

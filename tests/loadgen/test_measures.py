@@ -202,6 +202,14 @@ def test_utilisation_is_of_the_time_from_the_first_to_the_last_measured_arrival(
     assert of(jobs, tasks, slots=2)["utilisation"] == 0.25
 
 
+def test_later_jobs_are_compared_with_earlier_ones() -> None:
+    # Rows in any order; only the jobs that count are halved, by when they were due.
+    jobs = [job(4, 6.0, 1), job(1, 1.0, 1), job(0, 90.0, 1, measured=False), job(2, 2.0, 1), job(3, 3.0, 1)]
+    found = of(jobs, [task(row["job"], 0, 0, 1) for row in jobs])
+    assert found["p95_later_over_earlier"] == pytest.approx((3 + 0.95 * 3) / (1 + 0.95))
+    assert of(jobs[:1], [task(4, 0, 0, 1)])["p95_later_over_earlier"] is None
+
+
 def test_counts_and_cpu_time_per_task() -> None:
     found = of(
         [job(0, 1.0, 1.0)],

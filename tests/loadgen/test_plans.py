@@ -8,6 +8,7 @@ import pytest
 
 from loadgen.plans import Asked, plans
 from loadgen.presets import PRESETS
+from loadgen.recorded import REPLAYED, SPUN
 from loadgen.simulated import simulated
 from loadgen.synthetic import Synthetic
 from loadgen.targets import Shape, in_order, node_processes
@@ -27,7 +28,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("profile")
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "queries"])
 def test_each_preset_makes_points_for_the_cluster_of_the_paper(preset: str) -> None:
     made = plans(Asked(preset=preset, seconds=2.0))
     of = PRESETS[preset]
@@ -102,6 +103,13 @@ def test_short_queries_are_stretched_so_that_they_can_be_placed() -> None:
     (plan,) = plans(Asked(preset="table3", jobs=10, durations_ms=(40.0,)))
     assert isinstance(plan.workload, TpchLike)
     assert plan.workload.stretch == pytest.approx(2.0)
+
+
+@pytest.mark.usefixtures("profile")
+def test_recorded_queries_say_how_they_are_replayed_and_lie_striped() -> None:
+    for app, execution in (("sleep", REPLAYED), ("spin", SPUN)):
+        (plan,) = plans(Asked(preset="table3", jobs=10, app=app))
+        assert (plan.settings["execution"], plan.settings["data"]) == (execution, "striped")
 
 
 @pytest.mark.usefixtures("profile")

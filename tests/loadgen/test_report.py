@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from loadgen import report_plots
-from loadgen.recorded import Run, Simulated, SimulatedPoint, write_run
+from loadgen.recorded import EXECUTED, REPLAYED, Run, Simulated, SimulatedPoint, write_run
 from loadgen.report import write_report
 from loadgen.report_content import all_shown, ms, text
 from loadgen.report_figures import sweeps
@@ -133,7 +133,15 @@ def test_the_table_has_the_figures_of_each_point(queries: str) -> None:
             ms(found["wait_p50"]),
             ms(found["wait_p95"]),
         ]
-        wanted += [f"{found['utilisation'] * 100:.1f} %", "0.50", "0.25", "210", str(found["jobs_measured"]), "1"]
+        wanted += [
+            f"{found['utilisation'] * 100:.1f} %",
+            f"{found['p95_later_over_earlier']:.2f}",
+            "0.50",
+            "0.25",
+            "210",
+            str(found["jobs_measured"]),
+            "1",
+        ]
         assert [name, *wanted] in page.rows
         q3 = found["by_label"]["q3"]
         assert ["q3", name, str(q3["jobs_measured"]), *(ms(q3[key]) for key in ("p5", "p50", "p95", "p99"))] in [
@@ -379,3 +387,22 @@ def test_points_that_differ_in_their_number_of_jobs_are_of_one_curve() -> None:
     for number, point in enumerate(run.header.points):
         point.settings |= {"jobs": 100 + number, "service": f"constant, mean {number} ms"}
     assert before == [plot.legend for plot in sweeps(all_shown(run), None)] != []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"execution": EXECUTED}, "Queries executed, for as long as they took."),
+        ({"execution": REPLAYED, "stretch": 16.97}, "Recorded durations, replayed as sleeps, stretched 17 times."),
+        ({"execution": REPLAYED, "stretch": 1.0}, "Recorded durations, replayed as sleeps, not stretched."),
+    ],
+)
+def test_figures_of_queries_say_what_their_tasks_did(settings: dict[str, Any], sentence: str) -> None:
+    run = queries_run()
+    for point in run.header.points:
+        point.settings |= settings
+    assert render(run).count(sentence) == 3, "by query, waits and stages"
+
+
+def test_figures_of_other_jobs_do_not_speak_of_queries() -> None:
+    assert "replayed as sleeps" not in render(queries_run())

@@ -119,8 +119,38 @@ def test_a_probe_ratio_below_1_is_named() -> None:
         Settings(probe_ratio=0.5)
 
 
-def test_jobs_of_several_stages_are_refused() -> None:
-    stage = '{"name": "a", "durations_s": [0.1]}, {"name": "b", "after": ["a"], "durations_s": [0.1]}'
-    trace = Trace("t", tuple(parse_lines("t", [f'{{"arrival_s": 0, "stages": [{stage}]}}'])))
-    with pytest.raises(InvalidOption, match=r"2 stages of job 0.*jobs of one stage"):
-        simulate(Cluster(nodes=4), trace)
+STAGED = (
+    '{"arrival_s": 0, "stages": [{"name": "scan", "durations_s": [0.1, 0.3], "preferred": [[1, 2], [3]]},'
+    ' {"name": "sum", "after": ["scan"], "durations_s": [0.2, 0.1]},'
+    ' {"name": "sort", "after": ["scan"], "durations_s": [0.05]},'
+    ' {"name": "count", "after": ["sum", "sort"], "durations_s": [0.4]}]}',
+    '{"arrival_s": 0.2, "durations_s": [0.1]}',
+)
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "central"])
+def test_a_stage_starts_when_those_before_it_have_ended(policy: str) -> None:
+    trace = Trace("t", tuple(parse_lines("t", STAGED)))
+    result = simulate(Cluster(nodes=4, slots=2, schedulers=2), trace, policy)
+    staged = result.records[0]
+    ends = [at_s + seconds for at_s, seconds in zip(staged.started_s, staged.job.durations_s, strict=True)]
+    began = {stage.name: min(staged.started_s[task] for task in own) for stage, own in staged.job.ranges()}
+    ended = {stage.name: max(ends[task] for task in own) for stage, own in staged.job.ranges()}
+    assert ended["scan"] < min(began["sum"], began["sort"])
+    assert max(ended["sum"], ended["sort"]) < began["count"]
+    assert staged.nodes[0] in (1, 2)
+    assert staged.nodes[1] == 3
+    assert staged.ideal_s() == pytest.approx(0.3 + 0.2 + 0.4)
+    assert result.response_ms[0] == pytest.approx(1000 * ended["count"])
+    assert result.ideal_ms[0] == pytest.approx(900)
+    assert result.response_ms[0] > 900
+    waits_ms = result.wait_ms[:6]
+    assert waits_ms[2] == pytest.approx(1000 * (staged.started_s[2] - ended["scan"]))
+    # A message is half a millisecond on its way: the outcome, and what then places a task.
+    assert np.all((waits_ms > 0.999) & (waits_ms < 100))
+
+
+def test_the_omniscient_scheduler_takes_no_stages() -> None:
+    trace = Trace("t", tuple(parse_lines("t", STAGED)))
+    with pytest.raises(InvalidOption, match=r"policy.*several stages"):
+        simulate(Cluster(nodes=4), trace, "central")
