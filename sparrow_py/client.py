@@ -20,15 +20,16 @@ from sparrow_py import calls
 from sparrow_py.access.principals import check_secret
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
-from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
-from sparrow_py.futures.interrupts import stop_if_interrupted, stopping_on_interrupt
+from sparrow_py.futures.interrupts import stopping_on_interrupt
 from sparrow_py.futures.late_event import LateEvent
+from sparrow_py.futures.map_results import MapResults
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
 from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.futures.task_future import TaskFuture
-from sparrow_py.job import BlobRef, JobReport, JobSpec, new_job_id, stage_of
+from sparrow_py.job import JobReport, JobSpec, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
@@ -245,7 +246,7 @@ class _Sink(JobSink):
         self._job.on_ended()
 
 
-class Client(StaysHere):
+class Client(ClusterAccess):
     """Submits jobs to schedulers. Thread-safe; close it, or use it in a `with` block.
 
     Parameters
@@ -488,37 +489,7 @@ class Client(StaysHere):
         with stopping_on_interrupt(pending):
             refill()
         start_bar = (lambda: progress_bar(jobs.name, tasks or None)) if progress else None
-        return self._map_results(pending, refill, jobs.in_flight_max, deadline_s, start_bar)
-
-    def _map_results(
-        self,
-        pending: deque[TaskFuture],
-        refill: Callable[[], None],
-        in_flight_max: int,
-        deadline_s: float | None,
-        start_bar: Callable[[], Callable[[int | None], None]] | None,
-    ) -> Iterator[Any]:
-        bar = start_bar() if start_bar is not None else None
-        try:
-            while pending:
-                left_s = None if deadline_s is None else max(0.0, deadline_s - self._session.now_s())
-                values = pending[0].result(left_s)
-                pending.popleft().outcome = None  # It has the result's bytes, and its job may last.
-                values.reverse()
-                while values:  # The future has the same list: nothing here refers to what was yielded.
-                    yield values.pop()
-                if len(pending) * 2 <= in_flight_max:
-                    refill()
-                if bar is not None:
-                    bar(1)
-        except KeyboardInterrupt as error:
-            if stop_if_interrupted(pending, error):
-                pending.clear()  # Who presses Ctrl-C does not wait until they have stopped.
-            raise
-        finally:
-            if bar is not None:
-                bar(None)
-            self.cancel(pending)
+        return MapResults(self, pending, refill, jobs.in_flight_max, deadline_s, self._session.now_s).values(start_bar)
 
     def with_options(self, **changes: Any) -> CallsWithOptions:
         """This client with other `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""
@@ -531,29 +502,6 @@ class Client(StaysHere):
         futures = list(futures)
         with stopping_on_interrupt(futures):
             return [future.result() for future in futures]
-
-    def upload(self, data: bytes) -> BlobRef:
-        """Give data to the cluster that several jobs' tasks need, as payload or common bytes: a reference to it.
-
-        It is kept as long as jobs use it, and for the nodes' retention time after that.
-        """
-        return self._thread.run(lambda: self._session.upload(data))
-
-    def fetch(self, ref: BlobRef) -> bytes:
-        """The bytes of a large result; `ResultLost` if no node has them any more."""
-        return bytes(self._thread.run(lambda: self._session.download(ref)))
-
-    def nodes(self) -> list[NodeStatus]:
-        """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).
-
-        `SparrowError` if none of them answers.
-        """
-        return self._thread.run(self._session.nodes)
-
-    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
-        """Return when each connected scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes
-        longer than `timeout_s` (None: for ever)."""
-        self._thread.run(lambda: self._session.wait_for_nodes(count, timeout_s))
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
@@ -596,10 +544,6 @@ class Client(StaysHere):
         self._submit_batches()
         for job in list(self._jobs.values()):
             self._session.cancel_tasks(job.job_id, [future.task for future in job.futures if not future.done()])
-
-    def cut_off_s(self) -> float:
-        """For how long no scheduler could be reached; 0 while one can be."""
-        return self._session.cut_off_s()
 
     # ---- the loop ----------------------------------------------------------------------------
 

@@ -297,7 +297,7 @@ def main(
                     runs.append(run_job(client, groups, node_monitors * slots, _with_chaos(advance, killer)))
         if any(run.answer != runs[0].answer for run in runs):
             raise DemoError("two runs gave different answers")
-    except Exception as error:  # a person who tries the demo wants one line, whatever went wrong
+    except Exception as error:  # whoever tries the demo wants one line that says what went wrong
         first_line = next(iter(str(error).strip().splitlines()), "")
         kind = "" if isinstance(error, DemoError) else f"{type(error).__name__}: "
         click.echo(f"error: {kind}{first_line}", err=True)

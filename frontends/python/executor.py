@@ -247,7 +247,7 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
     except Exception as error:
         described, why = f"{text_of(shown, value)} of type {type(value).__qualname__}", text_of(str, error)
         return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
-    except BaseException as error:  # As in the call itself.
+    except BaseException as error:  # Pickling runs the user's code, too, which may end the task, not the worker.
         return _failed(error)
     if len(result) > RESULT_BYTES_MAX:
         return _failed(ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned"))
@@ -285,7 +285,7 @@ def _failed(error: BaseException) -> tuple[TaskStatus, bytes, str]:
     """The exception and its traceback, pickled; a substitute if the exception's class fails when it is looked at."""
     try:
         return _pickled_failure(error)
-    except BaseException as reason:  # As in the call itself: it ends the task, not the worker.
+    except BaseException as reason:  # The exception's class is the user's code, which may end the task, not the worker.
         text = f"{object.__repr__(error)} cannot be described: {object.__repr__(reason)}"[:ERROR_CHARS_MAX]
         return TaskStatus.FAILED, encode_exception(RuntimeError(text), text), _sendable(text, ERROR_CHARS_MAX)
 

@@ -1,18 +1,18 @@
-"""The files behind `blobs.BlobTable`: large inputs and results that lie at this machine, and how they come.
+"""The files behind `blobs.BlobTable`: large inputs and results on this machine, and the ways in which they come.
 
-They come from clients (`receive`, an upload), from executors (`take`, a file that is moved) and from other nodes
-(`fetch`). Each is named by its hash once it is whole and nobody can change it any more, so that what has a name is what
-it says; the page cache keeps in memory what is used, and the daemon holds no more than a few chunks per transfer.
-One store serves all node monitors of a process. It decides nothing: `BlobTable` says what may stay.
+Blobs come from clients (`receive`, an upload), from executors (`take`, a file that is moved) and from other nodes
+(`fetch`). A file is named by its hash once it is whole and nobody can change it any more, so that a file always has the
+bytes that its name says. The page cache keeps blobs in memory that are used; the daemon itself holds a few chunks per
+transfer. One store serves all node monitors of a process. It makes no decisions: `BlobTable` says which blobs may stay.
 
-Hashing and writing is done by a few threads, a batch at a time: neither a slow disk nor SHA-256 holds the loop up.
+A few threads hash and write, a batch at a time, so that neither a slow disk nor SHA-256 holds the event loop up.
 
-The directory (mode 0700) lies in the given one, which should be on a disk that has room for `bytes_max` and a little
-more: files that are being served when they are evicted take room until they have been sent.
-    HASH        a blob; read-only, for the executors' account, or of several those whose tasks have needed it
-    incoming/   a directory for each executor, where it puts its results
+The directory (mode 0700) lies in the given one. Its disk should have room for `bytes_max` and a little more: files that
+are evicted while they are served take room until they have been sent.
+    HASH        a blob; only to be read, by the executors' account, or by those accounts whose tasks have needed it
+    incoming/   a directory for each executor, in which it puts its results
     partial/    blobs on their way, and files to be deleted
-    lock        locked while a store uses the directory; files of one that died are deleted by the next that starts
+    lock        locked while a store uses the directory; the next store to start deletes the files of one that died
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ from sparrow_py.wire.blobs import WrongBytes
 log = logging.getLogger("sparrow.node_monitor.blobs")
 FETCHES_AT_ONCE_MAX = 16
 UPLOADS_AT_ONCE_MAX = 16
-"""More wait for their turn: each takes a few chunks of memory. One user has a share of them, so that others need not
-wait for its slow ones."""
+"""Further transfers wait for their turn, since each takes a few chunks of memory. Each user has a share of the places,
+so that nobody waits for another user's slow transfers."""
 ARRIVAL_BYTES_PER_S_MIN = 16 << 10
-"""A blob that comes more slowly is not waited for any longer: it keeps a place from others."""
+"""A transfer that is slower is given up: it holds a place for which others wait."""
 WRITERS_MAX = 4
-"""Threads that hash and write."""
+"""Most threads that hash and write."""
 BATCH_BYTES = 512 << 10
-"""Bytes hashed and written in one go; a transfer has at most two batches in memory."""
+"""Bytes that are hashed and written in one go; a transfer has at most two batches in memory."""
 PREFIX = "sparrow-blobs"
 LOCK_NAME = "lock"
 STOPPED = "the node monitor is shutting down"
 
 T = TypeVar("T")
 Done = Callable[[str, str], None]
-"""Called with a hash and "", or why the blob could not be had."""
+"""Called with the blob's hash, and with "" or the reason why the blob cannot be had."""
 
 
 class NoRoom(Exception):
-    """A blob cannot be kept: the table has no room for it, or the disk."""
+    """A blob cannot be kept: the table or the disk has no room for it."""
 
 
 class Counters:
-    """What the metrics show; all counts since the start."""
+    """Counts since the start, for the metrics."""
 
     __slots__ = ("fetch_failures", "fetched_bytes", "served_bytes", "uploaded_bytes")
 
@@ -79,25 +79,25 @@ class Counters:
         self.fetched_bytes = 0
         self.uploaded_bytes = 0
         self.served_bytes = 0
-        """Of transfers that ended well."""
+        """`…_bytes` are those of transfers that were completed."""
         self.fetch_failures = 0
 
 
 class _Transfer:
-    """A blob that is being fetched, and who waits for it."""
+    """A blob that is being fetched, and the callers that wait for it."""
 
     __slots__ = ("addresses", "task", "user", "waiting")
 
     def __init__(self, user: str) -> None:
         self.user = user
-        """Who wanted it first: it takes of that one's share."""
+        """The user who wanted the blob first: the transfer counts to that user's share."""
         self.addresses: list[str] = []
-        """Those tried, then those to try."""
+        """Addresses that were tried, and after them those that are still to be tried."""
         self.waiting: list[Done] = []
         self.task: asyncio.Task[None] | None = None
 
     def join(self, addresses: Iterable[str], done: Done) -> None:
-        """Somebody else wants the blob, and may know of other places."""
+        """Another caller wants the blob, and may know further addresses."""
         new = (address for address in dict.fromkeys(addresses) if address not in self.addresses)
         self.addresses += itertools.islice(new, blobs.ADDRESSES_TRIED_MAX - len(self.addresses))
         self.waiting.append(done)
@@ -116,13 +116,13 @@ class BlobStore:
         readers_gid: int | None = None,
         readers: Mapping[str, int] | None = None,
     ) -> None:
-        """readers: accounts, by name their user ids, that get to the blobs that `file_for` names, and to no others.
+        """readers: user ids of accounts, by name, that may read those blobs which `file_for` has named for them.
 
-        readers_gid: a group that gets to all.
+        readers_gid: a group that may read all blobs.
         """
         self.table = table
         self.address = ""
-        """Where this process's HTTP listens, host:port; not fetched from. Set once it is known."""
+        """host:port at which this process listens, from which it does not fetch. Set once it is known."""
         self.counters = Counters()
         self.upload_seats = Seats("UPLOADS_AT_ONCE_MAX", UPLOADS_AT_ONCE_MAX, "uploads are read at a time")
         self._session = session
@@ -131,7 +131,7 @@ class BlobStore:
         self._readers = dict(readers or {})
         self._directory = _Directory(directory, readers_gid, tuple(self._readers.values()))
         self._readers_gid = readers_gid
-        """Group of the executors' user, if that is another than ours."""
+        """Group of the executors' user, if that is another user than ours."""
         self._readable: dict[str, set[int]] = {}
         """Hash to the user ids of the accounts that may read the blob."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
@@ -139,25 +139,25 @@ class BlobStore:
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
         self._transfers: dict[tuple[str, int], _Transfer] = {}
         self._unfetched: set[str] = set()
-        """Results that executors gave and nobody has fetched; all are here."""
+        """Hashes of executors' results that are here and that nobody has fetched."""
         self._numbers = itertools.count()
         self.remover = Remover()
-        """Of what executors leave in their directories."""
+        """Removes what executors leave in their directories."""
         self._stopped = False
 
     def start(self) -> None:
-        """Make the directories; `InvalidOption` if that cannot be done."""
+        """Make the directories; `InvalidOption` if that fails."""
         self._directory.open()
 
     async def stop(self) -> None:
-        """End all transfers and delete all files. Who waits for a fetch is told so."""
+        """End all transfers and delete all files. Callers that wait for a fetch are told the reason."""
         self._stopped = True
         self._timer.cancel()
         tasks = [transfer.task for transfer in self._transfers.values() if transfer.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for (hash, size), transfer in list(self._transfers.items()):  # Those cancelled before they began.
+        for (hash, size), transfer in list(self._transfers.items()):  # Their tasks were cancelled before they began.
             self._ended(transfer, hash, size, STOPPED)
         self._writers.shutdown(wait=False)
         await self.remover.stop()
@@ -167,18 +167,18 @@ class BlobStore:
 
     @property
     def incoming(self) -> str:
-        """Where executors' directories for their results are, on the same file system."""
+        """The directory with the executors' directories for results, on the same file system as the blobs."""
         return self._directory.incoming
 
     def path(self, hash: str) -> str:
-        """Where the blob is, if it is here."""
+        """The path of the blob, if it is here."""
         return f"{self._directory.root}/{hash}"
 
     def has(self, hash: str) -> bool:
-        """Whether the blob is here. One whose file somebody deleted is not, and is forgotten."""
+        """Whether the blob is here. A blob whose file somebody has deleted is forgotten."""
         if hash not in self.table:
             return False
-        if not os.path.isfile(self.path(hash)):  # noqa: PTH113 - a Path takes longer to make than this to ask
+        if not os.path.isfile(self.path(hash)):  # noqa: PTH113 - to make a Path takes longer than this call
             log.warning("the file of blob %s was deleted", hash)
             self.table.discard(hash)
             self._forget(hash)
@@ -186,14 +186,14 @@ class BlobStore:
         return True
 
     def file(self, hash: str) -> x.File:
-        """The blob for an executor; `KeyError` if it is not here. Pin it for as long as it is read."""
+        """The blob as executors are told of it; `KeyError` if it is not here. Pin it as long as it is read."""
         size = self.table.size(hash)
         if size is None:
             raise KeyError(hash)
         return x.File(self.path(hash), size, hash)
 
     def file_for(self, hash: str, account: str) -> x.File:
-        """As `file`, for an executor of this account, which may read it from now on."""
+        """As `file`, for an executor of this account, which may read the blob from now on."""
         uid = self._readers.get(account)
         if uid is not None:
             readable = self._readable.setdefault(hash, set())
@@ -201,21 +201,21 @@ class BlobStore:
                 try:
                     access_lists.allow(self.path(hash), {*readable, uid}, access_lists.READ, owner=access_lists.READ)
                     readable.add(uid)
-                except OSError as error:  # The task will say that it cannot be read.
+                except OSError as error:  # The task's own error will say that the file cannot be read.
                     log.warning("blob %s cannot be opened to account %s: %s", hash, account, _os_reason(error))
         return self.file(hash)
 
     def _forget(self, hash: str) -> None:
-        """What is known of a blob that is here no more."""
+        """Drop what is known of a blob that is here no more."""
         self._unfetched.discard(hash)
         self._readable.pop(hash, None)
 
     def why_no_room(self, size: int, user: str = "") -> str:
-        """Why a blob of this size of the user's cannot be kept now; "" if it can."""
+        """Why the user's blob of this size cannot be kept now; "" if it can."""
         return "" if self.table.fits(size, self._clock(), user) else self.table.refusal(size, user=user)
 
     def pin(self, hash: str, owner: Hashable) -> bool:
-        """Keep the blob until `unpin(owner)`; False: it is not here."""
+        """Keep the blob until `unpin(owner)`; False if it is not here."""
         return self.table.pin(hash, owner)
 
     def unpin(self, owner: Hashable) -> None:
@@ -224,11 +224,11 @@ class BlobStore:
         self._timer.update()
 
     def touch(self, hash: str) -> None:
-        """The blob, if it is here, was used."""
+        """The blob was used, if it is here."""
         self.table.touch(hash, self._clock())
 
     def served(self, hash: str, bytes_sent: int, whole: bool) -> None:
-        """The blob, or a part of it, was sent to somebody."""
+        """So many bytes of the blob were sent to a peer."""
         self.counters.served_bytes += bytes_sent
         self.touch(hash)
         if whole:
@@ -236,7 +236,7 @@ class BlobStore:
 
     @property
     def unfetched(self) -> int:
-        """Results of executors that nobody has fetched, and somebody may be about to: pinned or leased. O(results)."""
+        """How many results of executors nobody has fetched though they are pinned or leased. O(results)."""
         now_s = self._clock()
         return sum(self.table.holds(hash, now_s) for hash in self._unfetched)
 
@@ -244,13 +244,14 @@ class BlobStore:
         self._delete(self.table.expire(self._clock()))
 
     def _delete(self, hashes: Iterable[str]) -> None:
-        """Delete files: the names at once, as they may be taken again, the bytes in a thread, as that may last."""
+        """Delete files: their names at once, since another file may need them, their bytes in a thread, which may take
+        long."""
         for hash in hashes:
             self._forget(hash)
             path = self._partial_path()
             with contextlib.suppress(OSError):
                 os.rename(self.path(hash), path)  # noqa: PTH104
-            with contextlib.suppress(RuntimeError):  # Stopped: the directory goes as a whole.
+            with contextlib.suppress(RuntimeError):  # The store has stopped: the whole directory is deleted.
                 self._writers.submit(_unlink, path)
 
     def _partial_path(self) -> str:
@@ -259,11 +260,12 @@ class BlobStore:
     # ---- from executors ----------------------------------------------------------------------
 
     async def take(self, directory: ResultDirectory, file: x.File, owner: Hashable, user: str = "") -> x.File:
-        """Take over a result that an executor has put into its directory, at the user's expense, and pin it for the
-        owner; where it is now.
+        """Take over a result that an executor has put into its directory, count it to the user, and pin it for the
+        owner. Returns the file in its new place.
 
-        Its hash is found here: what the executor says of it is a claim. `LinkError` if the executor may not name this
-        file; `NoRoom` if it cannot be kept, `WrongBytes` if the executor has said another hash. Then it is not here.
+        The hash is computed here, and compared with the one that the executor states. `LinkError` if the executor may
+        not name this file, `NoRoom` if the file cannot be kept, `WrongBytes` if the executor has stated another hash:
+        then nothing is kept.
         """
         path = self._partial_path()
         kept = False
@@ -285,7 +287,7 @@ class BlobStore:
         return self.file(hash)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """`NoRoom` if the work is not done: the disk is full, say."""
+        """Do the work in a thread; `NoRoom` if it fails, because the disk is full, say."""
         try:
             doing = self._writers.submit(work)
         except RuntimeError:
@@ -302,10 +304,11 @@ class BlobStore:
     async def receive(
         self, hash: str, size: int, content: aiohttp.StreamReader, owner: Hashable = None, user: str = ""
     ) -> None:
-        """Read a blob from a body and keep it, at the user's expense; pin it if there is an owner.
+        """Read a blob from a body, keep it, and count it to the user; pin it if there is an owner.
 
-        `NoRoom` if it cannot be kept, `WrongBytes` if it is not what it should be, `TimeoutError` if nothing came for
-        `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and what `content` raises. Then nothing is kept.
+        `NoRoom` if the blob cannot be kept, `WrongBytes` if its size or hash is another, `TimeoutError` if nothing came
+        for `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and whatever `content` raises: then nothing is
+        kept.
         """
         path = self._partial_path()
         kept = False
@@ -320,7 +323,7 @@ class BlobStore:
 
     @contextlib.contextmanager
     def _room(self, size: int, user: str, what: str = "blob") -> Iterator[None]:
-        """Room for a blob on its way, which is to be kept right after; `NoRoom` if there is none."""
+        """Set room aside for a blob on its way, which is kept right after this block; `NoRoom` if there is none."""
         evicted = self.table.reserve(size, self._clock(), user)
         if evicted is None:
             raise NoRoom(self.table.refusal(size, what, user))
@@ -331,11 +334,11 @@ class BlobStore:
             self.table.release(size, user)
 
     def _keep(self, path: str, hash: str, size: int, owner: Hashable, user: str) -> None:
-        """A blob that is whole, closed to others and has room gets its name, and is pinned if there is an owner.
+        """Give a whole blob its name, once it has room and nobody else can write to it; pin it if there is an owner.
 
-        `NoRoom` if it cannot have its name.
+        `NoRoom` if the file cannot be renamed.
         """
-        if self.has(hash):  # It has come another way meanwhile.
+        if self.has(hash):  # The blob has come in another way meanwhile.
             _unlink(path)
         else:
             try:
@@ -352,8 +355,8 @@ class BlobStore:
     def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
         """Get the blob from one of `ref.at`, unless it is here, for the user.
 
-        `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. While it runs the blob
-        is pinned, so that it may pin it. Fetches of one blob at the same time share one transfer.
+        `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. During that call the blob
+        is pinned, so that `done` may pin it for longer. Fetches of one blob at the same time share one transfer.
         """
         reason = self._malformed(ref)
         if reason is None:
@@ -380,7 +383,7 @@ class BlobStore:
         return None
 
     def _here(self, ref: BlobRef) -> str | None:
-        """None: the blob is not here; "": it is; else why what is here is not it."""
+        """None if the blob is not here, "" if it is, else the reason why the blob of this hash is another one."""
         if not self.has(ref.hash):
             return None
         self.touch(ref.hash)
@@ -392,7 +395,7 @@ class BlobStore:
         try:
             async with self._fetch_seats.taken(transfer.user):
                 reason = await self._fetch_from_any(transfer, ref)
-        except Exception as error:  # A bug of ours: who waits must hear of it.
+        except Exception as error:  # A bug of ours: the callers that wait must be told.
             log.exception("blob %s could not be fetched", ref.hash)
             reason = f"internal error: {error!r}"
         finally:
@@ -404,9 +407,9 @@ class BlobStore:
         self._answer(transfer.waiting, hash, reason, transfer)
 
     async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
-        """ "" and the blob is pinned for the transfer, or why it cannot be had."""
+        """Fetch the blob and pin it for the transfer. Returns "", or the reason why the blob cannot be had."""
         reasons = []
-        for address in transfer.addresses:  # It may grow meanwhile.
+        for address in transfer.addresses:  # The list may grow meanwhile.
             here = self._here(ref)
             if here is not None:
                 self.table.pin(ref.hash, transfer)
@@ -433,13 +436,13 @@ class BlobStore:
         for done in waiting:
             try:
                 done(hash, reason)
-            except Exception:  # The others must hear of it all the same.
-                log.exception("what waited for blob %s failed", hash)
+            except Exception:  # The other callers must be told all the same.
+                log.exception("a callback that waited for blob %s raised an exception", hash)
         self.unpin(owner)
 
 
 class _Arrival:
-    """A file that is written and hashed as its bytes come. It is open until the `with` block ends."""
+    """A file that is written and hashed as its bytes come; it is open until the `with` block ends."""
 
     def __init__(self, path: str, writers: ThreadPoolExecutor, readers_gid: int | None) -> None:
         try:
@@ -455,14 +458,14 @@ class _Arrival:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file once no thread writes to it: a descriptor closed early could be another file's by then."""
+        """Close the file once no thread writes to it: a descriptor closed early could soon be another file's."""
         if self._writing is None:
             _close(self._file)
         else:
             self._writing.add_done_callback(lambda _: _close(self._file))
 
     async def read(self, content: aiohttp.StreamReader, size: int) -> str:
-        """Read and write it all; returns the SHA-256. Raises as `BlobStore.receive`."""
+        """Read and write all bytes; returns their SHA-256. Errors are those of `BlobStore.receive`."""
         received = batch_bytes = 0
         batch: list[bytes] = []
         clock = asyncio.get_running_loop().time
@@ -506,7 +509,7 @@ class _Arrival:
 
 
 class _Directory:
-    """Where a store's files are: in the given directory, or in a temporary one of its own."""
+    """The directory of a store's files: in the given one, or a temporary one."""
 
     def __init__(self, given: str, readers_gid: int | None = None, readers: Sequence[int] = ()) -> None:
         self._given = given
@@ -524,7 +527,7 @@ class _Directory:
         return f"{self.root}/partial"
 
     def open(self) -> None:
-        """Lock it, make it, and delete what was left by a store that died; `InvalidOption` if that cannot be done."""
+        """Make and lock the directory, and delete the files of a store that died; `InvalidOption` if that fails."""
         try:
             if self._given:
                 self._open_given()
@@ -533,7 +536,7 @@ class _Directory:
             for name in (self.incoming, self.partial):
                 Path(name).mkdir(mode=0o700)
             if self._readers_gid is not None:
-                for name in (self.root, self.incoming):  # To be entered, not listed: names of blobs are secrets.
+                for name in (self.root, self.incoming):  # The group may enter, not list: names of blobs are secrets.
                     os.chown(name, -1, self._readers_gid)
                     Path(name).chmod(0o710)
             if self._readers:
@@ -543,7 +546,8 @@ class _Directory:
             raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), allowed) from None
 
     def _let_in(self) -> None:
-        """Let the accounts enter, not list; `InvalidOption` if the file system knows no access lists."""
+        """Let the accounts enter the directories, but not list them; `InvalidOption` if the file system has no access
+        lists."""
         try:
             for name in (self.root, self.incoming):
                 access_lists.allow(name, self._readers, access_lists.ENTER, owner=7)
@@ -551,10 +555,10 @@ class _Directory:
             raise InvalidOption("blob_dir", self._given or tempfile.gettempdir(), access_lists.allowed(error)) from None
 
     def close(self) -> None:
-        """Delete all files, and unlock it."""
+        """Delete all files, and unlock the directory."""
         if self._lock is None:
             return
-        # The lock of a given directory stays: the next that starts may have it open already.
+        # The lock file of a given directory stays: the next store may have opened it already.
         remove_tree(self.root, END_TIMEOUT_S, keep=LOCK_NAME if self._given else "")
         os.close(self._lock)
         self._lock = None
@@ -564,7 +568,7 @@ class _Directory:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own_directory(directory):
             raise InvalidOption("blob_dir", self._given, f"one where {PREFIX} is a directory of this user's")
-        access_lists.remove(str(directory))  # Of another time.
+        access_lists.remove(str(directory))  # An earlier run may have left some.
         directory.chmod(0o700)
         self.root = str(directory)
         self._lock = _try_lock(self.root, create=True)
@@ -575,13 +579,13 @@ class _Directory:
     def _open_temporary(self) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}-*"):
             _delete_abandoned(path)
-        while self._lock is None:  # Another that starts may have taken the new one for abandoned.
+        while self._lock is None:  # Another store that starts may have taken the new directory for abandoned.
             self.root = os.path.realpath(tempfile.mkdtemp(prefix=f"{PREFIX}-"))
             self._lock = _try_lock(self.root, create=True)
 
 
 def _try_lock(root: str, create: bool = False) -> int | None:
-    """A descriptor that holds the directory's lock until it is closed; None if another has it."""
+    """A descriptor that holds the directory's lock until it is closed; None if another process has the lock."""
     path = f"{root}/{LOCK_NAME}"
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
@@ -617,7 +621,7 @@ def _unlink(path: str) -> None:
 
 
 def _close(file: BinaryIO) -> None:
-    with contextlib.suppress(OSError):  # It was flushed, or is not kept.
+    with contextlib.suppress(OSError):  # The file was flushed, or is not kept.
         file.close()
 
 

@@ -1,18 +1,18 @@
-"""Which large inputs and results ("blobs") a node keeps: the bookkeeping, and every decision of what may stay.
+"""Which large inputs and results ("blobs") a node keeps: the bookkeeping, and every decision which of them may stay.
 
 Inputs and results above a size do not go through schedulers; they lie at node monitors, named by the SHA-256 of their
-bytes. Every blob is a file from the start, in the node's blob directory: it is spilled to disk by construction, the
-page cache keeps those that are used in memory, and no daemon's memory grows with them. `blob_store` has the files.
+bytes. Every blob is a file in the node's blob directory from the start: the page cache keeps those in memory that are
+used, and the memory of daemons does not grow with them. `blob_store` has the files.
 
-Pure: no clock, no I/O. Seconds are the caller's; time that goes back counts as standing still.
+Pure: no clock, no I/O. The caller states the time in seconds; time that goes back counts as standing still.
 
 A blob is
-    pinned   somebody here needs it (a job's input, a result that was not acknowledged): it stays;
-    leased   nobody does, but somebody did within `lease_s` (a client is about to fetch a result): it stays;
-    lapsed   neither: it goes when room is needed, least recently used first, or once unused for `retention_s`.
-What is pinned, leased or on its way counts to the user who brought it; one user leaves a share for others (`shares`).
-Leased and lapsed blobs are kept in order of their last use, so that time takes them from the front of one to the end
-of the other, and every operation is O(1) amortised.
+    pinned   if it is needed here (a job's input, a result that was not acknowledged): it stays;
+    leased   if it was pinned or used within `lease_s` (a client is about to fetch a result): it stays;
+    lapsed   otherwise: it goes when room is needed, the least recently used first, or once unused for `retention_s`.
+Blobs that are pinned, leased or on their way count to the user who brought them; one user leaves a share for others
+(`shares`). Leased and lapsed blobs are kept in the order of their last use: as time goes on, a blob moves from the
+front of the leased ones to the end of the lapsed ones. Every operation is O(1) amortised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparrow_py.errors import InvariantViolated
 from sparrow_py.limits.shares import Shares
 
 BLOBS_MAX = 100_000
-"""Blobs kept by one node, however small: each is a file."""
+"""Most blobs at one node, however small they are: each is a file."""
 
 
 class _Blob:
@@ -35,7 +35,7 @@ class _Blob:
     def __init__(self, size: int, user: str) -> None:
         self.size = size
         self.user = user
-        """Who brought it."""
+        """The user who brought the blob."""
         self.used_s = 0.0
         self.owners: set[Hashable] = set()
 
@@ -47,9 +47,9 @@ class BlobTable:
         self.bytes_max = bytes_max
         self.count_max = count_max
         self.bytes_used = 0
-        """Of the blobs that are here."""
+        """Bytes of the blobs that are here."""
         self.bytes_reserved = 0
-        """Set aside for blobs on their way."""
+        """Bytes that are set aside for blobs on their way."""
         self._lease_s = lease_s
         self._keep_s = max(lease_s, retention_s)
         self._now_s = 0.0
@@ -60,7 +60,7 @@ class BlobTable:
         self._leased: OrderedDict[str, _Blob] = OrderedDict()
         self._lapsed: OrderedDict[str, _Blob] = OrderedDict()
         self._pins: dict[Hashable, dict[str, None]] = {}
-        """The hashes that each owner has pinned; a dict for its order."""
+        """Owner to the hashes of its pinned blobs; a dict keeps their order."""
 
     def __contains__(self, hash: str) -> bool:
         return hash in self._blobs
@@ -69,12 +69,12 @@ class BlobTable:
         return len(self._blobs)
 
     def size(self, hash: str) -> int | None:
-        """Bytes of the blob; None: it is not here."""
+        """Bytes of the blob; None if it is not here."""
         blob = self._blobs.get(hash)
         return None if blob is None else blob.size
 
     def holds(self, hash: str, now_s: float) -> bool:
-        """Whether the blob is here and somebody needs it, or did a moment ago: it is pinned or leased."""
+        """Whether the blob is here, and pinned or leased."""
         self._advance(now_s)
         return hash in self._blobs and hash not in self._lapsed
 
@@ -82,11 +82,11 @@ class BlobTable:
 
     @property
     def bytes_held(self) -> int:
-        """Bytes that cannot be had by evicting: pinned, leased, or set aside."""
+        """Bytes that eviction cannot free: of pinned and leased blobs, and of those on their way."""
         return self._held_bytes.total
 
     def fits(self, size: int, now_s: float, user: str = "") -> bool:
-        """Whether there is room for so many bytes of the user's, after evicting if need be."""
+        """Whether there is room for so many bytes of the user's, perhaps after some blobs are evicted."""
         self._advance(now_s)
         return not (self._held_bytes.why_not(user, size) or self._held_count.why_not(user))
 
@@ -98,10 +98,10 @@ class BlobTable:
         return f"the {what} is {size} bytes; {why_not}; {self.bytes_held} are in use"
 
     def reserve(self, size: int, now_s: float, user: str = "") -> list[str] | None:
-        """Set room aside for a blob on its way; returns what was evicted for it, None if there is no room.
+        """Set room aside for a blob on its way; returns the blobs that were evicted for it, None if there is no room.
 
-        Blobs on their way at the same time each have their room, those of one hash, too. `release` gives it back,
-        just before `add` takes it for good.
+        Each blob on its way has its own room, even if several have the same hash. `release` gives the room back, just
+        before `add` takes it for good.
         """
         evicted = self._make_room(size, now_s, user)
         if evicted is not None:
@@ -111,15 +111,16 @@ class BlobTable:
         return evicted
 
     def release(self, size: int, user: str = "") -> None:
-        """Give back what `reserve` set aside."""
+        """Give back the room that `reserve` has set aside."""
         self.bytes_reserved -= size
         self._reservations -= 1
         self._let_go(size, user)
 
     def add(self, hash: str, size: int, now_s: float, user: str = "") -> list[str] | None:
-        """A blob is here, and leased; returns what was evicted for it, None if there is no room (see `refusal`).
+        """A blob has come, and is leased; returns the blobs that were evicted for it, None if there is no room (see
+        `refusal`).
 
-        One that was here already is touched. Whether the user may have so much is for `fits` and `reserve` to say.
+        A blob that was here already is touched. Whether the user may have so much, `fits` and `reserve` say.
         """
         if hash in self._blobs:
             self.touch(hash, now_s)
@@ -154,7 +155,7 @@ class BlobTable:
     # ---- use ---------------------------------------------------------------------------------
 
     def pin(self, hash: str, owner: Hashable) -> bool:
-        """Keep the blob until `unpin(owner)`; False: it is not here. Pinning it twice for an owner is as once."""
+        """Keep the blob until `unpin(owner)`; False if it is not here. To pin it twice for one owner is as once."""
         blob = self._blobs.get(hash)
         if blob is None:
             return False
@@ -165,7 +166,7 @@ class BlobTable:
         return True
 
     def unpin(self, owner: Hashable, now_s: float) -> None:
-        """The owner needs none of its blobs any more: those that nobody else has pinned are leased from now on."""
+        """The owner needs none of its blobs any more: those that no other owner has pinned are leased from now on."""
         self._advance(now_s)
         for hash in self._pins.pop(owner, ()):
             blob = self._blobs[hash]
@@ -174,7 +175,7 @@ class BlobTable:
                 self._lease(hash, blob)
 
     def touch(self, hash: str, now_s: float) -> None:
-        """The blob, if it is here, was used: its lease begins anew."""
+        """The blob was used, if it is here: its lease begins anew."""
         self._advance(now_s)
         blob = self._blobs.get(hash)
         if blob is not None and not blob.owners:
@@ -182,7 +183,7 @@ class BlobTable:
             self._lease(hash, blob)
 
     def discard(self, hash: str) -> None:
-        """The blob is here no more, whatever pinned it: somebody deleted its file."""
+        """The blob is gone, even if it is pinned: somebody has deleted its file."""
         blob = self._blobs.pop(hash, None)
         if blob is None:
             return
@@ -199,7 +200,7 @@ class BlobTable:
     # ---- time --------------------------------------------------------------------------------
 
     def expire(self, now_s: float) -> list[str]:
-        """Drop what is neither pinned nor leased and was not used for `retention_s`; returns the hashes."""
+        """Drop blobs that are neither pinned nor leased and were not used for `retention_s`; returns their hashes."""
         self._advance(now_s)
         expired = []
         while self._lapsed and next(iter(self._lapsed.values())).used_s + self._keep_s <= self._now_s:
@@ -207,7 +208,7 @@ class BlobTable:
         return expired
 
     def next_deadline_s(self) -> float | None:
-        """When `expire` may have something to do; None: not before something changes."""
+        """When `expire` may have something to do; None if not before another event."""
         order = self._lapsed or self._leased  # All that lapsed were last used before all that are leased.
         return next(iter(order.values())).used_s + self._keep_s if order else None
 
@@ -229,7 +230,7 @@ class BlobTable:
         self._leased[hash] = blob
 
     def _take(self, hash: str, blob: _Blob) -> None:
-        """Take a blob without pins out of the order it is in; it is held from now on."""
+        """Take a blob without pins out of the order that it is in; the blob is held from now on."""
         if self._leased.pop(hash, None) is None:
             del self._lapsed[hash]
             self._hold(blob.size, blob.user)

@@ -1,21 +1,21 @@
-"""Where executors put results that are too large for a message, and how their files become the node monitor's.
+"""Where executors put results that are too large for a message, and how the node monitor takes these files over.
 
-An executor, and whatever else runs as its user, may change its directory at any moment: what a name leads to, what
-kind of thing that is, and its bytes. So a name is used to open a file, once and relative to a descriptor of the
-directory; all else is asked of the open file. It is taken over in steps:
+An executor, and any other process of its user, may change its directory at any moment: which file a name leads to, what
+kind of file that is, and the file's bytes. So a name is used only to open a file, once, and relative to a descriptor of
+the directory; everything else is asked of the open file. The node monitor takes a file over in steps:
 
     open    No link is followed, and it must be a plain file of the executor's user that has no other name.
-    move    It is moved to a directory of ours, and looked at there: another may have been put in its place.
-    close   Owner and mode change, so that nobody can open it for writing any more.
+    move    The file is moved to a directory of ours, and checked there: another may have been put in its place.
+    close   Owner and mode change, so that nobody can open the file for writing any more.
     lease   The kernel gives a read lease only on a file that nobody has open, or mapped, for writing.
-    hash    Its bytes, which nobody can change now, are hashed; without the lease a copy of them is.
+    hash    The file's bytes, which nobody can change now, are hashed; without the lease, those of a copy.
 
-What does not fit stays in the executor's directory, or goes back there, and ends with it.
+A file that is refused stays in the executor's directory, or goes back there, and is deleted with the directory.
 
-All of this blocks; `blob_store` has it done in threads.
+All of these calls block; `blob_store` makes them in threads.
 """
 
-# ruff: noqa: PTH104, PTH108, PTH119 - what Path would tidy up is not to be
+# ruff: noqa: PTH104, PTH108, PTH119 - paths are used as executors write them, and Path would normalise them
 from __future__ import annotations
 
 import contextlib
@@ -37,14 +37,14 @@ from sparrow_py.executors.executor_protocol import File
 from sparrow_py.wire.blobs import SHORTAGES
 
 READ_BYTES = 1 << 20
-"""Read and hashed in one go."""
+"""Bytes that are read and hashed in one go."""
 BATCH_BYTES = 8 << 20
-"""Hashed before others have their turn."""
+"""Bytes of one file that are hashed before other files have their turn."""
 LEFT_AGE_MAX_S = 3600.0
-"""In a directory that several executors share, a file that was not written to for so long is nobody's."""
+"""In a directory that several executors share, a file that was not written to for so long is deleted."""
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Not to wait where it turns out to be a pipe."""
+"""`O_NONBLOCK`, so that the call does not wait if the file turns out to be a pipe."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -52,28 +52,28 @@ class ResultDirectory:
     """A directory for the large results of one executor, which only its user can enter, held by a descriptor."""
 
     def __init__(self, parent: str, executor: str, account: Account | None = None) -> None:
-        """Make it in the directory `parent`, which must be ours; `OSError` if that cannot be done.
+        """Make the directory in `parent`, which must be ours; `OSError` if that fails.
 
-        account: the executor's user, if that is another than ours.
+        account: the executor's user, if that is another user than ours.
         """
         self.path = tempfile.mkdtemp(prefix=f"{executor}-", dir=parent)
         self.names = {self.path}
-        """What executors call it."""
+        """Paths by which executors name the directory."""
         self.uid = os.geteuid() if account is None else account.uid
         self.descriptor = os.open(self.path, DIRECTORY)
         if account is not None:
             os.fchown(self.descriptor, account.uid, account.gid)
 
     def close(self) -> None:
-        """Nothing more is taken from it, and nothing may be under way. To remove it is another matter (`removal`)."""
+        """Close the directory, of which no file may be under way. `removal` deletes it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
     def open(self, file: File) -> int:
-        """A descriptor of the file that the executor names; `LinkError` if it may not name that.
+        """A descriptor of the file that the executor names; `LinkError` if the executor may not name that file.
 
-        Another `OSError`: there are no descriptors left.
+        Another `OSError` if there are no descriptors left.
         """
         with _naming(file):
             folder, name = os.path.split(file.path)
@@ -81,9 +81,9 @@ class ResultDirectory:
                 raise LinkError(f"is not in {self.path}")
             try:
                 descriptor = os.open(name, PLAIN_FILE, dir_fd=self.descriptor)
-            except (OSError, ValueError) as error:  # ValueError: no path at all, by its characters.
+            except (OSError, ValueError) as error:  # ValueError: the name has characters that no path has.
                 if isinstance(error, OSError) and error.errno in SHORTAGES:
-                    raise  # That is not the executor's doing.
+                    raise  # The executor has not caused that.
                 raise LinkError(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
             try:
                 check(descriptor, file.size, self.uid)
@@ -93,7 +93,7 @@ class ResultDirectory:
         return descriptor
 
     def give_back(self, path: str) -> None:
-        """Move what is at this path into it: it ends with the directory, if that is still there, else now."""
+        """Move the file at this path into the directory, with which it is deleted, or now if that is gone."""
         try:
             os.rename(path, os.urandom(NAME_BYTES).hex(), dst_dir_fd=self.descriptor)
         except OSError:
@@ -101,17 +101,18 @@ class ResultDirectory:
 
 
 class Taking:
-    """The taking over of a result's file: `begin`, and `go_on` until that says that it is complete.
+    """Takes a result's file over: `begin`, then `go_on` until it returns True.
 
-    It is at `path` then, in a directory of ours on the same file system. Errors of both: `LinkError` if the executor
-    may not name this file, another `OSError` if it cannot be opened or copied now. Methods may be called in any thread.
+    Then the file is at `path`, in a directory of ours on the same file system. Both raise `LinkError` if the executor
+    may not name this file, and another `OSError` if the file cannot be opened or copied now. Methods may be called in
+    any thread.
     """
 
     def __init__(self, directory: ResultDirectory, file: File, path: str, readers_gid: int | None = None) -> None:
-        """readers_gid: the group whose members may read what is taken over."""
+        """readers_gid: the group whose members may read the file once it is taken over."""
         self.path = path
         self.copied = False
-        """Whether it is a copy, as somebody could have written to the file."""
+        """Whether the file at `path` is a copy, because another process could have written to the original."""
         self._directory = directory
         self._file = file
         self._readers_gid = readers_gid
@@ -120,16 +121,16 @@ class Taking:
         self._digest = hashlib.sha256()
         self._buffer = memoryview(bytearray(max(1, min(READ_BYTES, file.size))))
         self._lock = threading.Lock()
-        """One thread at a time; whoever closes it waits for the one that is at work."""
+        """Held by the thread that is at work; `close` waits for that thread."""
         self._closed = False
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of what was read."""
+        """The SHA-256 of the bytes that were read."""
         return self._digest.hexdigest()
 
     def begin(self) -> None:
-        """Open, move and close the file to others."""
+        """Open and move the file, and close it to others."""
         with self._at_work():
             self._source = self._directory.open(self._file)
             with _naming(self._file):
@@ -145,7 +146,7 @@ class Taking:
                 close_to_others(self._copy, self._readers_gid)
 
     def go_on(self) -> bool:
-        """Hash a batch; whether it was the last."""
+        """Hash a batch; returns whether it was the last."""
         size = self._file.size
         with self._at_work(), _naming(self._file):
             end = min(size, self._position + BATCH_BYTES)
@@ -163,7 +164,7 @@ class Taking:
             return self._position == size
 
     def close(self) -> None:
-        """Let go of the file. Unless it is complete, what is left of it goes."""
+        """Close all descriptors, and delete a copy that is not complete."""
         with self._lock:
             self._closed = True
             for descriptor in (self._source, self._copy):
@@ -185,7 +186,7 @@ class Taking:
             yield
 
     def _make_ours(self) -> None:
-        """What was moved is the file that was opened, and from now on nobody else's."""
+        """Check that the file that was moved is the one that was opened, and take it away from all others."""
         if not os.path.samestat(os.lstat(self.path), os.fstat(self._source)):
             raise LinkError("was exchanged for another while it was taken over")
         close_to_others(self._source, self._readers_gid)
@@ -198,7 +199,7 @@ class Taking:
 
 @contextlib.contextmanager
 def _naming(file: File) -> Iterator[None]:
-    """A `LinkError` says which file it is about."""
+    """Puts the file's name before the text of a `LinkError`."""
     try:
         yield
     except LinkError as error:
@@ -210,27 +211,28 @@ def check(descriptor: int, size: int, uid: int) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_size != size:
         raise LinkError(f"is not a plain file of {size} bytes")
-    if found.st_nlink != 1:  # It is somebody else's, too: a link to what the executor could not even read.
+    if found.st_nlink != 1:  # It may be a link to a file that the executor cannot even read.
         raise LinkError(f"has {found.st_nlink} names; allowed: 1")
     if found.st_uid != uid:
         raise LinkError(f"belongs to user {found.st_uid}; allowed: {uid}")
 
 
 def close_to_others(descriptor: int, readers_gid: int | None) -> None:
-    """Make the open file ours, and nobody may open it for writing; to read it only the group of the readers may."""
+    """Make the open file ours: nobody may open it for writing, and only the readers' group may open it for reading."""
     os.fchown(descriptor, os.geteuid(), -1 if readers_gid is None else readers_gid)
     access_lists.remove(descriptor)
     os.fchmod(descriptor, 0o400 if readers_gid is None else 0o440)
 
 
 def leased(descriptor: int) -> bool:
-    """Whether the kernel vouches that nobody has the file open for writing, or mapped. It is given back at once."""
+    """Whether the kernel gives a read lease, and so vouches that nobody has the file open, or mapped, for writing. The
+    lease is given back at once."""
     try:
-        # What whoever breaks a lease has us sent would end us; this signal is ignored.
+        # The signal that the kernel sends when a lease is broken would end this process; SIGURG is ignored.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:  # Somebody has, or this file system knows no leases.
+    except OSError:  # Another process has the file open for writing, or this file system has no leases.
         return False
     return True
 

@@ -79,5 +79,6 @@ class IdleNodes:
         """The stage gets so many reservations on idle nodes."""
         plan = stage.plan
         plan.promised += count
+        plan.unasked += count
         plan.promised_at_s = now_s
         self._counters.reservations_idle += count

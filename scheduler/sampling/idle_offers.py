@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from sparrow_py.wire import messages as m
 
 RESERVATIONS_PER_TASK_MAX = 8
-"""A stage with so many reservations for each unplaced task gets no more of them on idle nodes."""
+"""A stage with so many reservations on idle nodes for each unplaced task, of which none has led to an ask, gets no more
+of them. Those that wait at busy nodes do not count: however many they are, a node that idles starts a task sooner."""
 LOOKED_AT_MAX = 100
 """Waiting stages of a user and kind that are looked at for an idle node."""
 ASK_S = 0.01
@@ -84,7 +85,8 @@ class IdleOffers:
                 plan = stage.plan
                 if plan.promised and plan.promised_at_s + ASK_S < now_s:
                     plan.promised = 0
-                enough = plan.promised >= stage.unplaced or plan.live >= RESERVATIONS_PER_TASK_MAX * stage.unplaced
+                unasked_max = RESERVATIONS_PER_TASK_MAX * stage.unplaced
+                enough = plan.promised >= stage.unplaced or plan.unasked >= unasked_max
                 if stage.open and not enough and self._book.test_node(stage)(node.id):
                     families[family] = families.pop(family)  # Next time another comes first.
                     return stage

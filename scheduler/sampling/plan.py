@@ -28,7 +28,7 @@ class StagePlan:
 
     __slots__ = (
         "asked_too_soon", "group", "live", "locality", "own_ticket", "probe_ratio", "promised", "promised_at_s",
-        "pushes", "tickets",
+        "pushes", "tickets", "unasked",
     )  # fmt: skip
 
     def __init__(self, stage: StageState) -> None:
@@ -49,6 +49,8 @@ class StagePlan:
         """Reservations on idle nodes that are about to ask, about."""
         self.promised_at_s = 0.0
         """When the last of them was made."""
+        self.unasked = 0
+        """Reservations on idle nodes, about, that have not led to an ask."""
         self.pushes = False
         """Whether its tasks may go straight to slots that are known to be free (`pushing`)."""
         self.asked_too_soon: dict[str, int] = {}

@@ -185,8 +185,9 @@ class Probing:
         gone = min(held, count)
         plan = ticket.stage.plan
         plan.live -= gone
-        if plan.promised:
+        if plan.unasked:
             plan.promised = max(0, plan.promised - gone)
+            plan.unasked = max(0, plan.unasked - gone)
         if held > gone:
             ticket.live[node.id] = held - gone
         elif held:
@@ -209,6 +210,7 @@ class Probing:
             ticket = self.tickets[ticket_id]
             count, plan = ticket.live.pop(node.id), ticket.stage.plan
             plan.live -= count
+            plan.unasked = max(0, plan.unasked - count)
             if plan.locality is not None:
                 plan.locality.drop(node.id, count)
             stages[ticket.stage] = None

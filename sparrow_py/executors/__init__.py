@@ -1,1 +1,1 @@
-"""How executors and node monitors talk, for executors in Python."""
+"""The protocol between executors and node monitors, and what executors in Python need for it."""

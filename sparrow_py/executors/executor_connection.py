@@ -1,4 +1,4 @@
-"""The executor's side of its connection to the node monitor, blocking: for executors that are a plain loop."""
+"""An executor's connection to its node monitor. Calls block: it is for executors that are a plain loop."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sparrow_py.executors.executor_protocol import (
 __all__ = ["ExecutorConnection", "load", "write_to_log"]
 
 RECEIVE_BYTES = 1 << 16
-"""Larger, and each call would map and unmap memory for its buffer."""
+"""With a larger buffer each call would map and unmap memory."""
 
 
 def write_to_log() -> None:
     """From now on this executor's standard error is the node monitor's log itself.
 
-    Until its hello the node monitor reads what it writes, so as to know why a start failed.
+    Until the hello the node monitor reads the executor's standard error, so that it can say why a start failed.
     """
     descriptor = os.environ.pop(LOG_VARIABLE, "")
     if descriptor.isdecimal():
@@ -43,8 +43,8 @@ def write_to_log() -> None:
 class ExecutorConnection:
     """A connection to the node monitor.
 
-    `files_directory` is where `data` puts large values; for executors that the node monitor did not
-    start it is beside the socket.
+    `files_directory` is the directory in which `data` puts large values. For executors that the node monitor did not
+    start the directory lies beside the socket.
     """
 
     def __init__(self, path: str, files_directory: str = "") -> None:
@@ -66,15 +66,16 @@ class ExecutorConnection:
         return connection
 
     def hello(self, app: str, places: int = 1, runtime: str = "", executor_id: str = "") -> None:
-        """Say hello."""
+        """Send the first message, which says what this executor runs and how many tasks at a time."""
         self.send([ExecutorHello(EXECUTOR_PROTOCOL_VERSION, executor_id, app, places, runtime, os.getpid())])
 
     def fileno(self) -> int:
-        """For `select`."""
+        """The descriptor of the connection, for `select`."""
         return self._socket.fileno()
 
     def receive(self, *, wait: bool = True) -> list[Any]:
-        """The next messages; without `wait`, those that have arrived. `EOFError` when closed."""
+        """The next messages; without `wait`, those that have arrived. `EOFError` once the node monitor has closed the
+        connection."""
         messages: list[Any] = []
         while not messages:
             try:
@@ -89,13 +90,12 @@ class ExecutorConnection:
         return messages
 
     def send(self, messages: Iterable[Any]) -> None:
-        """Send these; `LinkError` if one is too large for a frame."""
+        """Send these messages; `LinkError` if one is too large for a frame."""
         self._socket.sendall(encode_frame(list(messages)))
 
     def data(self, value: bytes) -> Data:
-        """`value` for a message: itself, or a file that holds it if it is large; `OSError` if that cannot be written.
-
-        `load` is the reverse.
+        """`value` for a message: the bytes themselves, or a file that holds them if they are many. `load` is the
+        reverse. `OSError` if the file cannot be written.
         """
         return store(value, self.files_directory)
 

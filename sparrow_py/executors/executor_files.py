@@ -1,7 +1,7 @@
-"""Bytes too large for a frame between a node monitor and its executors: in files on their machine.
+"""Bytes that are too large for a frame between a node monitor and its executors go in files on their machine.
 
-Every worker imports this, and few need it: what takes time to import waits until it is needed, and
-pathlib is done without.
+Every worker imports this module, and few use it. So modules that take long to import are imported when they are
+needed, and pathlib is not used.
 """
 
 # ruff: noqa: PTH108, PTH118, PTH123
@@ -22,10 +22,11 @@ Content = bytes | mmap.mmap
 
 
 def store(value: bytes, directory: str, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> Data:
-    """`value` as a message carries it: itself, or a new file of this directory if it is larger than `inline_bytes_max`.
+    """`value` as a message carries it: the bytes themselves, or a new file in this directory if they are more than
+    `inline_bytes_max`.
 
-    The file is complete, only this user can read it, and it is its receiver's, who finds its hash. `OSError` if it
-    cannot be written: nothing is left of it then.
+    The file is complete, and only this user can read it. The receiver owns the file, and computes its hash. `OSError`
+    if the file cannot be written: then nothing is left of it.
     """
     if len(value) <= inline_bytes_max:
         return value
@@ -41,9 +42,9 @@ def store(value: bytes, directory: str, *, inline_bytes_max: int = INLINE_BYTES_
 
 
 def load(data: Data) -> Content:
-    """The bytes that a message carries, or a map of the file that it names, which is to be closed.
+    """The bytes that a message carries, or a memory map of the file that the message names; the caller closes the map.
 
-    `OSError` if the file cannot be read, `LinkError` if it is not of the size that the message says.
+    `OSError` if the file cannot be read, `LinkError` if its size is not the one that the message states.
     """
     if type(data) is not File:
         assert isinstance(data, bytes)
@@ -56,7 +57,7 @@ def load(data: Data) -> Content:
 
 
 def using(data: Data, use: Callable[[Content], T]) -> T:
-    """`use(load(data))`, which must keep no view of it; a file is closed afterwards."""
+    """`use(load(data))`. `use` must keep no view of the bytes: a file is closed afterwards."""
     content = load(data)
     if isinstance(content, bytes):
         return use(content)
@@ -65,5 +66,5 @@ def using(data: Data, use: Callable[[Content], T]) -> T:
 
 
 def read(data: Data) -> bytes:
-    """All the bytes; errors as of `load`."""
+    """All the bytes. Errors are those of `load`."""
     return data if type(data) is bytes else using(data, bytes)

@@ -1,10 +1,10 @@
 """How a node monitor and its executors talk: length-prefixed frames over a Unix socket.
 
-A frame is a 4-byte big-endian length and that many bytes: an array of messages, in msgpack or in
-JSON (`Encoding`). An executor connects to the socket named in `SPARROW_EXECUTOR_SOCKET` and says
-`ExecutorHello`; the encoding of that first frame is the connection's, in both directions. It then
-receives `Run`s and answers each with one `Done`. A place runs one task at a time; an executor with
-one place runs what it is given in order. docs/executor-protocol.md says it for other languages.
+A frame is a 4-byte big-endian length and that many bytes: an array of messages, in msgpack or in JSON (`Encoding`). An
+executor connects to the socket named in `SPARROW_EXECUTOR_SOCKET` and sends `ExecutorHello`; both sides then use the
+encoding of that first frame. The executor receives `Run`s and answers each with one `Done`. A place runs one task at a
+time; an executor with one place runs its tasks in the order in which they came. docs/executor-protocol.md describes the
+protocol for other languages.
 """
 
 from __future__ import annotations
@@ -25,35 +25,38 @@ SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
 PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
 """How many places the node monitor wants the executor to offer."""
-FILES_VARIABLE = "SPARROW_EXECUTOR_FILES"
 LOG_VARIABLE = "SPARROW_EXECUTOR_LOG"
-"""Directory where the executor puts results too large for a frame."""
+"""Descriptor of the node monitor's log, to which the executor may write after its hello."""
+FILES_VARIABLE = "SPARROW_EXECUTOR_FILES"
+"""Directory in which the executor puts results that are too large for a frame."""
 FILES_SUFFIX = ".files"
-"""The same for executors that the node monitor did not start: this in place of the socket's suffix."""
+"""Executors that the node monitor did not start have such a directory beside the socket: its name is the socket's with
+this suffix in place of the socket's own."""
 PLACES_MAX = 1 << 16
-"""Places of an executor."""
+"""Most places of an executor."""
 ATTRIBUTES_MAX = 64
-"""Attributes that an executor may give its node."""
+"""Most attributes that an executor may give its node."""
 ATTRIBUTE_BYTES_MAX = 4096
-"""Bytes of an attribute's value."""
+"""Most bytes of an attribute's value."""
 INLINE_BYTES_MAX = 64 << 10
-"""A result larger than this is handed over as a file."""
+"""A result of more bytes is handed over as a file."""
 FRAME_BYTES_MAX = 64 << 20
-"""A frame between a node monitor and its executor, which mostly has results."""
+"""Most bytes of a frame between a node monitor and its executor; most of them are results."""
 SMALL_FRAME_BYTES_MAX = 1 << 20
-"""What is made of a frame of no more bytes takes little memory, whatever is in it. One from an executor with more is
-only decoded within the limits that follow: tasks may write it."""
+"""A frame of no more bytes takes little memory when it is decoded, whatever is in it. A larger frame from an executor,
+which may have been written by a task, is decoded only within the limits that follow."""
 MESSAGES_PER_FRAME_MAX = 2 * PLACES_MAX
-"""Messages in such a frame: each place has ended a run and given one back."""
+"""Most messages in such a frame: each place may have ended a run and given another back."""
 REMARKS_BYTES_MAX = 4 << 20
-"""Bytes of its messages other than Done, whose numbers and names take many times their bytes in memory."""
+"""Most bytes of messages other than Done in such a frame: their numbers and names take many times their bytes in
+memory."""
 JSON_COMMAS_MAX = 1 << 20
-"""Commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done of each
-place has eleven."""
+"""Most commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done has
+eleven commas."""
 RUNS_PER_MESSAGE_MAX = PLACES_MAX
-"""Runs in a Returned."""
+"""Most runs in a Returned."""
 HELLO_BYTES_MAX = 16 << 10
-"""The first frame of an executor, before which nobody is trusted."""
+"""Most bytes of an executor's first frame: before it nobody knows who has connected."""
 
 HEADER = struct.Struct(">I")
 HEADER_BYTES = HEADER.size
@@ -77,9 +80,9 @@ class ExecutorHello(ExecutorMessage, tag=1):
 class File(msgspec.Struct, array_like=True, frozen=True):
     """Bytes too large for a frame, in a file on this machine; `hash` is their SHA-256 in hexadecimal.
 
-    From an executor: a file in `SPARROW_EXECUTOR_FILES`, which is the node monitor's from then on. Its hash may be
-    left empty: the node monitor finds it, and believes no other.
-    To an executor: a file to read and not to change; it stays until the run has ended.
+    From an executor: a file in `SPARROW_EXECUTOR_FILES`, which belongs to the node monitor from then on. The hash may
+    be empty: the node monitor computes it, and refuses a file with another.
+    To an executor: a file to read and not to change, which stays until the run has ended.
     """
 
     path: str
@@ -104,23 +107,23 @@ class Done(ExecutorMessage, tag=2):
 
 
 class Returned(ExecutorMessage, tag=3):
-    """Answer to each Revoke, in order: these of its runs were not started and will not be."""
+    """Answer to each Revoke, in order: these of the Revoke's runs were not started and will not be."""
 
     runs: Annotated[list[int], msgspec.Meta(max_length=RUNS_PER_MESSAGE_MAX)]
 
 
 class Attributes(ExecutorMessage, tag=4):
-    """What the executor adds to its node's attributes, in place of what it said before, as long as it lives.
+    """Attributes that the executor adds to its node's as long as it lives, in place of those that it added before.
 
-    What the operator has given the node an attribute of the same name for stays.
+    An attribute that the operator has given the node keeps the operator's value.
     """
 
     attributes: Annotated[dict[str, str], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
 
 
 class Run(ExecutorMessage, tag=10):
-    """Run this task. `common` is the number of a Common sent before, or 0; `inputs` the results it asked for. `user`:
-    whose task it is, for executors that run those of many. `task`: its number in its job, to name it by."""
+    """Run this task. `common` is the number of a Common sent before, or 0; `inputs` are the results that the task asked
+    for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job."""
 
     run: int
     common: int
@@ -173,14 +176,14 @@ ToExecutor = Run | Common | ForgetCommon | Revoke | Kill
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """How the messages of a connection are written. In JSON, bytes are base64 text."""
+    """How the messages of a connection are encoded. In JSON, bytes are base64 text."""
 
     name: str
     encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder
 
 
 class Direction(msgspec.Struct, frozen=True):
-    """What is spoken in one direction: how to decode a frame's body in each encoding."""
+    """The messages of one direction: how to decode a frame's body in each encoding."""
 
     msgpack: Callable[[memoryview], list[Any]]
     json: Callable[[memoryview], list[Any]]
@@ -189,7 +192,7 @@ class Direction(msgspec.Struct, frozen=True):
 MSGPACK = Encoding("msgpack", msgspec.msgpack.Encoder())
 JSON = Encoding("JSON", msgspec.json.Encoder())
 JSON_START = ord("[")
-"""A body that begins so is JSON: no array of msgpack does."""
+"""First byte of a body in JSON: no array of msgpack begins with it."""
 _SEVERAL = msgspec.msgpack.Decoder(list[FromExecutor])
 _SEVERAL_JSON = msgspec.json.Decoder(list[FromExecutor])
 _ONE = msgspec.msgpack.Decoder(FromExecutor)
@@ -197,7 +200,7 @@ _RAW = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_len
 
 
 def _from_msgpack(body: memoryview) -> list[Any]:
-    """The messages of an executor's frame; of a large one each by itself, until they are too much."""
+    """The messages of an executor's frame. Those of a large frame are decoded one by one, within the limits above."""
     if len(body) <= SMALL_FRAME_BYTES_MAX:
         return _SEVERAL.decode(body)
     messages: list[Any] = []
@@ -213,7 +216,7 @@ def _from_msgpack(body: memoryview) -> list[Any]:
 
 
 def _from_json(body: memoryview) -> list[Any]:
-    """The same. Each value but the first of an array follows a comma."""
+    """As `_from_msgpack`. Each value of an array but the first follows a comma."""
     if len(body) > SMALL_FRAME_BYTES_MAX and (commas := bytes(body).count(b",")) > JSON_COMMAS_MAX:
         raise LinkError(
             f"executor frame of {len(body)} bytes of JSON with {commas} commas; at most {JSON_COMMAS_MAX} are allowed"
@@ -246,7 +249,7 @@ def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK) -> bytearray
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into the messages of its frames, of which the first may have to be smaller."""
+    """Cuts a stream of bytes into the messages of its frames. The first frame may have a smaller limit."""
 
     def __init__(self, direction: Direction = FROM_EXECUTOR, first_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._direction = direction
@@ -254,10 +257,10 @@ class FrameSplitter:
         self._decode: Callable[[memoryview], list[Any]] = self._decode_first
         self._buffer = bytearray()
         self.encoding = MSGPACK
-        """Of the first frame, once it is there; all that follow must have the same."""
+        """The encoding of the first frame, once that has come; all further frames must have the same."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """The messages of all frames that `data` completes; `LinkError` if a frame is not one."""
+        """The messages of all frames that `data` completes; `LinkError` if a frame is malformed or too large."""
         buffer = self._buffer
         buffer += data
         messages: list[Any] = []
@@ -275,12 +278,12 @@ class FrameSplitter:
                 raise LinkError(f"malformed executor frame ({self.encoding.name}): {error}") from None
             position = end
         if position:
-            # A new object: decoded messages may hold no view, but a memoryview would block resizing.
+            # A new object, since a memoryview of the old one may still be there, which would block resizing.
             self._buffer = buffer[position:]
         return messages
 
     def _decode_first(self, body: memoryview) -> list[Any]:
-        """The first frame says how all are written; those after it may be larger."""
+        """The first frame decides the encoding of all frames; frames after it may be larger."""
         self._bytes_max = FRAME_BYTES_MAX
         if body and body[0] == JSON_START:
             self.encoding, self._decode = JSON, self._direction.json

@@ -15,21 +15,21 @@ class Fork(ExecutorMessage, tag=1):
 
 
 class Forked(ExecutorMessage, tag=2):
-    """It was started, and has this process id, until Ended."""
+    """The executor was started, and has this process id until Ended."""
 
     executor: str
     pid: int
 
 
 class NotForked(ExecutorMessage, tag=3):
-    """It could not be started: the error's number."""
+    """The executor could not be started. `error`: the operating system's error number."""
 
     executor: str
     error: int
 
 
 class Ended(ExecutorMessage, tag=4):
-    """It has ended, and so has its process group. `code`: its exit code, or the negative number of a signal."""
+    """The executor has ended, and so has its process group. `code`: the exit code, or a signal's negative number."""
 
     executor: str
     code: int

@@ -1,11 +1,13 @@
 """A fork server, which a node monitor starts and which starts executors for it: `…fork_server MODULE [ENTRY…]`.
 
-It has the executor's module imported, and forks an executor whenever the node monitor asks for one (`fork_protocol`):
-that takes a millisecond, and an interpreter's start seventy. It never runs what users wrote, so each executor begins
-with nothing of anybody's. The module's `main()` is the executor's; it finds its environment as if it had been executed.
-The entries are where tasks look for modules first, also for such as have the name of one of our packages.
+The server has imported the executor's module, and forks an executor whenever the node monitor asks for one
+(`fork_protocol`): a fork takes a millisecond, and the start of an interpreter seventy. The server never runs users'
+code, so no executor begins with anything of another user. An executor calls the module's `main()`, with the environment
+that it would have if it had been executed. Tasks look for modules in the entries first, also for modules that have the
+name of one of our packages.
 
-Standard input is the connection to the node monitor. The server ends with it, and executors end with their server.
+Standard input is the connection to the node monitor. The server ends when the connection does, and executors end with
+their server.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from sparrow_py.own_packages import give_names_back, take_names
 from sparrow_py.processes.process_control import SIGKILL, adopt_orphans, die_with_parent, hide_from_others
 
 PRELOADED = ("cloudpickle",)
-"""What tasks need nearly always: imported once, rather than in each executor."""
+"""Modules that nearly all tasks need: imported once, rather than in each executor."""
 CONNECTION = 0
 """The descriptor of the connection to the node monitor."""
 RECEIVE_BYTES = 1 << 16
@@ -39,7 +41,7 @@ class ForkServer:
         self._connection = connection
         self._splitter = FrameSplitter(TO_FORK_SERVER)
         self._executors: dict[int, str] = {}
-        """By process id."""
+        """Process id to executor."""
         self._wake_ups, self._wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -48,7 +50,7 @@ class ForkServer:
         self._poll.register(self._wake_ups, select.POLLIN)
 
     def serve(self) -> dict[str, str] | None:
-        """Fork until the node monitor is gone: then None. In each executor: its environment."""
+        """Fork executors. Returns None once the node monitor is gone, and in each executor its environment."""
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             if self._wake_ups in ready:
@@ -64,7 +66,7 @@ class ForkServer:
                         return dict(order.environment)
 
     def _forked(self, order: Fork) -> bool:
-        """Start an executor. Whether this process is it."""
+        """Start an executor; returns whether this process is the executor."""
         try:
             pid = os.fork()
         except OSError as error:
@@ -78,7 +80,7 @@ class ForkServer:
         return True
 
     def _let_go(self) -> None:
-        """What is the server's is not for the executor."""
+        """In an executor: close what belongs to the server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(self._wake_ups)
@@ -88,7 +90,7 @@ class ForkServer:
         os.close(nothing)
 
     def _bury(self) -> None:
-        """Tell of the executors that have ended. Until they are waited for nobody else has their process ids."""
+        """Tell of the executors that have ended. Until `waitpid` no other process gets their process ids."""
         while self._executors:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
@@ -103,22 +105,22 @@ class ForkServer:
 
 
 def main() -> int:
-    """Serve until the node monitor goes away; in an executor, be it. The process's exit code."""
+    """Serve until the node monitor is gone; in an executor, run it. Returns the exit code of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whoever could change this process or an executor would change what other users' tasks run in.
+    # A task that could change this process, or an executor, would change the process in which other users' tasks run.
     hide_from_others()
-    # What an executor has left behind is its node monitor's to end, which may have it from executors of all apps.
+    # The node monitor ends the processes that executors have left, those of all apps in one way.
     adopt_orphans(False)
     module, *entries = sys.argv[1:]
     take_names()
     executor = importlib.import_module(module)
     give_names_back()
     sys.path[:] = dict.fromkeys([*map(os.path.abspath, entries), *sys.path])
-    for name in PRELOADED:  # Of the version that tasks find.
+    for name in PRELOADED:  # After the entries, so that the version is the one that tasks find.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # Else the first collection of each executor would copy what they all share.
+    gc.freeze()  # Else the first collection in each executor would copy the memory that all of them share.
     server = os.getpid()
     try:
         environment = ForkServer(socket.socket(fileno=CONNECTION)).serve()

@@ -1,4 +1,4 @@
-"""What tasks write, cut into whole lines and marked: no I/O here (`output_forwarding` does it)."""
+"""The output of tasks is cut into whole lines, and each line is marked. All I/O is in `output_forwarding`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import codecs
 from sparrow_py.logs.printable import printable
 
 LINE_CHARS_MAX = 1 << 16
-"""A line that is longer without an end is shown in pieces: so much at most is held back of each stream."""
+"""A line that grows longer without an end is shown in pieces: no more of a stream is held back."""
 MARK_NAME_CHARS_MAX = 60
-"""Of a name in a mark: it stands before each line."""
+"""Most characters of a name in a mark, since the mark stands before each line."""
 
 
 def name_in_mark(name: str) -> str:
-    """The name as marks have it: on one line, whoever has written it, and shortened if it is long."""
+    """The name as marks show it: on one line, whatever is in it, and shortened if it is long."""
     shown = printable(name)
     return shown if len(shown) <= MARK_NAME_CHARS_MAX else shown[: MARK_NAME_CHARS_MAX - 1] + "…"
 
 
 class LineAssembler:
-    """Turns the bytes of one stream into text that may be shown: whole lines, whatever the pieces in which they come.
+    """Turns the bytes of one stream into whole lines of text, whatever the pieces in which the bytes come.
 
-    Bytes that are no UTF-8 are shown as escapes.
+    Bytes that are not UTF-8 are shown as escapes.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class LineAssembler:
         self._begun = ""
 
     def feed(self, data: bytes, *, marked: bool) -> str:
-        """What can be shown now.
+        """The text that can be shown now.
 
-        A progress bar begins its line anew by a carriage return: unmarked it is shown as it moves, marked once its
-        line has ended.
+        A progress bar begins its line anew by a carriage return. An unmarked one is shown as it moves, a marked one
+        once its line has ended.
         """
         text = self._begun + self._decoder.decode(data)
         ends = text.rfind("\n") + 1
@@ -47,7 +47,7 @@ class LineAssembler:
         return ready
 
     def finish(self) -> str:
-        """What was held back, as nothing that belongs to it follows."""
+        """The text that was held back; the stream has ended."""
         rest, self._begun = self._begun + self._decoder.decode(b"", final=True), ""
         self._decoder.reset()
         return rest
@@ -65,11 +65,11 @@ class Backlog:
         return self._shown < len(self._text)
 
     def put(self, text: str, mark: str) -> None:
-        """Show this next. What there was must have been shown."""
+        """Show this text next. All text before it must have been shown."""
         self._text, self._shown, self.mark = text, 0, mark
 
     def take(self, chars_max: int) -> str:
-        """The next whole lines, which with their marks are not much longer than this; one at least."""
+        """The next whole lines, one at least, which with their marks are not much longer than `chars_max`."""
         text, begin, end, chars = self._text, self._shown, self._shown, 0
         while end < len(text) and chars < chars_max:
             line_end = text.find("\n", end) + 1 or len(text)
@@ -83,14 +83,14 @@ class Backlog:
 
 
 class Screen:
-    """What has been written to one of the program's streams by several sources: no two of them share a line."""
+    """One of the program's streams, to which several sources write: no two of them share a line."""
 
     def __init__(self) -> None:
         self._unfinished: object = None
-        """The source of the last line, if that has no end yet."""
+        """The source of the last line, if the line has no end yet."""
 
     def show(self, source: object, text: str, mark: str) -> str:
-        """What to write so that this text of the source is shown, each line after the mark."""
+        """The text to write so that this text of the source is shown, with the mark before each line."""
         if not text:
             return ""
         goes_on = self._unfinished is source
@@ -99,7 +99,7 @@ class Screen:
         return before + (_marked(text, mark, goes_on) if mark else text)
 
     def end_line(self, source: object) -> str:
-        """What to write so that the source's last line has an end."""
+        """The text to write so that the source's last line has an end."""
         if source is None or self._unfinished is not source:
             return ""
         self._unfinished = None
@@ -107,7 +107,7 @@ class Screen:
 
 
 def _marked(text: str, mark: str, goes_on: bool) -> str:
-    """The text with the mark before each line, but not before the first if that `goes_on`."""
+    """The text with the mark before each line; not before the first line if it `goes_on` from earlier text."""
     lines = text.split("\n")
     last = lines.pop()
     shown = [mark + _last_state(line.removesuffix("\r")) for line in lines]
@@ -121,5 +121,5 @@ def _marked(text: str, mark: str, goes_on: bool) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What a terminal would show of a line that was begun anew several times."""
+    """The text that a terminal would show of a line that was begun anew several times by carriage returns."""
     return line.rpartition("\r")[2]

@@ -1,1 +1,1 @@
-"""Processes on Linux: their control, their descendants, their ends."""
+"""Processes on Linux: how they are controlled, how their descendants are ended, and how they ended."""

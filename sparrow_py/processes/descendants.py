@@ -1,12 +1,12 @@
-"""To end processes below this one, which is a subreaper: whole trees of them at once.
+"""Ends all processes below this one, which is a subreaper: whole trees of them at once.
 
-Whoever kills a tree level by level is outrun by one that grows faster. So each process is stopped first, which forks no
-more then, and its children are looked for after that. A turn of this is bounded; what it leaves loses its parent, and
-is a child of this process in the next.
+A tree that grows fast cannot be killed level by level. So each process is stopped first, after which it forks no more,
+and then its children are looked for. One turn stops and kills a limited number of processes; those that it leaves lose
+their parent, and are children of this process in the next turn.
 
-A process id may be another process's by the time it is used. A process is held by a descriptor (pidfd_open(2)), and
-signalled by it once its parent, which is held as well, has been seen to be one of ours: what was reaped in between
-gets no signal.
+A process id may belong to another process by the time it is used. So each process is held by a descriptor
+(pidfd_open(2)), and gets signals by that descriptor, after its parent, which is held as well, has been seen to be one
+of ours. A process that was reaped in between gets no signal.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Set as AbstractSet
 from sparrow_py.processes.process_control import children, parent_of
 
 HELD_MAX = 64
-"""Processes in a turn, each of which takes a descriptor."""
+"""Most processes in a turn; each takes a descriptor."""
 LOOKS_MAX = 3
-"""For children, of each in a turn. The second finds some only where a stopped process was made to go on."""
+"""How often a turn looks for new children. The second look finds some only if a stopped process was made to go on."""
 THREADS_MAX = 8
-"""Of a process, whose children are looked for: each thread has its own."""
+"""Most threads of a process that are asked for their children: each thread has its own."""
 
 
 def end_children() -> None:
@@ -36,10 +36,10 @@ def end_children() -> None:
 
 
 def kill_descendants(spared: AbstractSet[int] = frozenset()) -> set[int]:
-    """Kill the trees below this process but those of these children, or as much of them as a turn may.
+    """Kill the trees below this process, except those of the `spared` children, or as much of them as a turn may.
 
-    Returns the process ids that were found, also of those that had ended. None is reaped. `OSError` if it cannot be
-    asked now which children there are: there may be no descriptor left.
+    Returns the process ids that were found, those of processes that had ended included. No process is reaped. `OSError`
+    if the children cannot be listed now: there may be no descriptor left.
     """
     roots = children() - spared
     if not roots:
@@ -53,18 +53,18 @@ def kill_descendants(spared: AbstractSet[int] = frozenset()) -> set[int]:
     finally:
         for descriptor in held.values():
             os.close(descriptor)
-    for pid in roots:  # Not reaped, so still ours; all, whether or not they could be held.
+    for pid in roots:  # They were not reaped, so the ids are still theirs. Some of them may not have been held.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return roots | held.keys()
 
 
 def _stop_all(spared: AbstractSet[int], held: dict[int, int]) -> None:
-    """Stop what is below this process, until nothing new appears; process ids and descriptors go to `held`."""
+    """Stop the processes below this one, until no new one appears; `held` gets their process ids and descriptors."""
     me = os.getpid()
     for _ in range(LOOKS_MAX):
         parents, before = [me, *held], len(held)
-        for parent in parents:  # Which grow meanwhile.
+        for parent in parents:  # The list grows meanwhile.
             for pid in _children_now(parent, me) - spared - held.keys():
                 if len(held) == HELD_MAX:
                     return
@@ -83,17 +83,17 @@ def _children_now(parent: int, me: int) -> set[int]:
 
 
 def _stopped(pid: int, parent: int, parent_descriptor: int | None) -> int | None:
-    """Stop this child, and hold it; None if it cannot be, or is not its parent's child any more.
+    """Stop this child and return a descriptor of it; None if that fails, or if it is not its parent's child any more.
 
-    `parent_descriptor` holds the parent; None: that is this process.
+    `parent_descriptor` holds the parent; None: the parent is this process.
     """
     descriptor = None
     try:
         descriptor = os.pidfd_open(pid)
         if parent_of(pid) == parent:
             if parent_descriptor is not None:
-                signal.pidfd_send_signal(parent_descriptor, 0)  # Fails if the parent's number may be another's.
-            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)  # Fails if what we saw was another's.
+                signal.pidfd_send_signal(parent_descriptor, 0)  # Fails if the parent has been reaped.
+            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)  # Fails if the child has been reaped.
             held, descriptor = descriptor, None
             return held
     except OSError:

@@ -1,7 +1,7 @@
-"""What executors and commands that have ended left running, for processes with an event loop.
+"""Orphans: processes that executors and commands left running when they ended. For processes with an event loop.
 
-Who starts processes that are subreapers, and is one itself, has no other children than those, and what was left by
-those that have ended. So whatever it did not start may be killed, whoever's it was.
+A subreaper whose own children are subreapers, too, has only two kinds of children: those that it has started, and those
+that were left by children which have ended. So it may kill every child that it did not start.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ WAIT_MAX_S = 0.5
 
 
 class Orphans:
-    """Of this process; make one before it has started anything."""
+    """The orphans of this process. To be made before the process has started any other."""
 
     def __init__(self) -> None:
         adopt_orphans()
         self._own = children()
-        """Not to be killed."""
+        """Children that are not orphans."""
         self._starting = 0
         self._sweep: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """While a child is being started whose process id is not known yet, none is killed."""
+        """No child is killed in this block, in which one is started whose process id is not known yet."""
         self._starting += 1
         try:
             yield
@@ -42,23 +42,23 @@ class Orphans:
         self._own.add(pid)
 
     def ended(self, pid: int) -> None:
-        """It has ended, and was reaped: what it left are orphans, to be killed."""
+        """This child has ended, and was reaped: the processes that it left are orphans, and are killed."""
         self._own.discard(pid)
         self.end()
 
     def end(self) -> None:
-        """Kill all orphans, and those that come to light by it. Returns at once."""
+        """Kill all orphans, and those that appear when their parents are killed. Returns at once."""
         if self._sweep is None:
             self._sweep = asyncio.create_task(self._end_all())
 
     async def gone(self) -> None:
-        """Return when there are none."""
+        """Kill all orphans, and return when there is none left."""
         self.end()
         if self._sweep is not None:
             await self._sweep
 
     def _kill_those_here(self) -> set[int] | None:
-        """The process ids of those that were found; None if it cannot be told now which are orphans."""
+        """Returns the process ids of the orphans that were found; None if they cannot be told apart now."""
         if self._starting:
             return None
         try:
@@ -70,9 +70,9 @@ class Orphans:
             return None
 
     async def _end_all(self) -> None:
-        """They take a moment to end, and what they leave are orphans, too: look again until there are none.
+        """Killed processes take a moment to end, and their children become orphans: look again until there is none.
 
-        Only those that do not end are looked at less and less often.
+        The pauses grow only while no new orphan appears.
         """
         wait_s = WAIT_FIRST_S
         known: set[int] = set()

@@ -1,4 +1,4 @@
-"""Why a process ended: its exit code in words, and the end of what it wrote."""
+"""Why a process ended: its exit code in words, and the last lines of its output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparrow_py.logs.printable import printable
 
 READ_BYTES = 1 << 16
 KEPT_BYTES = 4096
-"""Of what was read last."""
+"""Bytes at the end of the output that are kept."""
 LINES_MAX = 12
-"""Lines that are told."""
+"""Most lines that are told."""
 POLL_S = 0.01
 
 
 def exit_reason(code: int) -> str:
-    """How a process ended, in words."""
+    """How a process ended, in words. `code`: its exit code, or the negative number of a signal."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -31,11 +31,11 @@ def exit_reason(code: int) -> str:
 
 
 class Tail:
-    """A pipe, and a thread that reads it: passes on what comes, and keeps the end of it.
+    """A pipe, and a thread that reads it, passes the output on, and keeps the end of it.
 
-    `descriptor` is for the process to write to, until `close_ours` once that has it. `to` is the descriptor that what
-    it writes is passed on to (a copy of it); None: nowhere. The thread blocks where that blocks, so a process that
-    writes much slows itself alone. `OSError` if there are no descriptors or threads left.
+    The process writes to `descriptor`; `close_ours` is called once the process has it. The output is passed on to (a
+    copy of) the descriptor `to`; None: it is not passed on. The thread blocks where `to` blocks, so a process that
+    writes much slows only itself. `OSError` if there are no descriptors or threads left.
     """
 
     def __init__(self, to: int | None = None) -> None:
@@ -43,7 +43,7 @@ class Tail:
         self._to = None if to is None else os.dup(to)
         self._kept = b""
         self._reading = threading.Lock()
-        """Held from when something is read until it is in `_kept`."""
+        """Held while bytes are read and put into `_kept`."""
         self._over = threading.Event()
         try:
             threading.Thread(target=self._read, name="sparrow-tail", daemon=True).start()
@@ -53,12 +53,12 @@ class Tail:
             raise OSError(errno.EAGAIN, str(error)) from None
 
     def close_ours(self) -> None:
-        """The process has the descriptor, or never will: only who else has it can write."""
+        """Close this process's copy of `descriptor`: the other process has its own copy, or will not get one."""
         os.close(self.descriptor)
 
     def lines(self, timeout_s: float) -> list[str]:
-        """The last lines, printable. Waits until all that was written before has been read, and no longer than this:
-        others that hold the descriptor may go on writing."""
+        """The last lines, printable. Waits until all output so far has been read, and no longer than `timeout_s`: other
+        processes that have the descriptor may go on writing."""
         deadline_s = time.monotonic() + timeout_s
         while not self._over.wait(POLL_S) and self._pending() and time.monotonic() < deadline_s:
             pass
@@ -66,7 +66,7 @@ class Tail:
         return [printable(line.rstrip()) for line in text.splitlines() if line.strip()][-LINES_MAX:]
 
     def _pending(self) -> bool:
-        """Whether something was written that has not been read."""
+        """Whether there is output that has not been read."""
         with self._reading:
             return not self._over.is_set() and any(event & select.POLLIN for _, event in self._poll().poll(0))
 
@@ -90,7 +90,7 @@ class Tail:
                 os.close(self._to)
 
     def _read_when(self, poll: select.poll) -> bytes:
-        """What comes next; empty at the end."""
+        """The next bytes; empty at the end of the output."""
         poll.poll()
         with self._reading:
             data = os.read(self._source, READ_BYTES)

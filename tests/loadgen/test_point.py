@@ -15,6 +15,7 @@ from loadgen.recorded import EVENTS, JOBS, TASKS, read_run
 from loadgen.targets import LocalTarget, Shape
 from loadgen.traces import Trace, parse_lines
 from sparrow_py.errors import InvalidOption
+from tests.support.commands import run_main
 
 SHAPE = Shape(nodes=4, slots=2, schedulers=2)
 USERS = tuple(
@@ -142,11 +143,7 @@ def test_a_stage_wider_than_the_cluster_starts_no_cluster(monkeypatch: pytest.Mo
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as caught:
-        main(["run", *arguments])
-    captured = capsys.readouterr()
-    assert isinstance(caught.value.code, int)
-    return caught.value.code, captured.out, captured.err
+    return run_main(main, capsys, "run", *arguments)
 
 
 @pytest.mark.rest

@@ -7,6 +7,7 @@ import errno
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -332,13 +333,19 @@ async def test_a_full_disk_fails_a_result_that_has_to_be_copied(node: Node, monk
     assert names(node.results.path) == node.partial == []
 
 
+async def being_hashed(node: Node, monkeypatch: pytest.MonkeyPatch) -> asyncio.Future[Any]:
+    """A result that the node takes over, and of which it has read some: it is read in many batches."""
+    monkeypatch.setattr(result_files, "BATCH_BYTES", 1000)
+    taking = asyncio.ensure_future(node.take(node.put_file(DATA)))
+    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0)
+    return taking
+
+
 async def test_a_result_that_is_being_hashed_when_the_store_stops_is_no_error(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await start()
-    monkeypatch.setattr(result_files, "BATCH_BYTES", 1000)
-    taking = asyncio.ensure_future(node.take(node.put_file(DATA)))
-    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0)
+    taking = await being_hashed(node, monkeypatch)
     await node.store.stop()
     with pytest.raises(NoRoom, match=blob_store.STOPPED):
         await taking
@@ -348,9 +355,7 @@ async def test_a_result_that_nobody_waits_for_any_more_leaves_nothing(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await start()
-    monkeypatch.setattr(result_files, "BATCH_BYTES", 1000)
-    taking = asyncio.ensure_future(node.take(node.put_file(DATA)))
-    await until(lambda: node.store.table.bytes_reserved > 0, every_s=0)
+    taking = await being_hashed(node, monkeypatch)
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await taking

@@ -339,6 +339,16 @@ def test_a_take_without_result_costs_nobody_what_it_is_owed() -> None:
 # Fair: idle users
 
 
+def served(queue: FairQueue, count: int) -> list[str]:
+    """Whose tasks are the next ones, each of which takes 0.1 s."""
+    users = []
+    for _ in range(count):
+        charge = take(queue)
+        users.append(charge.ticket.user)
+        queue.settle(charge, 0.1)
+    return users
+
+
 def test_idleness_saves_nothing_up() -> None:
     queue = FairQueue(1)
     queue.add(ticket("busy", 1, count=10_000))
@@ -346,12 +356,7 @@ def test_idleness_saves_nothing_up() -> None:
     for _ in range(1000):
         queue.settle(take(queue), 0.1)
     queue.add(ticket("idle", 3, count=100))
-    users = []
-    for _ in range(20):
-        charge = take(queue)
-        users.append(charge.ticket.user)
-        queue.settle(charge, 0.1)
-    assert users.count("idle") == 10
+    assert served(queue, 20).count("idle") == 10
 
 
 def test_a_user_that_was_passed_over_saves_nothing_up_either() -> None:
@@ -360,12 +365,7 @@ def test_a_user_that_was_passed_over_saves_nothing_up_either() -> None:
     queue.add(ticket("huge", 2, count=10_000))
     for _ in range(1000):
         queue.settle(take(queue, lambda t: t.user == "small"), 0.1)
-    users = []
-    for _ in range(20):
-        charge = take(queue)
-        users.append(charge.ticket.user)
-        queue.settle(charge, 0.1)
-    assert users.count("huge") == 10
+    assert served(queue, 20).count("huge") == 10
 
 
 def test_debt_is_remembered_while_others_are_busy_and_then_forgotten() -> None:

@@ -22,6 +22,8 @@ from tests.support.recorder import reserve
 
 LATENCY_S = 0.0002
 """To a scheduler and back; executors are asked and answer at once."""
+CHECKED_EVERY = 16
+"""Steps after which invariants are checked, which takes longer than a step where hundreds of tasks are ready."""
 
 
 class Node(NodeCore):
@@ -30,7 +32,7 @@ class Node(NodeCore):
     def __init__(self, slots: int = 4, **options: Any) -> None:
         self.events: list[tuple[float, int, Any]] = []
         self.order = count()
-        self.attempts = count(1)
+        self.attempts, self.steps = count(1), count()
         self.users: dict[int, str] = {}
         self.seconds: dict[int, float] = {}
         self.starts: list[tuple[str, float]] = []
@@ -58,8 +60,11 @@ class Node(NodeCore):
                 action()
             else:
                 break
-            self.settle()
+            self.core.pump(self.now_s)
+            if next(self.steps) % CHECKED_EVERY == 0:
+                self.core.check_invariants()
         self.now_s = until_s
+        self.core.check_invariants()
 
     def reserve(self, user: str, ticket: int, tasks: int, task_s: float, **fields: Any) -> None:
         self.users[ticket], self.seconds[ticket] = user, task_s

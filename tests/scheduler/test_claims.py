@@ -15,6 +15,7 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
 from tests.support.scheduler_rig import SchedulerRig
+from tests.support.worlds import crash_all_that_know_a_job
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus.FINISHED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.LOST
 INFO = m.NodeInfo(4, {}, {}, {"many": ""})
@@ -449,12 +450,7 @@ def test_schedulers_and_nodes_that_die_together_again_and_again_start_nothing_to
     """Each time the start that was open is lost with all that knew of it, but for the client."""
     world = World(2, nodes=[1, 1], schedulers=3, heartbeat_s=0.3, scheduler={"placement": placement, "settling_s": 0.0})
     log = world.submit([1.0] * 2, max_attempts=2)
-    for _ in range(4):
-        world.run_for(0.4)
-        for holder in [one for one in world.schedulers if one.core.jobs]:
-            world.crash_scheduler(holder, 0.1)
-        for node in list(world.nodes):
-            world.crash_node(node, 0.1)
+    crash_all_that_know_a_job(world, 4, every_s=0.4, restart_s=0.1)
     world.run()
     world.check_end()
     for task in range(2):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.sampling.idle_offers import ASK_S, RESERVATIONS_PER_TASK_MAX
 from sparrow_py import constraints
 from sparrow_py.errors import LinkError
@@ -105,9 +106,44 @@ def test_a_stage_that_fits_few_nodes_finds_them_among_many_idle_ones() -> None:
 def test_a_job_gets_no_more_reservations_on_idle_nodes_than_make_sense() -> None:
     scheduler = Scheduler(50)
     scheduler.submit("j", 1)
+    scheduler.reserved()
     for number in range(50):
         scheduler.node(f"n{number}", m.Idle(1), now_s=number)  # None of them asks.
     assert sum(scheduler.reserved().values()) == RESERVATIONS_PER_TASK_MAX
+
+
+@pytest.mark.parametrize("what_goes", ["an ask", "a node"])
+def test_idle_nodes_get_more_reservations_of_a_job_once_one_of_them_asks_or_goes(what_goes: str) -> None:
+    scheduler = Scheduler(50)
+    scheduler.submit("j", 2)
+    (ticket,) = {message.ticket for _, message in scheduler.outbox.take(m.Reserve)}
+    for number in range(50):
+        scheduler.node(f"n{number}", m.Idle(1), now_s=number)
+    told = scheduler.reserved()
+    assert sum(told.values()) == 2 * RESERVATIONS_PER_TASK_MAX
+    node = next(iter(told))
+    if what_goes == "an ask":
+        scheduler.node(node, m.GetTasks(1, ticket, 1), now_s=60)
+        assert scheduler.core.jobs["j"].stages[0].plan.unasked == 2 * RESERVATIONS_PER_TASK_MAX - 1
+        return
+    scheduler.node_down(node, 60)
+    scheduler.reserved()
+    scheduler.node("n49", m.Idle(1), now_s=70)
+    assert scheduler.reserved() == {"n49": 1}
+
+
+def test_an_idle_node_is_used_however_many_reservations_wait_at_busy_ones() -> None:
+    """Else a node would idle as long as the tasks of another last."""
+    scheduler = Scheduler(2)
+    scheduler.submit("j", 1, probe_ratio=2.0 * RESERVATIONS_PER_TASK_MAX)
+    reserves = scheduler.reserves()
+    refused = m.ReservationsRefused(reserves["n1"].ticket, reserves["n1"].count, "no room")
+    scheduler.node("n1", refused)
+    assert scheduler.core.live_reservations("n0") == 2 * RESERVATIONS_PER_TASK_MAX
+    scheduler.tick(BACKOFF_MAX_S)
+    scheduler.reserved()
+    scheduler.node("n1", m.Idle(1), now_s=BACKOFF_MAX_S)
+    assert scheduler.reserved() == {"n1": 1}
 
 
 def test_while_idle_nodes_are_about_to_ask_no_others_get_a_reservation_for_the_same_tasks() -> None:

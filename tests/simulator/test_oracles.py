@@ -35,6 +35,7 @@ from sparrow_py.errors import InvariantViolated
 from sparrow_py.job import TaskStatus
 from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
+from tests.support.worlds import crash_all_that_know_a_job
 
 Patch = pytest.MonkeyPatch
 
@@ -99,12 +100,7 @@ def dying_together() -> None:
     """Schedulers die with the nodes, again and again, under a job that may be started twice; the client lives."""
     world = World(2, nodes=[1, 1], schedulers=3, scheduler={"settling_s": 0.0})
     world.submit([1.0] * 2, max_attempts=2)
-    for _ in range(4):
-        world.run_for(0.4)
-        for scheduler in [one for one in world.schedulers if one.core.jobs]:
-            world.crash_scheduler(scheduler, 0.1)
-        for node in list(world.nodes):
-            world.crash_node(node, 0.1)
+    crash_all_that_know_a_job(world, 4, every_s=0.4, restart_s=0.1)
     world.run()
     world.check_end()
 

@@ -15,6 +15,7 @@ from simulator.__main__ import main
 from simulator.hosts import SimulationError
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import simulate
+from tests.support.commands import run_main
 
 SMALL = ["--nodes", "20", "--tasks", "4", "--jobs", "30"]
 TRACE = """\
@@ -26,11 +27,7 @@ TRACE = """\
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as caught:
-        main(["run", *arguments])
-    captured = capsys.readouterr()
-    assert isinstance(caught.value.code, int)
-    return caught.value.code, captured.out, captured.err
+    return run_main(main, capsys, "run", *arguments)
 
 
 @pytest.fixture

@@ -13,15 +13,6 @@ from tests.support.waiting import TIMEOUT_S
 BYTES = JobSpec([b"1"], app="many")
 
 
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
-    """The jobs that were checked."""
-    jobs: list[JobSpec] = []
-    validate = JobSpec.validate
-    monkeypatch.setattr(JobSpec, "validate", lambda spec: (jobs.append(spec), validate(spec))[1])
-    return jobs
-
-
 def test_by_a_client_for_threads(client: Client, checked: list[JobSpec]) -> None:
     assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
     assert len(checked) == 1

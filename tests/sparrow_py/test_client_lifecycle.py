@@ -95,6 +95,16 @@ def test_a_stop_iteration_does_not_end_a_generator_in_silence(client: Client) ->
     assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+def check_frozen(future: Any, kind: type[Any]) -> None:
+    """The task was started once, and has raised a `kind` whose code is 3."""
+    error = future.exception(TIMEOUT_S)
+    assert isinstance(error, kind), error
+    assert error.code == 3
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert "raise Frozen(3)" in str(error.__cause__)
+    assert future.report.attempts == 1
+
+
 def test_a_frozen_exception_comes_back_as_itself_and_is_not_tried_again(client: Client) -> None:
     @dataclass(frozen=True)
     class Frozen(Exception):
@@ -106,13 +116,7 @@ def test_a_frozen_exception_comes_back_as_itself_and_is_not_tried_again(client: 
     def fail() -> None:
         raise Frozen(3)
 
-    future = client.submit(fail)
-    error = future.exception(TIMEOUT_S)
-    assert isinstance(error, Frozen), error
-    assert error.code == 3
-    assert isinstance(error.__cause__, RemoteTraceback)
-    assert "raise Frozen(3)" in str(error.__cause__)
-    assert future.report.attempts == 1  # type: ignore[attr-defined]
+    check_frozen(client.submit(fail), Frozen)
     assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
@@ -127,13 +131,8 @@ def test_a_frozen_exception_that_pickle_alone_cannot_unpickle_comes_back_as_itse
         raise Frozen(3)
 
     future = client.submit(fail)
-    error = future.exception(TIMEOUT_S)
-    assert isinstance(error, Frozen), error
-    assert error.code == 3
-    assert isinstance(error.__cause__, RemoteTraceback)
-    assert "raise Frozen(3)" in str(error.__cause__)
+    check_frozen(future, Frozen)
     assert "Frozen: 3" in future.report.error  # type: ignore[attr-defined]
-    assert future.report.attempts == 1  # type: ignore[attr-defined]
 
 
 # ---- the end ---------------------------------------------------------------------------------

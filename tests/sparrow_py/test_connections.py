@@ -22,7 +22,7 @@ from sparrow_py.wire import upgrade, websocket
 from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX, Nobody
 from sparrow_py.wire.links import LINK_PATH, Link, OlderLink
 from sparrow_py.wire.outgoing import Outgoing
-from tests.support.linked import HELLO, LOOPS, Tls, accepting, both_ends, dialled, encoded, run_on, until
+from tests.support.linked import HELLO, LOOPS, Tls, accepting, both_ends, dialled, encoded, run_on, served, until
 from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, PONG, Raw, batch, connected, request, ws_frame
 from tests.support.waiting import TIMEOUT_S
 
@@ -355,13 +355,8 @@ async def aiohttp_server(serve: Any, tls: Tls | None = None, **options: Any) -> 
 
     app = web.Application()
     app.add_routes([web.get(LINK_PATH, handle)])
-    runner = web.AppRunner(app, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=None if tls is None else tls.server).start()
-    try:
-        yield "{}:{}".format(*runner.addresses[0])
-    finally:
-        await runner.cleanup()
+    async with served(web.AppRunner(app, shutdown_timeout=1.0), tls) as address:
+        yield address
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
@@ -747,13 +742,18 @@ def test_more_than_the_backlog_at_once_is_no_slow_reader() -> None:
     run_on("asyncio", play())
 
 
+def fill(link: Link) -> None:
+    """Send so much that frames wait at this end."""
+    link.listen(lambda _: None)
+    while link._connection.writable:
+        link.send(outcome(30_000))
+        link.flush()
+
+
 def test_frames_that_wait_for_a_reader_who_goes_are_unsent(loop: str) -> None:
     async def play() -> None:
         async with against_raw() as (raw, link):
-            link.listen(lambda _: None)
-            while link._connection.writable:
-                link.send(outcome(30_000))
-                link.flush()
+            fill(link)
             waits = [m.Placed("j", 1), m.Placed("j", 2)]
             for message in waits:
                 link.send(message)
@@ -770,10 +770,7 @@ def test_frames_that_wait_for_a_reader_who_goes_are_unsent(loop: str) -> None:
 def test_a_reader_that_is_slow_but_not_too_slow_hears_the_goodbye(loop: str) -> None:
     async def play() -> None:
         async with against_raw() as (raw, link):
-            link.listen(lambda _: None)
-            while link._connection.writable:
-                link.send(outcome(30_000))
-                link.flush()
+            fill(link)
             link.send(m.JobEnded("j"))
             link.close("enough")
             ended = await asyncio.to_thread(raw.said)

@@ -91,7 +91,13 @@ async def accepting(
     app = web.Application()
     http_guard.protect(app, names=None, public_paths=(LINK_PATH,), holder_of=holder_of)
     app.add_routes([web.get(LINK_PATH, handle)])
-    runner = http_guard.Runner(app)
+    async with served(http_guard.Runner(app), tls) as address:
+        yield address
+
+
+@asynccontextmanager
+async def served(runner: web.AppRunner, tls: Tls | None) -> AsyncIterator[str]:
+    """The address at which an application is served."""
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=None if tls is None else tls.server).start()
     try:

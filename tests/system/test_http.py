@@ -406,37 +406,37 @@ def test_a_token_is_needed_for_all_of_it(tmp_path: Path) -> None:
         assert ask(daemon, "GET", "/openapi.json", Authorization=f"Bearer {token}")[0] == 200
 
 
-def test_a_scheduler_that_drains_takes_no_jobs_and_lets_readers_read_on(tmp_path: Path, gate: Path) -> None:
+@contextmanager
+def draining_beside_a_reader(directory: Path, gate: Path) -> Iterator[tuple[Daemon, HTTPResponse]]:
+    """A scheduler that drains, and the answer to a reader of a job that goes on until the gate is there. At the end the
+    scheduler ends, too."""
     with (
-        Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon,
-        node_of(daemon.address, tmp_path / "node.log", *FLAGS, name=NODE),
+        Daemon("scheduler", log=directory / "scheduler.log") as daemon,
+        node_of(daemon.address, directory / "node.log", *FLAGS, name=NODE),
     ):
         job = submit(daemon, app="command", tasks=[held(gate)])
         with reading(daemon, job["id"]) as response:
             daemon.signal()
             wait_until(lambda: http(daemon.address, "/readyz")[0] == 503)
-            status, error, headers = ask(daemon, "POST", "/v1/jobs", {"app": "noop"})
-            assert (status, headers["Retry-After"]) == (503, "1")
-            assert "shutting down" in error["error"]["message"]
-            gate.touch()
-            assert json.loads(response.read())["result"]["stdout"] == "done\n"
+            yield daemon, response
         assert daemon.wait() == 0
+
+
+def test_a_scheduler_that_drains_takes_no_jobs_and_lets_readers_read_on(tmp_path: Path, gate: Path) -> None:
+    with draining_beside_a_reader(tmp_path, gate) as (daemon, response):
+        status, error, headers = ask(daemon, "POST", "/v1/jobs", {"app": "noop"})
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert "shutting down" in error["error"]["message"]
+        gate.touch()
+        assert json.loads(response.read())["result"]["stdout"] == "done\n"
 
 
 @pytest.mark.rest
 def test_a_reader_of_a_scheduler_that_ends_does_not_take_what_it_has_for_all(tmp_path: Path, gate: Path) -> None:
-    with (
-        Daemon("scheduler", log=tmp_path / "scheduler.log") as daemon,
-        node_of(daemon.address, tmp_path / "node.log", *FLAGS, name=NODE),
-    ):
-        job = submit(daemon, app="command", tasks=[held(gate)])
-        with reading(daemon, job["id"]) as response:
-            daemon.signal()
-            wait_until(lambda: http(daemon.address, "/readyz")[0] == 503)
-            daemon.signal()
-            with pytest.raises((IncompleteRead, ConnectionResetError)):
-                response.read()
-        assert daemon.wait() == 0
+    with draining_beside_a_reader(tmp_path, gate) as (daemon, response):
+        daemon.signal()
+        with pytest.raises((IncompleteRead, ConnectionResetError)):
+            response.read()
 
 
 @pytest.mark.rest

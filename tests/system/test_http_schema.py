@@ -17,10 +17,12 @@ from sparrow_py import CallOptions, Client
 from sparrow_py.wire.blobs import sha256_hex
 from tests.support import tasks
 from tests.support.daemons import Daemon, get_json, http, wait_for_nodes
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-EXAMPLES = 25
-"""For each operation, of right requests and of wrong ones. `derandomize`: the same in every run."""
+EXAMPLES, EXAMPLES_OF_REST = 8, 25
+"""For each operation, of right requests and of wrong ones: in `make test`, and in `make test-rest`. `derandomize`: the
+same in every run."""
 CHECKS: list[Any] = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
@@ -63,11 +65,13 @@ def operations(daemon: Daemon) -> list[Any]:
     return [operation.ok() for operation in schema.get_all_operations()]
 
 
-def ask(operation: Any, mode: GenerationMode, change: Callable[[Case], None] | None = None) -> None:
+def ask(
+    operation: Any, mode: GenerationMode, change: Callable[[Case], None] | None = None, examples: int = EXAMPLES
+) -> None:
     """Make requests up and look at the answers."""
 
     @settings(
-        max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: Case) -> None:
@@ -81,13 +85,16 @@ def ask(operation: Any, mode: GenerationMode, change: Callable[[Case], None] | N
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("daemon_of", ["scheduler", "node"])
-def test_answers_are_as_the_document_says(daemon_of: str, mode: GenerationMode, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("examples", rest_after(1, EXAMPLES, EXAMPLES_OF_REST))
+def test_answers_are_as_the_document_says(
+    daemon_of: str, mode: GenerationMode, examples: int, request: pytest.FixtureRequest
+) -> None:
     daemon: Daemon = request.getfixturevalue(daemon_of)
     found = operations(daemon)
     assert len(found) >= 8
     for operation in found:
         with suppress(Unsatisfiable):  # Where nothing is asked for, nothing can be wrong.
-            ask(operation, mode)
+            ask(operation, mode, examples=examples)
     assert daemon.process.poll() is None
     assert "Traceback" not in daemon.log.read_text()
 
@@ -103,7 +110,10 @@ def test_jobs_that_a_node_runs(scheduler: Daemon, node: Daemon) -> None:
         case.body = {"app": "noop", "tasks": [*some, {}], "user": "schema"}
 
     ask(submit, GenerationMode.POSITIVE, make_runnable)
-    wait_until(lambda: {job["user"] for job in get_json(scheduler.address, "/v1/jobs")["jobs"]} == {"bystander"})
+    wait_until(
+        lambda: {job["user"] for job in get_json(scheduler.address, "/v1/jobs")["jobs"]} == {"bystander"},
+        "all jobs but the bystander's to end",
+    )
     ended = [job for job in get_json(scheduler.address, "/v1/jobs?ended=true")["jobs"] if job["user"] == "schema"]
     assert ended
     assert all(job["finished"] == job["tasks"] > 0 for job in ended)

@@ -1,0 +1,43 @@
+"""What a client does with its cluster besides running jobs: it keeps and fetches large data, and looks at the nodes."""
+
+from __future__ import annotations
+
+from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.job import BlobRef
+from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.loop_thread import LoopThread
+from sparrow_py.session.session import Session
+
+
+class ClusterAccess(StaysHere):
+    """The part of `Client` that asks for no job. All methods are for any thread."""
+
+    _session: Session
+    _thread: LoopThread
+
+    def upload(self, data: bytes) -> BlobRef:
+        """Give data to the cluster that several jobs' tasks need, as payload or common bytes: a reference to it.
+
+        It is kept as long as jobs use it, and for the nodes' retention time after that.
+        """
+        return self._thread.run(lambda: self._session.upload(data))
+
+    def fetch(self, ref: BlobRef) -> bytes:
+        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        return bytes(self._thread.run(lambda: self._session.download(ref)))
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).
+
+        `SparrowError` if none of them answers.
+        """
+        return self._thread.run(self._session.nodes)
+
+    def wait_for_nodes(self, count: int, timeout_s: float | None = None) -> None:
+        """Return when each connected scheduler has at least `count` nodes that are ready; `TimeoutError` if that takes
+        longer than `timeout_s` (None: for ever)."""
+        self._thread.run(lambda: self._session.wait_for_nodes(count, timeout_s))
+
+    def cut_off_s(self) -> float:
+        """For how long no scheduler could be reached; 0 while one can be."""
+        return self._session.cut_off_s()
