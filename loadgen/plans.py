@@ -7,18 +7,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadgen.durations import Durations
 from loadgen.mix import LOAD_MAX, Mix
 from loadgen.point import PointPlan, Workload
 from loadgen.presets import PRESETS, Preset, Size
 from loadgen.recorded import POINTS_MAX
-from loadgen.targets import CENTRAL, ExistingTarget, Shape
+from loadgen.targets import CENTRAL, SPARROW, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
 from sparrow_py.errors import InvalidOption
+from sparrow_py.profiles import DEFAULT, check_profile
 
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
@@ -33,6 +34,7 @@ class Asked:
     probe_ratios: tuple[float, ...] = ()
     durations_ms: tuple[float, ...] = ()
     placements: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
     nodes: int = 100
     slots: int = 4
     schedulers: int = 10
@@ -56,6 +58,8 @@ class Asked:
         for duration_ms in self.durations_ms:
             if not 0 < duration_ms <= 1e9:
                 raise InvalidOption("duration", duration_ms, "milliseconds above 0, at most 1e9")
+        for profile in self.profiles:
+            check_profile(profile)
         if self.jobs is not None and self.jobs < 1:
             raise InvalidOption("jobs", self.jobs, "a whole number from 1")
         if self.seconds is not None and not 0 < self.seconds <= 1e6:
@@ -63,6 +67,9 @@ class Asked:
         if self.scheduler and len(self.placements) > 1:
             found = ", ".join(self.placements)
             raise InvalidOption("placement", found, "one value with --scheduler: a running cluster has one placement")
+        if self.scheduler and len(self.profiles) > 1:
+            found = ", ".join(self.profiles)
+            raise InvalidOption("profile", found, "one value with --scheduler: a running cluster has one profile")
 
     @property
     def title(self) -> str:
@@ -70,17 +77,37 @@ class Asked:
         return PRESETS[self.preset].title if self.preset else Path(str(self.file)).name
 
 
+class _AxesPoint(NamedTuple):
+    load: float | None
+    duration_ms: float | None
+    placement: str
+    profile: str
+    probe_ratio: float
+
+
 @dataclass(frozen=True)
 class _Axes:
-    """The settings that are varied; every combination of their values is a point."""
+    """The settings that are varied; every combination of their values is a point. Only the placement `sparrow` is run
+    with each profile, since nothing in the others depends on that."""
 
     loads: Sequence[float | None]
     durations_ms: Sequence[float | None]
     placements: Sequence[str]
+    profiles: Sequence[str]
     probe_ratios: Sequence[float]
 
-    def points(self) -> list[tuple[float | None, float | None, str, float]]:
-        points = list(itertools.product(self.loads, self.durations_ms, self.placements, self.probe_ratios))
+    def points(self) -> list[_AxesPoint]:
+        ways = [
+            (placement, profile)
+            for placement in self.placements
+            for profile in (self.profiles if placement == SPARROW else self.profiles[:1])
+        ]
+        points = [
+            _AxesPoint(load, duration_ms, placement, profile, probe_ratio)
+            for load, duration_ms, (placement, profile), probe_ratio in itertools.product(
+                self.loads, self.durations_ms, ways, self.probe_ratios
+            )
+        ]
         if len(points) > POINTS_MAX:
             raise InvalidOption("points", f"{len(points)} of them", f"at most {POINTS_MAX} in a run")
         return points
@@ -92,6 +119,9 @@ def plans(asked: Asked) -> list[PointPlan]:
     if asked.scheduler:
         with ExistingTarget(asked.scheduler) as target:
             nodes, slots = len(target.nodes), target.slots
+        if asked.profiles not in ((), (target.profile,)):
+            raise InvalidOption("profile", asked.profiles[0], f"that of the running cluster, {target.profile!r}")
+        asked = replace(asked, profiles=(target.profile,))
     else:
         Shape(nodes=nodes, slots=slots, schedulers=asked.schedulers)  # Raises if the numbers are not valid.
     made = (
@@ -110,10 +140,12 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
         asked.loads or preset.loads,
         asked.durations_ms or preset.durations_ms,
         asked.placements or (preset.placements[:1] if asked.scheduler else preset.placements),
+        asked.profiles or (DEFAULT,),
         asked.probe_ratios or preset.probe_ratios,
     )
     made = []
-    for load, duration_ms, placement, probe_ratio in axes.points():
+    for point in axes.points():
+        load, duration_ms, placement = point.load, point.duration_ms, point.placement
         assert load is not None
         size = Size(nodes, slots, load, duration_ms, asked.seconds or preset.seconds, asked.jobs)
         workload = preset.workload(size)
@@ -122,10 +154,11 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
             slots=slots,
             schedulers=_schedulers(asked, placement),
             placement=placement,
+            profile=point.profile,
             unplaced_tasks_max=preset.unplaced_tasks_max,
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
-        made.append(_plan(asked, workload, shape, load, duration_ms, probe_ratio, axes, settings))
+        made.append(_plan(asked, workload, shape, load, point, axes, settings))
     return made
 
 
@@ -133,18 +166,31 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
     workload = read_workload(str(asked.file))
     if asked.durations_ms:
         raise InvalidOption("duration", asked.durations_ms[0], WITH_PRESET_ONLY)
-    axes = _Axes(asked.loads or (None,), (None,), asked.placements or ("sparrow",), asked.probe_ratios or (2.0,))
+    axes = _Axes(
+        asked.loads or (None,),
+        (None,),
+        asked.placements or (SPARROW,),
+        asked.profiles or (DEFAULT,),
+        asked.probe_ratios or (2.0,),
+    )
     made = []
-    for load, _, placement, probe_ratio in axes.points():
+    for point in axes.points():
+        load, placement = point.load, point.placement
         at_load = workload if load is None else _at_load(workload, load, nodes, slots)
         shortened = _shortened(at_load, asked)
         brings = at_load.load(nodes, slots) if isinstance(at_load, Trace) else at_load.load
         weights = tuple(workload.weights.items()) if isinstance(workload, Mix) else ()
-        schedulers = _schedulers(asked, placement)
-        shape = Shape(nodes=nodes, slots=slots, schedulers=schedulers, placement=placement, weights=weights)
+        shape = Shape(
+            nodes=nodes,
+            slots=slots,
+            schedulers=_schedulers(asked, placement),
+            placement=placement,
+            profile=point.profile,
+            weights=weights,
+        )
         settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
-        made.append(_plan(asked, shortened, shape, brings, None, probe_ratio, axes, settings))
+        made.append(_plan(asked, shortened, shape, brings, point, axes, settings))
     return made
 
 
@@ -174,35 +220,36 @@ def _plan(
     workload: Workload,
     shape: Shape,
     load: float,
-    duration_ms: float | None,
-    probe_ratio: float,
+    point: _AxesPoint,
     axes: _Axes,
     settings: dict[str, Any],
 ) -> PointPlan:
+    """load: that the workload brings, where the point states none."""
     if asked.scheduler:
-        settings = settings | {"placement": shape.placement}
+        settings = settings | {"placement": shape.placement, "profile": shape.profile}
     return PointPlan(
         workload=workload,
         load=load,
         shape=None if asked.scheduler else shape,
         schedulers=asked.scheduler,
-        probe_ratio=probe_ratio,
-        duration_ms=duration_ms,
+        probe_ratio=point.probe_ratio,
+        duration_ms=point.duration_ms,
         app=asked.app,
         generators=asked.generators,
         seed=asked.seed,
         wait_max_s=asked.wait_max_s,
-        label=_label(load, duration_ms, shape.placement, probe_ratio, axes),
+        label=_label(load, point, axes),
         settings=settings,
     )
 
 
-def _label(load: float, duration_ms: float | None, placement: str, probe_ratio: float, axes: _Axes) -> str:
+def _label(load: float, point: _AxesPoint, axes: _Axes) -> str:
     """The settings that tell the point from the others of its run."""
     parts = [
-        placement if len(axes.placements) > 1 else "",
-        f"d = {probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
-        f"{duration_ms:g} ms" if len(axes.durations_ms) > 1 and duration_ms is not None else "",
+        point.placement if len(axes.placements) > 1 else "",
+        point.profile if len(axes.profiles) > 1 and point.placement == SPARROW else "",
+        f"d = {point.probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
+        f"{point.duration_ms:g} ms" if len(axes.durations_ms) > 1 and point.duration_ms is not None else "",
     ]
     found = ", ".join(part for part in parts if part)
     return f"{found}, load {load:.3g}" if found and len(axes.loads) > 1 else found or f"load {load:.3g}"

@@ -22,7 +22,7 @@ from loadgen.measures import figures
 from loadgen.recorded import Point
 from loadgen.replay import Plan, Progress
 from loadgen.tables import events_table, jobs_table, tasks_table
-from loadgen.targets import ExistingTarget, LocalTarget, Shape, Target, counters
+from loadgen.targets import SPARROW, ExistingTarget, LocalTarget, Shape, Target, counters
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
 
@@ -185,7 +185,8 @@ def _settings(plan: PointPlan, target: Target) -> dict[str, Any]:
     """All settings that are needed to reproduce the point."""
     shape = plan.shape
     settings: dict[str, Any] = {
-        "placement": shape.placement if shape is not None else plan.settings.get("placement", "sparrow"),
+        "placement": shape.placement if shape is not None else plan.settings.get("placement", SPARROW),
+        "profile": target.profile,
         "load": plan.load,
         "probe_ratio": plan.probe_ratio,
         "duration_ms": plan.duration_ms,

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sparrow_py.errors import InvalidOption
+from sparrow_py.profiles import DEFAULT
 
 VERSION = 1
 """Version of the files' format: raised with each change that an older reader would misread."""
@@ -94,7 +95,7 @@ class Settings(msgspec.Struct):
     """The settings that every point has; further ones that are needed to reproduce the point stand beside them."""
 
     placement: str
-    """sparrow, batch, per-task or random."""
+    """sparrow, batch, per-task, random or central."""
     load: float
     probe_ratio: float
     nodes: int
@@ -102,6 +103,8 @@ class Settings(msgspec.Struct):
     """Slots of each node."""
     duration_ms: float | None = None
     """Duration of each task, where all are alike."""
+    profile: str = DEFAULT
+    """Of the daemons (`sparrow_py.profiles`); it concerns the placement sparrow."""
     tasks_sleep: bool = False
     """Whether tasks slept for the workload's durations, and did no work."""
 
@@ -141,6 +144,12 @@ class SimulatedPoint(msgspec.Struct):
     """Median response time of jobs in ms."""
     p5: float | None = None
     p95: float | None = None
+    placement: str = "sparrow"
+    profile: str = DEFAULT
+
+    def is_of(self, settings: Settings) -> bool:
+        """Whether it is placed as such a point is."""
+        return (self.placement, self.profile) == (settings.placement, settings.profile)
 
 
 class Simulated(msgspec.Struct):

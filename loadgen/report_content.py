@@ -12,6 +12,7 @@ from typing import Any
 from loadgen import measures
 from loadgen.measures import Figures, Spans
 from loadgen.recorded import Point, Run, Settings
+from sparrow_py.profiles import DEFAULT, PAPER
 
 PLACEMENTS = {
     "sparrow": "Sparrow",
@@ -21,6 +22,12 @@ PLACEMENTS = {
     "central": "central",
 }
 """Names for people; the place of each is its colour."""
+
+SPARROW_COLOURS = {DEFAULT: 0, PAPER: 6}
+"""Of Sparrow's profiles; the placements besides it have others."""
+
+WAYS = ("placement", "profile")
+"""The settings that say how tasks are placed: points that differ in these alone are compared side by side, by name."""
 
 SETTING_NAMES = {"load": "load", "probe_ratio": "d", "duration_ms": "task ms", "placement": "placement"}
 """Short names of settings on the page; the others have their own names."""
@@ -81,12 +88,13 @@ class Group:
 
     @cached_property
     def reference(self) -> Shown | None:
-        """Sparrow's point, where there are others to compare it with."""
+        """Sparrow's point, where there are others to compare it with; of several profiles the first."""
         own = [shown for shown in self.points if shown.settings.placement == "sparrow"]
-        return own[0] if len(own) == 1 and len(self.points) > 1 else None
+        distinct = len({shown.settings.profile for shown in own}) == len(own)
+        return own[0] if own and distinct and len(self.points) > 1 else None
 
     def tail_over_reference(self, shown: Shown) -> float | None:
-        """The point's p95 over that of Sparrow."""
+        """The point's p95 over that of the reference."""
         if self.reference is None or not self.reference.figures["p95"] or shown.figures["p95"] is None:
             return None
         return float(shown.figures["p95"] / self.reference.figures["p95"])
@@ -95,34 +103,45 @@ class Group:
 def all_shown(run: Run) -> list[Shown]:
     """Each point with its figures."""
     found = []
+    profiles = {point.known_settings().profile for point in run.header.points}
     for point in run.header.points:
         settings, own = point.known_settings(), run.of(point.point)
         figures = measures.figures(
             own.jobs, own.tasks, slots=settings.nodes * settings.slots, counts=point.counts, cpu_s=point.cpu_s
         )
-        name = PLACEMENTS.get(settings.placement, text(settings.placement))
-        colour = list(PLACEMENTS).index(settings.placement) if settings.placement in PLACEMENTS else len(PLACEMENTS)
+        name, colour = _way(settings, named=profiles != {DEFAULT})
         spans = measures.spans(own.jobs, own.tasks)
         found.append(Shown(point, settings, own, spans, figures, name, colour))
     return found
 
 
+def _way(settings: Settings, *, named: bool) -> tuple[str, int]:
+    """Name and colour of the way in which tasks are placed; Sparrow's profile is part of it, if it is to be named."""
+    placement = settings.placement
+    if placement == "sparrow":
+        name = f"{PLACEMENTS[placement]} ({text(settings.profile)})" if named else PLACEMENTS[placement]
+        return name, SPARROW_COLOURS.get(settings.profile, 0)
+    colour = list(PLACEMENTS).index(placement) if placement in PLACEMENTS else len(PLACEMENTS)
+    return PLACEMENTS.get(placement, text(placement)), colour
+
+
 def grouped(points: Sequence[Shown]) -> list[Group]:
-    """Groups of points that share all settings but the placement. Random placement has no d: it is in every group."""
+    """Groups of points that share all settings but placement and profile. Random placement has no d: it is in every
+    group."""
     groups: dict[str, list[Shown]] = {}
     random = [shown for shown in points if shown.settings.placement == "random"]
     for shown in points:
         if shown not in random:
-            groups.setdefault(_settings_key(shown, "placement"), []).append(shown)
+            groups.setdefault(_settings_key(shown, *WAYS), []).append(shown)
     for shown in random:
         fitting = [
             members
             for members in groups.values()
-            if _settings_key(members[0], "placement", "probe_ratio") == _settings_key(shown, "placement", "probe_ratio")
+            if _settings_key(members[0], *WAYS, "probe_ratio") == _settings_key(shown, *WAYS, "probe_ratio")
         ]
-        for members in fitting or [groups.setdefault(_settings_key(shown, "placement"), [])]:
+        for members in fitting or [groups.setdefault(_settings_key(shown, *WAYS), [])]:
             members.append(shown)
-    differing = [name for name in varying(points) if name != "placement"]
+    differing = [name for name in varying(points) if name not in WAYS]
     return [Group(described(members[0], differing), _with_distinct_names(members)) for members in groups.values()]
 
 

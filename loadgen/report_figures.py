@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loadgen import measures, report_plots
 from loadgen.recorded import Simulated
-from loadgen.report_content import CONSEQUENT, Group, Shown, described, text, varying
+from loadgen.report_content import CONSEQUENT, WAYS, Group, Shown, described, text, varying
 from loadgen.report_plots import IDEAL, Curve, Range
 
 LABELS_MAX = 24
@@ -84,10 +84,10 @@ def _curves(points: Sequence[Shown], x: str, figure: str, simulated: Simulated |
     for shown in points:
         if shown.figures[figure] is not None:
             of_random = shown.settings.placement == "random"
-            named = [name for name in others if name != "placement" and not (of_random and name == "probe_ratio")]
-            words = [shown.name] * ("placement" in others) + [described(shown, named)] * bool(named)
+            named = [name for name in others if name not in WAYS and not (of_random and name == "probe_ratio")]
+            words = [shown.name] * any(name in others for name in WAYS) + [described(shown, named)] * bool(named)
             lines.setdefault(" · ".join(words) or shown.name, []).append(shown)
-    by_placement = others == ["placement"]
+    by_placement = bool(others) and set(others) <= set(WAYS)
     curves, legend = [], []
     for place, (name, members) in enumerate(lines.items()):
         colour = members[0].colour if by_placement else place % len(report_plots.SERIES)
@@ -121,11 +121,15 @@ def _with_ideal(
 
 def _simulated(members: Sequence[Shown], x: str, figure: str, simulated: Simulated | None) -> list[tuple[float, float]]:
     """The simulator's results for the curve's settings; empty if there are none."""
-    if simulated is None or members[0].settings.placement != "sparrow":
+    if simulated is None:
         return []
     other = "load" if x == "probe_ratio" else "probe_ratio"
     wanted = getattr(members[0].settings, other)
-    found = [(getattr(one, x), getattr(one, figure, None)) for one in simulated.points if getattr(one, other) == wanted]
+    found = [
+        (getattr(one, x), getattr(one, figure, None))
+        for one in simulated.points
+        if getattr(one, other) == wanted and one.is_of(members[0].settings)
+    ]
     return sorted((at, value) for at, value in found if value is not None)
 
 

@@ -41,7 +41,7 @@ def render(run: Run) -> str:
         points=points,
         groups=groups,
         settings=content.common(points),
-        columns=[name for name in content.varying(points) if name != "placement"],
+        columns=[name for name in content.varying(points) if name not in content.WAYS],
         written=content.written,
         cpu_us=content.cpu_us_per_task,
         setting_names=content.SETTING_NAMES,

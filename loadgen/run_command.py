@@ -21,6 +21,7 @@ from loadgen.recorded import HEADER_FILE, Header, Run, Simulated, write_run
 from loadgen.simulated import simulated
 from loadgen.targets import PLACEMENTS, SCHEDULERS_MAX
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
+from sparrow_py.profiles import DEFAULT, PROFILES
 
 
 class Several(click.ParamType[Any]):
@@ -47,6 +48,7 @@ FLAGS = {
     "probe_ratios": "--probe-ratio",
     "durations_ms": "--duration",
     "placements": "--placement",
+    "profiles": "--profile",
 }
 
 
@@ -67,6 +69,7 @@ def _options() -> list[click.Parameter]:
         _several("probe_ratios", NUMBERS, "D", "Reservations (probes) per task."),
         _several("durations_ms", NUMBERS, "MS", "How long tasks take, in milliseconds."),
         _several("placements", WORDS, "NAME", f"How schedulers place tasks: {', '.join(PLACEMENTS)}."),
+        _several("profiles", WORDS, "NAME", f"Settings of the daemons: {', '.join(PROFILES)}.  [default: {DEFAULT}]"),
         click.Option(["--nodes"], type=int, default=own.nodes, help="Node monitors of the cluster that is started."),
         click.Option(["--slots"], type=int, default=own.slots, help="Tasks that each runs at a time."),
         click.Option(["--schedulers"], type=int, default=own.schedulers, help="Schedulers; of central ones one."),
@@ -141,7 +144,7 @@ def _writable(report: str) -> Path:
 
 def _write(directory: Path, asked: Asked, done: list[PointPlan], results: list[PointResult]) -> None:
     header = Header(
-        title=asked.title,
+        title=_title(asked, results),
         command=command_line(),
         preset=asked.preset,
         simulated=_simulated(asked, done),
@@ -152,6 +155,12 @@ def _write(directory: Path, asked: Asked, done: list[PointPlan], results: list[P
     }
     write_run(directory, Run(header, **tables))
     click.echo(f"recorded in {_report(directory)}", err=True)
+
+
+def _title(asked: Asked, results: list[PointResult]) -> str:
+    """The title, and which profiles were run."""
+    profiles = list(dict.fromkeys(result.point.settings["profile"] for result in results))
+    return f"{asked.title}; profile {' and '.join(profiles)}"
 
 
 def _report(directory: Path) -> Path:

@@ -38,6 +38,7 @@ def _arguments(plan: PointPlan) -> list[str]:
         "slots": shape.slots,
         "schedulers": shape.schedulers,
         "policy": POLICIES.get(shape.placement, shape.placement),
+        "profile": shape.profile,
         "load": workload.load,
         "probe-ratio": plan.probe_ratio,
         "tasks": workload.tasks,
@@ -60,7 +61,10 @@ def _simulated_point(plan: PointPlan) -> SimulatedPoint:
     if done.returncode:
         raise ClusterError(f"the simulator failed: {done.stderr.decode(errors='replace')[-300:].strip()}")
     found = orjson.loads(done.stdout)
+    assert plan.shape is not None
     return SimulatedPoint(
+        placement=plan.shape.placement,
+        profile=plan.shape.profile,
         load=plan.load,
         probe_ratio=plan.probe_ratio,
         p50=found["response_p50_ms"],

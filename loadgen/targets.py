@@ -16,10 +16,13 @@ import psutil
 
 from sparrow_py.cluster import LocalCluster
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
+from sparrow_py.profiles import DEFAULT, check_profile
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
+SPARROW = "sparrow"
+"""The placement that profiles are about."""
 CENTRAL = "central"
 """The placement of which a cluster has one scheduler."""
 NODES_MAX = 10_000
@@ -43,13 +46,14 @@ COUNTERS = {
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
-    fewer, so that all have the same number. slots: of each node. unplaced_tasks_max: the schedulers' limit for a user;
-    None: their default. weights: of users."""
+    fewer, so that all have the same number. slots: of each node. profile: of its daemons. unplaced_tasks_max: the
+    schedulers' limit for a user; None: their default. weights: of users."""
 
     nodes: int = 100
     slots: int = 4
     schedulers: int = 10
     placement: str = "sparrow"
+    profile: str = DEFAULT
     unplaced_tasks_max: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
 
@@ -57,6 +61,7 @@ class Shape:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidOption(name, getattr(self, name), f"a whole number from 1 to {most}")
+        check_profile(self.profile)
         if self.placement not in PLACEMENTS:
             raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
         if self.placement == CENTRAL and self.schedulers != 1:
@@ -68,12 +73,13 @@ class Shape:
 class Target(abc.ABC):
     """A cluster. A context manager; `audit_logs` are complete once it has been left.
 
-    nodes: the ids of its node monitors. slots: of each of them.
+    nodes: the ids of its node monitors. slots: of each of them. profile: of its schedulers.
     """
 
     addresses: list[str]
     nodes: tuple[str, ...]
     slots: int
+    profile: str
 
     def __enter__(self) -> Target:
         return self
@@ -100,7 +106,7 @@ class LocalTarget(Target):
     """A cluster of this shape on this machine, with audit logs in `directory`."""
 
     def __init__(self, shape: Shape, directory: Path) -> None:
-        self.slots = shape.slots
+        self.slots, self.profile = shape.slots, shape.profile
         self._directory = directory
         processes = node_processes(shape.nodes)
         self._cluster = LocalCluster(
@@ -112,6 +118,7 @@ class LocalTarget(Target):
             node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
             log_dir=directory / "logs",
             forward_output=False,
+            profile=shape.profile,
         )
         self.addresses = list(self._cluster.addresses)
         try:
@@ -136,7 +143,8 @@ class LocalTarget(Target):
 
 
 class ExistingTarget(Target):
-    """A cluster that runs already, by its schedulers' addresses. It must have just one number of slots per node."""
+    """A cluster that runs already, by its schedulers' addresses. Its nodes must all have the same number of slots, and
+    its schedulers one profile."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = [_checked_address(address) for address in addresses]
@@ -148,6 +156,7 @@ class ExistingTarget(Target):
                 "scheduler", addresses[0], f"a cluster of nodes with the same number of slots, not {found}"
             )
         self.slots = slots.pop()
+        self.profile = _profile_of(self.addresses)
         self.nodes = in_order(node["id"] for node in listed)
 
     def stop(self) -> None:
@@ -167,6 +176,19 @@ def _checked_address(address: str) -> str:
         return check_address(address)
     except InvalidRequest as error:
         raise InvalidOption("scheduler", error.value, "host:port") from None
+
+
+def _profile_of(addresses: Sequence[str]) -> str:
+    """The profile that these schedulers have, by their metrics."""
+    found = set()
+    for address in addresses:
+        info = re.search(r'^sparrow_scheduler_info\{.*?profile="([^"]*)"', http_get_text(address, "/metrics"), re.M)
+        found.add(info[1] if info else DEFAULT)
+    if len(found) != 1:
+        raise InvalidOption(
+            "scheduler", ",".join(addresses), f"schedulers of one profile, not of {' and '.join(sorted(found))}"
+        )
+    return found.pop()
 
 
 def node_processes(nodes: int) -> int:

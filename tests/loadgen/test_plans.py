@@ -1,6 +1,7 @@
 """From the command line to points: every combination, with the settings that reproduce it; the simulator's results."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,22 @@ def test_every_combination_of_the_settings_is_a_point() -> None:
     }
 
 
+def test_several_profiles_are_several_points_of_sparrow_and_one_of_the_others() -> None:
+    asked = Asked(preset="fig9", loads=(0.3, 0.5), probe_ratios=(2.0,), placements=("sparrow", "random"), jobs=5)
+    made = plans(replace(asked, profiles=("paper", "default")))
+    found = [(plan.load, plan.shape.placement, plan.shape.profile) for plan in made if plan.shape is not None]
+    ways = [("sparrow", "paper"), ("sparrow", "default"), ("random", "paper")]
+    assert found == [(load, *way) for load in (0.3, 0.5) for way in ways]
+    assert [plan.label for plan in made][:3] == [
+        "sparrow, paper, load 0.3",
+        "sparrow, default, load 0.3",
+        "random, load 0.3",
+    ]
+    assert [plan.shape.profile for plan in plans(asked) if plan.shape is not None] == ["default"] * 4
+    with pytest.raises(InvalidOption, match="profile: 'papers' is not valid; allowed: paper, default"):
+        replace(asked, profiles=("papers",))
+
+
 def test_of_central_schedulers_there_is_one() -> None:
     made = plans(Asked(preset="fig13", durations_ms=(100.0,), schedulers=7, seconds=2.0))
     shapes = [plan.shape for plan in made if plan.shape is not None]
@@ -54,9 +71,9 @@ def test_of_central_schedulers_there_is_one() -> None:
         Shape(placement="central", schedulers=2)
 
 
-def test_a_cluster_that_runs_already_has_one_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_runs_already_has_one_placement_and_one_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     class Running:
-        nodes, slots = tuple(f"n{number}" for number in range(25)), 4
+        nodes, slots, profile = tuple(f"n{number}" for number in range(25)), 4, "paper"
 
         def __init__(self, addresses: tuple[str, ...]) -> None:
             assert addresses == ("127.0.0.1:1",)
@@ -69,7 +86,12 @@ def test_a_cluster_that_runs_already_has_one_placement(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("loadgen.plans.ExistingTarget", Running)
     asked = Asked(preset="fig13", durations_ms=(100.0,), scheduler=("127.0.0.1:1",), seconds=2.0)
-    assert [plan.settings["placement"] for plan in plans(asked)] == ["sparrow"]
+    assert [(plan.settings["placement"], plan.settings["profile"]) for plan in plans(asked)] == [("sparrow", "paper")]
+    assert len(plans(replace(asked, profiles=("paper",)))) == 1
+    with pytest.raises(InvalidOption, match=r"profile: 'default' .* that of the running cluster, 'paper'"):
+        plans(replace(asked, profiles=("default",)))
+    with pytest.raises(InvalidOption, match="a running cluster has one profile"):
+        replace(asked, profiles=("default", "paper"))
 
 
 @pytest.mark.usefixtures("profile")
@@ -120,15 +142,16 @@ def test_a_trace_is_cut_and_stretched(tmp_path: Path) -> None:
 
 
 def test_the_simulator_gets_the_same_jobs() -> None:
-    (plan,) = plans(Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), jobs=20, nodes=5, schedulers=2, seed=4))
+    asked = Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), jobs=20, nodes=5, schedulers=2, seed=4)
+    (plan,) = plans(replace(asked, profiles=("paper",)))
     assert isinstance(plan.workload, Synthetic)
     found = simulated([plan])
     (point,) = found.points
-    assert (point.load, point.probe_ratio) == (0.3, 2.0)
+    assert (point.load, point.probe_ratio, point.placement, point.profile) == (0.3, 2.0, "sparrow", "paper")
     assert point.p5 is not None
     assert point.p95 is not None
     assert 100 <= point.p5 <= point.p50 <= point.p95
-    for part in ("--nodes 5", "--jobs 20", "--seed 4", "--service constant", "--mean-ms 100"):
+    for part in ("--nodes 5", "--profile paper", "--jobs 20", "--seed 4", "--service constant", "--mean-ms 100"):
         assert part in found.command
 
 

@@ -100,6 +100,17 @@ def test_settings_and_processor_time(mixed: PointResult) -> None:
     assert set(point.cpu_s) == {"schedulers", "node_monitors", "generators"}
 
 
+def test_the_paper_s_profile_is_that_of_the_daemons() -> None:
+    """Two reservations for each task, all of them asked for, and nothing that came after the paper."""
+    shape = Shape(nodes=4, slots=2, schedulers=2, profile="paper")
+    result = run_point(0, PointPlan(workload=Mix(USERS[:1], 1.0), load=0.2, shape=shape))
+    counts = result.point.counts
+    assert result.point.settings["profile"] == "paper"
+    assert (counts["pushes"], counts["cancelled_reservations"]) == (0, 0)
+    assert counts["reservations"] == 2 * counts["tasks"] == 2 * len(result.tasks)
+    assert {row["kind"] for row in result.events.to_pylist()} == {"noop"}
+
+
 @pytest.mark.rest
 def test_stages_and_refusals() -> None:
     trace = Trace("t", tuple(parse_lines("t", STAGED)))
@@ -166,13 +177,16 @@ def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
 def test_a_cluster_that_runs_already(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.write_text("\n".join(STAGED[:2]))
-    with LocalTarget(Shape(nodes=3, slots=2, schedulers=2), tmp_path) as target:
-        code, printed, _ = run(capsys, str(trace), "--scheduler", ",".join(target.addresses), "--json")
+    with LocalTarget(Shape(nodes=3, slots=2, schedulers=2, profile="paper"), tmp_path) as target:
+        flags = [str(trace), "--scheduler", ",".join(target.addresses), "--json"]
+        code, printed, _ = run(capsys, *flags)
+        assert run(capsys, *flags, "--profile", "default")[0] == 2
     assert code == 0
     (point,) = [json.loads(line) for line in printed.splitlines()]
     assert point["counts"]["jobs"] == 2
     assert (point["settings"]["nodes"], point["settings"]["slots"]) == (3, 2)
     assert point["settings"]["existing_cluster"] == target.addresses
+    assert point["settings"]["profile"] == "paper"
     assert set(point["cpu_s"]) == {"generators"}
 
 
@@ -185,6 +199,8 @@ BAD = [
     (["--preset", "fig9", "--load", "x"], "--load"),
     (["--preset", "fig9", "--probe-ratio", "0.5"], "--probe-ratio: 0.5"),
     (["--preset", "fig9", "--placement", "best"], "--placement: 'best'"),
+    (["--preset", "fig9", "--profile", "best"], "--profile: 'best'"),
+    (["--preset", "fig9", "--scheduler", "127.0.0.1:1", "--profile", "paper,default"], "--profile"),
     (["--preset", "fig9", "--duration", "0"], "--duration: 0"),
     (["--preset", "fig9", "--generators", "0"], "--generators: 0"),
     (["--preset", "fig9", "--schedulers", "0"], "--schedulers: 0"),

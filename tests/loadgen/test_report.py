@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 
 from loadgen import report_plots
-from loadgen.recorded import Run, write_run
+from loadgen.recorded import Run, Simulated, SimulatedPoint, write_run
 from loadgen.report import write_report
 from loadgen.report_content import all_shown, ms, text
 from loadgen.report_figures import sweeps
 from loadgen.report_page import DETAILED_GROUPS_MAX, render
+from loadgen.report_plots import Curve
 from sparrow_py.errors import InvalidOption
 from tests.support.recorded_runs import PLAIN, Made, durations_run, made_run, queries_run, sweep_run
 from tests.support.suites import rest_after
@@ -143,7 +144,7 @@ def test_the_table_has_the_figures_of_each_point(queries: str) -> None:
             row[:6] for row in page.rows
         ]
     times = QUERIES.header.points[2].figures["p95"] / QUERIES.header.points[0].figures["p95"]
-    assert page.has(f"{times:.1f} × Sparrow's")
+    assert page.has(f"{times:.1f} × that of Sparrow")
 
 
 @pytest.mark.rest
@@ -175,6 +176,51 @@ def test_random_placement_stands_beside_each_probe_ratio() -> None:
     groups = [heading for heading in page.headings if heading.startswith("d = ")]
     assert groups == ["d = 1", "d = 2"]
     assert [row[0] for row in page.rows if row[0] == "random"] == ["random"] * 3  # In both groups, and in the counts.
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_both_profiles_stand_in_one_table_beside_the_placements_that_have_none() -> None:
+    points = [Made(jobs=20, profile=profile) for profile in ("paper", "default")]
+    page = page_of(made_run([*points, Made(jobs=20, placement="random", profile="paper")]))
+    for place in ("Running tasks", "Queued tasks"):
+        assert {f"{place}: Sparrow (paper)", f"{place}: Sparrow (default)", f"{place}: random"} <= set(page.headings)
+    assert not [heading for heading in page.headings if heading.startswith("profile")]
+    names = ["Sparrow (paper)", "Sparrow (default)", "random"]
+    assert [row[0] for row in page.rows if row[0] in names] == 2 * names  # Points and counts.
+    assert [row[1] for row in page.rows if row[0] == "q3"][:3] == names
+    assert page.has("× that of Sparrow (paper)")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_of_the_paper_s_profile_alone_says_so() -> None:
+    page = page_of(made_run([Made(jobs=20, profile="paper")]))
+    assert page.has("Sparrow (paper)")
+    assert page.has("profile")
+
+
+def test_each_curve_has_the_simulator_s_of_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[Curve]] = []
+
+    def recorded(curves: list[Curve], *_: Any, **__: Any) -> str:
+        drawn.append(curves)
+        return ""
+
+    monkeypatch.setattr(report_plots, "lines", recorded)
+    plain: dict[str, Any] = {"queries": PLAIN, "jobs": 20, "failing": frozenset()}
+    ways = [("sparrow", "paper"), ("sparrow", "default"), ("random", "paper")]
+    run = made_run([Made(load=load, placement=a, profile=b, **plain) for a, b in ways for load in (0.3, 0.5)])
+    simulated = Simulated(
+        [
+            SimulatedPoint(load, 2.0, 100.0 + place, placement=a, profile=b)
+            for place, (a, b) in enumerate(ways)
+            for load in (0.3, 0.5)
+        ]
+    )
+    (first, *_) = sweeps(all_shown(run), simulated)
+    dashed = {curve.name: list(curve.ys) for curve in drawn[0] if curve.dashed}
+    assert dashed == {"Sparrow (paper)": [100.0] * 2, "Sparrow (default)": [101.0] * 2, "random": [102.0] * 2}
+    assert [key.name for key in first.legend] == [*dashed, "simulated", "ideal"]
+    assert len({curve.colour for curve in drawn[0] if curve.dashed}) == 3
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -30,6 +30,7 @@ class Made:
 
     number: int = 0
     placement: str = "sparrow"
+    profile: str = "default"
     load: float = 0.6
     probe_ratio: float = 2.0
     queries: dict[str, list[tuple[str, int, float, list[int]]]] = field(default_factory=lambda: QUERIES)
@@ -79,7 +80,7 @@ class Made:
     def point(self, rows: tuple[list[Row], list[Row], list[Row]]) -> Point:
         """What the header says of it."""
         settings = {
-            "placement": self.placement, "load": self.load, "probe_ratio": self.probe_ratio,
+            "placement": self.placement, "profile": self.profile, "load": self.load, "probe_ratio": self.probe_ratio,
             "duration_ms": self.duration_ms, "nodes": self.nodes, "slots": self.slots, "schedulers": 2,
             "generators": 2, "seed": self.seed, "workload": "made up", "tasks_sleep": self.tasks_sleep,
         }  # fmt: skip
