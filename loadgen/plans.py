@@ -274,7 +274,13 @@ def _workload_settings(workload: Any) -> dict[str, Any]:
         return {"seconds": workload.seconds, "users": users}
     if isinstance(workload, TpchLike):
         profile = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
-        return {"jobs": workload.jobs, "users": workload.users, "stretch": workload.stretch, "profile": profile}
+        return {
+            "jobs": workload.jobs,
+            "users": workload.users,
+            "stretch": workload.stretch,
+            "data": workload.data,
+            "profile": profile,
+        }
     return {"jobs": workload.jobs, "tasks": workload.tasks, "service": _durations(workload.durations)}
 
 

@@ -27,6 +27,8 @@ PROFILE = Path(__file__).parent / "profiles" / "tpch.json"
 PAPER_QUERIES = ("q3", "q4", "q6", "q12")
 """The queries that the paper runs (§7.2)."""
 REPLICAS = 3
+PLACES = ("striped", "random")
+"""How a user's partitions lie on the nodes: in turn, or each on nodes of its own."""
 USERS_MAX = 10_000
 Seconds = Annotated[float, Meta(ge=0, le=DURATION_S_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -73,6 +75,11 @@ class Profile(msgspec.Struct, frozen=True):
                 raise InvalidOption("queries", name, ", ".join(self.queries))
         return Profile(self.source, {name: self.queries[name] for name in names})
 
+    def partitions(self) -> int:
+        """The number of partitions of the data: the tasks of the largest stage that reads them."""
+        stages = [stage for query in self.queries.values() for stage in query.stages if stage.constrained]
+        return max((len(run) for stage in stages for run in stage.durations_s), default=0)
+
     def mean_task_s(self) -> float:
         """Seconds that a task takes, on average over all recorded tasks."""
         all_s = [
@@ -117,14 +124,34 @@ def _check_query(where: str, query: ProfileQuery) -> None:
         before.add(stage.name)
 
 
+def partition_nodes(
+    partitions: int, replicas: int, nodes: int, places: random.Random, *, striped: bool = True
+) -> list[tuple[int, ...]]:
+    """The different nodes, by number, that have the replicas of each partition of a user's data.
+
+    Striped as in the paper (§7.2: 30 partitions of three replicas lie on 90 of 100 machines): the nodes stand in a
+    random order, and all replicas of the first partition, then those of the second, … are given to them in turn. So
+    each node has as many replicas as any other, or one more, whatever the number of partitions, and users' data lie
+    apart. Otherwise each partition has random nodes, of which some get several times as many as others.
+    """
+    replicas = min(replicas, nodes)
+    if not striped:
+        return [tuple(places.sample(range(nodes), replicas)) for _ in range(partitions)]
+    order = places.sample(range(nodes), min(nodes, partitions * replicas))
+    return [
+        tuple(order[place % nodes] for place in range(first, first + replicas))
+        for first in range(0, partitions * replicas, replicas)
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TpchLike:
     """Each of `users` users launches random permutations of the profile's queries, one after the other.
 
     load: the work that arrives over the capacity of the slots, above 0 and below 1; it sets the aggregate rate of a
     Poisson process that the users share evenly. A query has the durations of a random one of its recorded runs, times
-    `stretch`. A task of a constrained stage prefers `REPLICAS` random nodes, those of its partition, which are the
-    same for all queries of a user: each user has data of its own (§7.2).
+    `stretch`. A task of a constrained stage prefers the `REPLICAS` nodes of its partition, which are the same for all
+    queries of a user: each user has data of its own (§7.2). data: how these lie on the nodes, one of `PLACES`.
     """
 
     profile: Profile
@@ -132,6 +159,7 @@ class TpchLike:
     load: float = 0.65
     jobs: int = 1000
     stretch: float = 1.0
+    data: str = "striped"
 
     def __post_init__(self) -> None:
         if not 1 <= self.users <= USERS_MAX:
@@ -142,6 +170,8 @@ class TpchLike:
             raise InvalidOption("jobs", self.jobs, "a whole number from 1")
         if not 0 < self.stretch <= 1e6:
             raise InvalidOption("stretch", self.stretch, "a number above 0, at most 1e6")
+        if self.data not in PLACES:
+            raise InvalidOption("data", self.data, " or ".join(PLACES))
 
     def mean_work_s(self) -> float:
         """Seconds of service that a query takes, on average."""
@@ -158,18 +188,21 @@ class TpchLike:
         arrivals, users, queries, runs, places = (random.Random(f"{seed} tpch {kind}") for kind in kinds)
         per_s = self.jobs_per_s(nodes, slots)
         left: list[list[str]] = [[] for _ in range(self.users)]
-        partitions: list[dict[int, tuple[int, ...]]] = [{} for _ in range(self.users)]
+        striped, widest = self.data == "striped", self.profile.partitions()
+        partitions: dict[int, list[tuple[int, ...]]] = {}
         at_s = 0.0
         for number in range(self.jobs):
             at_s = round(at_s + arrivals.expovariate(per_s), 9)
             user = users.randrange(self.users)
+            if user not in partitions:
+                partitions[user] = partition_nodes(widest, REPLICAS, nodes, places, striped=striped)
             if not left[user]:
                 left[user] = sorted(self.profile.queries)
                 queries.shuffle(left[user])
             label = left[user].pop()
             query = self.profile.queries[label]
             run = runs.randrange(query.runs)
-            yield self._job(number, at_s, user, label, query, run, partitions[user], places, nodes)
+            yield self._job(number, at_s, user, label, query, run, partitions[user])
 
     def _job(
         self,
@@ -179,9 +212,7 @@ class TpchLike:
         label: str,
         query: ProfileQuery,
         run: int,
-        partitions: dict[int, tuple[int, ...]],
-        places: random.Random,
-        nodes: int,
+        partitions: list[tuple[int, ...]],
     ) -> WorkloadJob:
         durations_s: array[float] = array("d")
         preferred: list[tuple[int, ...]] = []
@@ -189,10 +220,7 @@ class TpchLike:
         for stage in query.stages:
             own = stage.durations_s[run]
             durations_s.extend(round(duration_s * self.stretch, 9) for duration_s in own)
-            for task in range(len(own)):
-                if stage.constrained and task not in partitions:
-                    partitions[task] = tuple(places.sample(range(nodes), min(REPLICAS, nodes)))
-                preferred.append(partitions[task] if stage.constrained else ())
+            preferred += partitions[: len(own)] if stage.constrained else [()] * len(own)
             stages.append(WorkloadStage(stage.name, stage.after, len(own)))
         places_of = tuple(preferred) if any(preferred) else ()
         return WorkloadJob(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from loadgen.tpch import PAPER_QUERIES, PROFILE, TpchLike, read_profile
+from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from loadgen.traces import as_json
 from sparrow_py.errors import InvalidOption
 
@@ -44,6 +44,12 @@ _tpch_command = click.Command(
         click.Option(["--slots"], type=int, default=4, help="Slots of each of them."),
         click.Option(["--seed"], type=int, default=1, help="The same seed gives the same trace."),
         click.Option(["--queries"], default=",".join(PAPER_QUERIES), metavar="Q,…", help="Which of them, or all."),
+        click.Option(
+            ["--data"],
+            type=click.Choice(PLACES),
+            default="striped",
+            help="How partitions lie on the nodes: each node with as many as any other, or at random.",
+        ),
         click.Option(["--profile"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False),
     ],
     help="TPC-H-like queries, with the stages and durations of recorded runs.",

@@ -2,14 +2,17 @@
 
 import json
 import math
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadgen.__main__ import main
-from loadgen.tpch import REPLICAS, TpchLike, read_profile
+from loadgen.tpch import REPLICAS, TpchLike, partition_nodes, read_profile
 from loadgen.traces import read_trace
 from sparrow_py.errors import InvalidOption
 
@@ -83,6 +86,43 @@ def test_constrained_tasks_prefer_the_nodes_of_their_partition(profile: Path) ->
                     partitions.setdefault((job.user, task - tasks.start), set()).add(preferred)
     assert len(partitions) == 6
     assert all(len(places) == 1 for places in partitions.values()), "a user's data stay where they are"
+
+
+@given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 40), st.integers())
+def test_striped_nodes_have_as_many_replicas_as_each_other_or_one_more(
+    partitions: int, replicas: int, nodes: int, seed: int
+) -> None:
+    of_partitions = partition_nodes(partitions, replicas, nodes, random.Random(seed))
+    assert len(of_partitions) == partitions
+    assert all(len(places) == len(set(places)) == min(replicas, nodes) for places in of_partitions)
+    # Of the first partitions, too: a stage may read fewer than another.
+    for first in range(1, partitions + 1):
+        counts = Counter(dict.fromkeys(range(nodes), 0))
+        counts.update(node for places in of_partitions[:first] for node in places)
+        assert len(counts) == nodes
+        assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_the_papers_data_lie_on_90_of_100_nodes_of_each_user_on_others() -> None:
+    places = random.Random(1)
+    of_users = [{node for nodes in partition_nodes(30, 3, 100, places) for node in nodes} for _ in range(10)]
+    assert {len(nodes) for nodes in of_users} == {90}
+    assert len({frozenset(nodes) for nodes in of_users}) == 10
+
+
+def test_queries_of_a_user_read_striped_data_unless_it_is_to_be_random() -> None:
+    def most_and_least(data: str) -> list[tuple[int, int]]:
+        workload = TpchLike(profile=read_profile().only(["q6"]), users=3, jobs=30, data=data)
+        by_user: dict[str, tuple[tuple[int, ...], ...]] = {}
+        for job in workload.generate(1, 10, 4):
+            assert by_user.setdefault(job.user, job.preferred) == job.preferred
+        counts = [Counter(node for nodes in preferred for node in nodes) for preferred in by_user.values()]
+        return [(max(count.values()), min(count.values())) for count in counts]
+
+    assert most_and_least("striped") == [(9, 9)] * 3
+    assert all(most > least + 1 for most, least in most_and_least("random"))
+    with pytest.raises(InvalidOption, match=r"data.*'even'.*striped or random"):
+        TpchLike(profile=read_profile(), data="even")
 
 
 def test_stages_come_after_the_stages_that_they_wait_for(profile: Path) -> None:
