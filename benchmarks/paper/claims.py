@@ -152,6 +152,13 @@ def over_closed_form(figure: str, curve: str, load: float, expected: float) -> Q
     return Quantity((measure,), lambda found: 100 * (found - expected))
 
 
+@functools.cache
+def highest_load(tasks: int, share: float) -> float:
+    """At which this share of jobs waits for nothing on 4-core machines, by the closed form."""
+    loads = [percent / 1000 for percent in range(1, 1000)]
+    return max(load for load in loads if closed_forms.batch_sampling(load, tasks, 2, cores=4) >= share)
+
+
 ANALYSIS = (
     Claim(
         name="table-1", section="§4.1, table 1", paper="n, ρ, m, d, t",
@@ -215,14 +222,6 @@ ANALYSIS = (
     ),
 )  # fmt: skip
 
-
-@functools.cache
-def highest_load(tasks: int, share: float) -> float:
-    """At which this share of jobs waits for nothing on 4-core machines, by the closed form."""
-    loads = [percent / 1000 for percent in range(1, 1000)]
-    return max(load for load in loads if closed_forms.batch_sampling(load, tasks, 2, cores=4) >= share)
-
-
 # ---- §5 --------------------------------------------------------------------------------------
 
 KINDS = {"constant": "constant", "exponential": "exponential", "pareto": "Pareto (α = 1.5)"}
@@ -234,8 +233,8 @@ def fig5(curve: str, load: float, name: str = P50) -> Measure:
 
 
 def fig6(kind: str, curve: str, name: str = P50, load: float = 0.95) -> Measure:
-    """A point of figure 6. What is not Sparrow has one profile."""
-    return Measure(OfFigure("6", kind, curve, load, profile="" if curve == LATE else PAPER), name)
+    """A point of figure 6."""
+    return Measure(OfFigure("6", kind, curve, load), name)
 
 
 def fig7(cores: int, load: float = 0.95) -> Measure:
@@ -583,7 +582,7 @@ REST = (
             says=f"Overhead of {text} for tasks of {ms} ms at 25 % load.",
             ours=Quantity((live13(ms, placement),), lambda found: 100 * (found - 1)), rule=rule,
             note="Ours stands for Mesos: a central scheduler of the same daemon, which is far cheaper per message."
-            if ending else "",
+            if ending else "Jobs of 10 tasks, as the figure's caption says; the text says 20.",
         )
         for ms in (500, 100)
         for placement, ending, text, said, rule in (

@@ -9,6 +9,7 @@ from typing import Protocol
 from benchmarks.paper.results import Results, key
 from benchmarks.paper.runs import (
     DEFAULT,
+    NONE,
     PAPER,
     BenchmarkRun,
     FigurePoint,
@@ -18,7 +19,7 @@ from benchmarks.paper.runs import (
     SimulatedPreset,
     TestRun,
 )
-from simulator.figures import OURS, QUICK, Scale
+from simulator.figures import POLICY_NAMES, QUICK, Scale
 from simulator.intervals import Interval, interval
 
 
@@ -38,6 +39,9 @@ class Size:
         """Of figures."""
         return f"{self.figures.nodes:,} nodes"
 
+
+OTHER_POLICIES = {name for policy, name in POLICY_NAMES.items() if policy != "sparrow"}
+"""Curves of figures that are not Sparrow's, and so of no profile."""
 
 PAPER_SHAPE = Shape(nodes=100, slots=4, schedulers=10)
 SIZES = {
@@ -78,7 +82,7 @@ class Spec(Protocol):
 
 @dataclass(frozen=True)
 class OfFigure:
-    """Points of a figure. profile: empty for the one that is asked for. sizes: at which it is run."""
+    """Points of a figure. profile: empty for the one that is asked for."""
 
     figure: str
     group: str
@@ -88,9 +92,7 @@ class OfFigure:
 
     def runs(self, size: Size, profile: str) -> tuple[Run, ...]:
         """One for each seed."""
-        profile = DEFAULT if self.curve == OURS else self.profile or profile
-        if self.curve == "central":
-            profile = ""
+        profile = NONE if self.curve in OTHER_POLICIES else self.profile or profile
         return tuple(
             FigurePoint(
                 figure=self.figure, group=self.group, curve=self.curve, x=self.x, scale=size.figures, seed=seed,
