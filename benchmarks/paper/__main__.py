@@ -100,8 +100,10 @@ def runs_of(claims: Iterable[Claim], size: Size) -> dict[str, Run]:
 
 
 def missing(claims: Iterable[Claim], size: Size, known: Results) -> list[Run]:
-    """Those that have no result, or one that is no measurement."""
-    return [run for name, run in runs_of(claims, size).items() if name not in known or known[name].why_invalid]
+    """Those that have no result, or one that is no measurement. First seeds come first, so that a command that is
+    stopped has as many rows as it can."""
+    found = [run for name, run in runs_of(claims, size).items() if name not in known or known[name].why_invalid]
+    return sorted(found, key=lambda run: run.settings.get("seed", 0))
 
 
 def _measure(claims: tuple[Claim, ...], size: Size, known: Results, file: Writer, processes: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.paper import __main__ as command
-from benchmarks.paper.claims import CLAIMS, Claim
+from benchmarks.paper.claims import CLAIMS, Claim, named
 from benchmarks.paper.document import document, verdict
 from benchmarks.paper.quantities import (
     SIZES,
@@ -272,6 +272,11 @@ def test_it_goes_on_where_it_was_stopped(run: Any, tmp_path: Path, monkeypatch: 
     found = run("--quick", "--only", "within-4-percent")
     assert found.exit_code == 0, found.output
     assert len(done) == len(set(done)) == 12  # Four seeds of each profile, and of central.
+
+
+def test_first_seeds_come_first() -> None:
+    seeds = [run.settings["seed"] for run in command.missing(named(["within-4-percent"]), QUICK, {})]
+    assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3, 4}
 
 
 def test_what_was_no_measurement_is_run_again(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
