@@ -30,6 +30,13 @@ COLUMNS = ("figure", "panel", "curve", "x", "mean", "low", "high", "seeds")
 @click.option("--nodes", type=int, help=f"Machines, or cores in all.  [default: {Scale().nodes}]")
 @click.option("--jobs", type=int, help=f"Jobs of each simulation at high load.  [default: {Scale().jobs}]")
 @click.option("--seeds", type=int, help=f"Simulations of each point.  [default: {Scale().seeds}]")
+@click.option(
+    "--profile",
+    default=",".join(Scale().profiles),
+    show_default=True,
+    help="Settings of Sparrow: paper, default, or both with a comma. "
+    "Figures 3, 4, 4.3 and 6-alpha have the paper's in any case.",
+)
 @click.option("--quick", is_flag=True, help="Small clusters and few points, for a first look: minutes for all.")
 @click.option("--processes", type=click.IntRange(1), help="Simulations at a time.  [default: one per core]")
 def figure_command(
@@ -38,6 +45,7 @@ def figure_command(
     nodes: int | None,
     jobs: int | None,
     seeds: int | None,
+    profile: str,
     quick: bool,
     processes: int | None,
 ) -> None:
@@ -48,7 +56,8 @@ def figure_command(
     """
     given = {"nodes": nodes, "jobs": jobs, "seeds": seeds}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    scale = replace(QUICK if quick else Scale(), **changes)
+    profiles = tuple(dict.fromkeys(part.strip() for part in profile.split(",") if part.strip()))
+    scale = replace(QUICK if quick else Scale(), profiles=profiles, **changes)
     wanted = figures.named(names)
     _check_matplotlib(wanted)
     directory = Path(out_dir)
@@ -91,6 +100,7 @@ def _show(figure: Figure, rows: Sequence[Row]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # A pipe has no width to fit.
+    console.print(f"{figure.title}; {figure.profiles_text}", markup=False)
     console.print(f"{figure.title}\n{figure.scale}", markup=False, style="bold")
     for panel in figure.panels:
         own = [row for row in rows if row.panel == panel.title]
@@ -127,6 +137,7 @@ def _write_json(figure: Figure, rows: Sequence[Row], path: Path) -> None:
         "figure": figure.name,
         "title": figure.title,
         "scale": figure.scale,
+        "profiles": figure.profiles,
         "x": figure.x_label,
         "interval": "mean over seeds and its 95 % confidence interval by Student's t",
         "rows": [

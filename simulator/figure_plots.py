@@ -53,7 +53,7 @@ def _canvas(figure: Figure, rows: Sequence[Row]) -> Canvas:
     lines = math.ceil(len(figure.panels) / columns)
     width, height = max(7.0, PANEL_INCHES[0] * columns), PANEL_INCHES[1] * lines + 1.3
     canvas = Canvas(figsize=(width, height), layout="constrained")
-    canvas.suptitle(f"{figure.title}\n{figure.scale}\n{CONFIDENCE}", fontsize=10)
+    canvas.suptitle(f"{figure.title}\n{figure.scale}; {figure.profiles_text}\n{CONFIDENCE}", fontsize=10)
     axes = canvas.subplots(lines, columns, squeeze=False)
     curves = list(dict.fromkeys(row.curve for row in rows))
     for panel, ax in zip(figure.panels, axes.flat, strict=False):
@@ -77,10 +77,17 @@ def _draw_panel(figure: Figure, panel: Panel, rows: Sequence[Row], curves: Seque
             colour = _colour(line.of, curves) if line.of else GREY
             ax.plot(line.xs, line.ys, color=colour, linestyle="--" if line.dashed else "-", label=line.label)
     foretold = {line.of for line in figure.lines}
+    like = {samples.curve: samples.like for samples in figure.samples}
+    coloured = [curve for curve in curves if not like[curve]]
     for number, curve in enumerate(curves):
         own = [row for row in rows if row.curve == curve]
         shift = (number - (len(curves) - 1) / 2) * 0.006 if panel.whiskers else 0.0
-        look: dict[str, Any] = {"color": _colour(curve, curves), "marker": MARKERS[number % len(MARKERS)]}
+        of = like[curve] or curve
+        look: dict[str, Any] = {
+            "color": _colour(of, coloured),
+            "marker": MARKERS[coloured.index(of) % len(MARKERS)],
+            "linestyle": "--" if like[curve] else "-",
+        }
         _draw_curve(own, curve, look, curve in foretold, shift, ax)
     if figure.log_x:
         _plain_ticks(ax.xaxis, *ax.get_xlim())
@@ -102,9 +109,8 @@ def _draw_curve(rows: Sequence[Row], curve: str, look: dict[str, Any], foretold:
     lows, highs = [row.value.low for row in rows], [row.value.high for row in rows]
     if foretold:
         below = [mean - low for mean, low in zip(means, lows, strict=True)]
-        ax.errorbar(
-            xs, means, yerr=below, linestyle="", **look, capsize=2, label=f"{curve}, simulated", zorder=3
-        )  # fmt: skip
+        without_line = look | {"linestyle": ""}
+        ax.errorbar(xs, means, yerr=below, **without_line, capsize=2, label=f"{curve}, simulated", zorder=3)
         ax.set_ylim(-0.03, 1.03)
         return
     ax.plot(xs, means, **look, label=curve, zorder=3)

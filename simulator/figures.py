@@ -3,7 +3,8 @@
 3 and 4 are the closed forms of §4.2 with simulated points over them, 5 to 7 the simulations of §5, 4.3 the idle
 fraction of §4.3, and 6-alpha what figure 6 leaves open: how much its Pareto result depends on the tail index.
 
-Sparrow is simulated as the paper has it, see `paper`; where it says more, a curve for today's defaults stands beside.
+Sparrow is simulated with the profile `paper`; in 5 to 7, 4.3 and 6-alpha curves of the profile `default` stand beside
+it. Both may be had alone in 5 to 7; the others are about the paper's algorithm and have it in any case.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
-from sparrow_py.profiles import PAPER
+from sparrow_py.profiles import DEFAULT, PAPER, check_profile
 
 SHARE_OF_CLUSTER = 20
 """A job of figures 5 to 7 has a task for one in so many slots: 500 of 10,000, as in the paper."""
@@ -33,6 +34,8 @@ SHARE_OF_CLUSTER = 20
 SHORT_JOB = 10
 """Tasks of the smaller jobs of figures 3 and 4."""
 
+SPARROW = ("sparrow", WATCHED)
+"""The policies that profiles are about."""
 HIGH_LOAD = 0.9
 JOBS_MIN = 20
 NODES_MIN = 2 * SHARE_OF_CLUSTER
@@ -43,6 +46,8 @@ POLICY_NAMES = {
 }  # fmt: skip
 OURS = "Sparrow with today's defaults"
 """The curve of the daemons as they are, beside the paper's policies."""
+SPARROW_NAMES = {PAPER: POLICY_NAMES["sparrow"], DEFAULT: OURS}
+"""By profile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +57,20 @@ class Scale:
     nodes: machines, or slots where machines have several. jobs: of figures 5 to 7 at loads from 0.9; lower loads settle
     sooner, and run a third; figures whose jobs are smaller run as many tasks for each slot as that.
     seeds: simulations of each point, with seeds 1, 2, ….
-    few_points: fewer points on each curve.
+    few_points: fewer points on each curve. profiles: those of which Sparrow has curves.
     """
 
     nodes: int = 10_000
     jobs: int = 3000
     seeds: int = 3
     few_points: bool = False
+    profiles: tuple[str, ...] = (PAPER, DEFAULT)
 
     def __post_init__(self) -> None:
+        if not self.profiles:
+            raise InvalidOption("profile", "", f"{PAPER}, {DEFAULT} or both")
+        for profile in self.profiles:
+            check_profile(profile)
         for name, least in (("nodes", NODES_MIN), ("jobs", JOBS_MIN), ("seeds", 1)):
             value = getattr(self, name)
             if value < least:
@@ -94,13 +104,15 @@ def paper(**changes: Any) -> Settings:
 
 @dataclass(frozen=True)
 class Samples:
-    """A point of a curve: the same simulation with several seeds. `over`: what its measure is divided by, by seed."""
+    """A point of a curve: the same simulation with several seeds. `over`: what its measure is divided by, by seed.
+    `like`: the curve whose colour it has, itself being dashed; empty: it has its own."""
 
     group: str
     curve: str
     x: float
     points: tuple[Point, ...]
     over: tuple[Point, ...] = ()
+    like: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,16 @@ class Figure:
     lines: tuple[Line, ...] = ()
     columns: int = 2
     log_x: bool = False
+
+    @property
+    def profiles(self) -> list[str]:
+        """The profiles with which Sparrow is simulated, "" where settings are of none."""
+        return list(dict.fromkeys(point.settings.profile for point in self.points if point.policy in SPARROW))
+
+    @property
+    def profiles_text(self) -> str:
+        """For the title: which profiles these are."""
+        return f"profile {' and '.join(name for name in self.profiles if name)}"
 
     @property
     def points(self) -> list[Point]:
@@ -265,14 +287,15 @@ def figure_5(scale: Scale) -> Figure:
     for load in loads:
         workload = _paper_jobs(scale, load)
         central = _points(scale, cluster, workload, "central")
-        curves = {
-            f"d = {ratio:g}": _points(scale, cluster, workload, "sparrow", paper(probe_ratio=ratio))
+        curves = [
+            (*_curve(scale, profile, f"d = {ratio:g}"), _points(scale, cluster, workload, "sparrow", settings))
+            for profile in scale.profiles
             for ratio in (1.0, 1.2, 1.5, 2.0, 3.0, 4.0)
-        }
-        curves |= {OURS: _points(scale, cluster, workload, "sparrow", Settings()), "central": central}
-        for curve, points in curves.items():
-            samples.append(Samples("response", curve, load, points))
-            samples.append(Samples("ratio", curve, load, points, central))
+            for settings in [Settings.of(profile, probe_ratio=ratio)]
+        ]
+        for curve, like, points in [*curves, ("central", "", central)]:
+            samples.append(Samples("response", curve, load, points, like=like))
+            samples.append(Samples("ratio", curve, load, points, central, like))
     title = "Response time and probe ratio d (figure 5)"
     return Figure("5", title, _described(scale), "load", _response_panels("central's", log_y=True), tuple(samples))
 
@@ -282,8 +305,9 @@ def figure_6(scale: Scale) -> Figure:
     loads = scale.loads((0.2, 0.4, 0.6, 0.8, 0.9, 0.95), (0.6, 0.8, 0.95))
     kinds = {"constant": "constant", "exponential": "exponential", "pareto": f"Pareto, α = {Durations().alpha:g}"}
     cluster = Cluster(nodes=scale.nodes)
-    curves = [(name, policy, paper()) for policy, name in POLICY_NAMES.items()]
-    curves.insert(-1, (OURS, "sparrow", Settings()))
+    others = [(name, policy, paper()) for policy, name in POLICY_NAMES.items() if policy != "sparrow"]
+    sparrow = [(SPARROW_NAMES[profile], "sparrow", Settings.of(profile)) for profile in scale.profiles]
+    curves = [*others[:-1], *sparrow, others[-1]]
     samples = [
         Samples(kind, name, load, _points(scale, cluster, _paper_jobs(scale, load, Durations(kind)), policy, settings))
         for kind in kinds
@@ -312,7 +336,8 @@ def figure_6_alpha(scale: Scale) -> Figure:
         workload = _paper_jobs(scale, 0.95, Durations("pareto", alpha=alpha))
         sparrow = _points(scale, cluster, workload, "sparrow")
         curves = {POLICY_NAMES[policy]: _points(scale, cluster, workload, policy) for policy in ("per-task", "batch")}
-        curves[OURS] = _points(scale, cluster, workload, "sparrow", Settings())
+        if DEFAULT in scale.profiles:
+            curves[OURS] = _points(scale, cluster, workload, "sparrow", Settings())
         samples += [Samples("ratio", curve, alpha, points, sparrow) for curve, points in curves.items()]
     panels = tuple(
         Panel(f"{name} response time", "ratio", f"response_{percentile}_ms", "times the paper's Sparrow")
@@ -328,16 +353,26 @@ def figure_7(scale: Scale) -> Figure:
     samples = []
     for load in loads:
         workload = _paper_jobs(scale, load)
-        of_one = _points(scale, Cluster(nodes=scale.nodes), workload, "sparrow")
-        for cores in (1, 2, 4, 8) if scale.few_points else (1, 2, 4, 8, 16):
-            cluster = Cluster(nodes=scale.nodes // cores, slots=cores)
-            points = _points(scale, cluster, workload, "sparrow")
-            curve = f"{cores} core{'s' * (cores > 1)} a machine"
-            samples.append(Samples("response", curve, load, points))
-            samples.append(Samples("ratio", curve, load, points, of_one))
+        for profile in scale.profiles:
+            settings = Settings.of(profile)
+            of_one = _points(scale, Cluster(nodes=scale.nodes), workload, "sparrow", settings)
+            for cores in (1, 2, 4, 8) if scale.few_points else (1, 2, 4, 8, 16):
+                cluster = Cluster(nodes=scale.nodes // cores, slots=cores)
+                points = _points(scale, cluster, workload, "sparrow", settings)
+                curve, like = _curve(scale, profile, f"{cores} core{'s' * (cores > 1)} a machine")
+                samples.append(Samples("response", curve, load, points, like=like))
+                samples.append(Samples("ratio", curve, load, points, of_one, like))
     title = "Response time and cores per machine (figure 7)"
     scale_text = _described(scale).replace("machines", "cores")
     return Figure("7", title, scale_text, "load", _response_panels("that of single cores", log_y=False), tuple(samples))
+
+
+def _curve(scale: Scale, profile: str, name: str) -> tuple[str, str]:
+    """The curve of a profile, and the one that it is like: that of the same name and the first profile."""
+    if len(scale.profiles) == 1:
+        return name, ""
+    first = f"{name} ({scale.profiles[0]})"
+    return (first, "") if profile == scale.profiles[0] else (f"{name} ({profile})", first)
 
 
 def _paper_jobs(scale: Scale, load: float, durations: Durations | None = None) -> Synthetic:
@@ -371,8 +406,7 @@ def figure_4_3(scale: Scale) -> Figure:
     ways = {
         "as in the paper": paper(probe_ratio=ratio),
         "with cancellation": paper(probe_ratio=ratio, cancellation=True),
-        OURS: Settings(probe_ratio=ratio),
-    }
+    } | ({OURS: Settings(probe_ratio=ratio)} if DEFAULT in scale.profiles else {})
     samples = [
         Samples("idle", name, rtt_ms, _points(scale, cluster, workload, WATCHED, settings))
         for name, settings in ways.items()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,29 @@ def test_the_defaults_are_the_paper_s_cluster_and_jobs() -> None:
     assert {point.workload.tasks for point in points} == {500}  # type: ignore[attr-defined]
     ratios = {point.settings.probe_ratio for point in points if point.settings.cancellation is False}
     assert ratios == {1.0, 1.2, 1.5, 2.0, 3.0, 4.0}
+
+
+@pytest.mark.parametrize("name", ["5", "6", "7"])
+def test_both_profiles_are_in_one_figure_or_one_alone(name: str) -> None:
+    both = FIGURES[name](TINY)
+    assert both.profiles == ["paper", "default"]
+    assert both.profiles_text == "profile paper and default"
+    for profile in ("paper", "default"):
+        alone = FIGURES[name](replace(TINY, profiles=(profile,)))
+        assert alone.profiles == [profile]
+        assert {point.key for point in alone.points} < {point.key for point in both.points}
+        assert not any(samples.like for samples in alone.samples)
+    curves = {samples.curve for samples in both.samples}
+    assert {samples.like for samples in both.samples} - {""} <= curves
+    sparrow = [sample for sample in both.samples if sample.points[0].policy == "sparrow"]
+    drawn = {(sample.points[0].settings.profile, sample.curve) for sample in sparrow}
+    assert len({curve for _, curve in drawn}) == len(drawn), "a curve of its own for each profile"
+
+
+@pytest.mark.parametrize("name", ["3", "4", "4.3", "6-alpha"])
+def test_what_is_about_the_paper_s_algorithm_has_its_profile_in_any_case(name: str) -> None:
+    for profile in ("paper", "default"):
+        assert FIGURES[name](replace(TINY, profiles=(profile,))).profiles[0] == "paper"
 
 
 def test_policies_are_paired() -> None:
@@ -104,6 +128,7 @@ def test_the_command_simulates_draws_and_resumes(tmp_path: Path) -> None:
     first = CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)
     assert first.exit_code == 0
     assert "d = 2" in first.output
+    assert "profile paper and default" in first.output
     kinds = {path.suffix for path in tmp_path.iterdir()}
     assert kinds == {".png", ".svg", ".csv", ".json", ".jsonl"}
     results = (tmp_path / "results.jsonl").read_bytes()
@@ -119,6 +144,8 @@ def test_the_command_simulates_draws_and_resumes(tmp_path: Path) -> None:
         (["3", "--nodes", "10"], "nodes"),
         (["3", "--seeds", "0"], "seeds"),
         (["3", "--jobs", "1"], "jobs"),
+        (["5", "--profile", "papers"], "profile"),
+        (["5", "--profile", ","], "profile"),
     ],
 )
 def test_what_cannot_be_is_named(tmp_path: Path, arguments: list[str], named: str) -> None:
