@@ -24,10 +24,10 @@ from benchmarks.paper.quantities import (
     value,
 )
 from benchmarks.paper.rules import PASSES, Band, Rule, at_least, at_most, near
-from benchmarks.paper.runs import DEFAULT, PAPER
 from simulator import closed_forms
 from simulator.figures import POLICY_NAMES
 from sparrow_py.errors import InvalidOption
+from sparrow_py.profiles import DEFAULT, PAPER
 
 
 @dataclass(frozen=True, kw_only=True)

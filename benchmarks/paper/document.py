@@ -11,8 +11,8 @@ from benchmarks.paper.claims import CLAIMS, Claim
 from benchmarks.paper.quantities import SIZES, OfTests, Size
 from benchmarks.paper.results import Result, Results, key
 from benchmarks.paper.rules import INVALID, NOT_HERE, NOT_RUN
-from benchmarks.paper.runs import DEFAULT, PAPER
 from simulator.intervals import Interval
+from sparrow_py.profiles import DEFAULT, PAPER
 
 PROFILES = (PAPER, DEFAULT)
 COLUMNS = (

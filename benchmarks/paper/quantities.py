@@ -8,9 +8,7 @@ from typing import Protocol
 
 from benchmarks.paper.results import Results, key
 from benchmarks.paper.runs import (
-    DEFAULT,
     NONE,
-    PAPER,
     BenchmarkRun,
     FigurePoint,
     LivePoint,
@@ -21,6 +19,7 @@ from benchmarks.paper.runs import (
 )
 from simulator.figures import POLICY_NAMES, QUICK, Scale
 from simulator.intervals import Interval, interval
+from sparrow_py.profiles import DEFAULT, PAPER
 
 
 @dataclass(frozen=True, kw_only=True)

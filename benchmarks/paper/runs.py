@@ -18,18 +18,18 @@ import numpy as np
 
 from loadgen.presets import PRESETS, Size
 from simulator.cluster import Cluster
-from simulator.figures import FIGURES, Figure, Samples, Scale, paper
-from simulator.idle_slots import WATCHED
+from simulator.figures import FIGURES, SPARROW, Figure, Samples, Scale, paper
 from simulator.measures import measures
 from simulator.policies import Settings
 from simulator.simulate import COOL_DOWN, WARM_UP, Result, simulate
 from simulator.sweep import Point, compute
 from sparrow_py.errors import ClusterError
+from sparrow_py.profiles import DEFAULT, PAPER
 
 ROOT = Path(__file__).parents[2]
 
-PAPER, DEFAULT, NONE = "paper", "default", ""
-"""Profiles; a run that depends on none has none."""
+NONE = ""
+"""The profile of what depends on none."""
 
 SIMULATED_TASK_S = 0.1e-3
 CENTRAL_TASK_S = 0.002e-3
@@ -104,10 +104,10 @@ def numbers(found: Mapping[str, Any], before: str = "") -> dict[str, float]:
 
 
 def under(profile: str, policy: str, settings: Settings) -> Settings:
-    """The settings of this profile, with the probe ratio of these. Only Sparrow has profiles."""
-    if profile == PAPER or policy not in ("sparrow", WATCHED):
-        return settings
-    return Settings(probe_ratio=settings.probe_ratio)
+    """The settings of this profile, with the probe ratio of these, which are the paper's. Only Sparrow has profiles."""
+    if profile == DEFAULT and policy in SPARROW:
+        return Settings.of(DEFAULT, probe_ratio=settings.probe_ratio)
+    return settings
 
 
 # ---- simulations -----------------------------------------------------------------------------
@@ -115,7 +115,8 @@ def under(profile: str, policy: str, settings: Settings) -> Settings:
 
 @functools.cache
 def _figure(name: str, scale: Scale) -> Figure:
-    return FIGURES[name](scale)
+    """With one profile curves have their plain names."""
+    return FIGURES[name](replace(scale, profiles=(PAPER,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +147,21 @@ class FigurePoint:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that it depends on."""
-        named = {"figure": self.figure, "group": self.group, "curve": self.curve, "x": self.x, "seed": self.seed}
-        return named | {"nodes": self.scale.nodes, "jobs": self.scale.jobs, "profile": self.profile}
+        """All that it depends on; the same for the same simulation in several figures."""
+        workload: Any = self.point.workload
+        cluster, settings, durations = self.point.cluster, self.point.settings, workload.durations
+        found = {
+            "policy": self.point.policy, "nodes": cluster.nodes, "slots": cluster.slots,
+            "rtt_ms": 2 * cluster.delay.one_way_ms, "tasks": workload.tasks, "load": workload.load,
+            "jobs": workload.jobs, "durations": durations.kind, "mean_ms": durations.mean_ms,
+            "probe_ratio": settings.probe_ratio, "seed": self.seed, "profile": self.profile,
+        }  # fmt: skip
+        if durations.kind == "pareto":
+            found["alpha"] = durations.alpha
+        if self.profile:
+            plain = asdict(Settings.of(self.profile, probe_ratio=settings.probe_ratio))
+            found |= {name: value for name, value in asdict(settings).items() if value != plain[name]}
+        return found
 
     @property
     def expected_s(self) -> float:

@@ -199,6 +199,19 @@ def test_central_has_no_profile_and_is_run_once() -> None:
     assert not set(POINT.spec.runs(QUICK, "paper")) & set(POINT.spec.runs(QUICK, "default"))
 
 
+def test_a_simulation_that_several_figures_have_is_run_once() -> None:
+    of_5, of_6, of_7 = (
+        OfFigure("5", "response", "d = 2", 0.95),
+        OfFigure("6", "exponential", "late binding (the paper's Sparrow)", 0.95),
+        OfFigure("7", "response", "1 core a machine", 0.95),
+    )
+    for profile in ("paper", "default"):
+        runs = [spec.runs(QUICK, profile)[0].settings for spec in (of_5, of_6, of_7)]
+        assert runs[0] == runs[1] == runs[2]
+    with_cancellation = OfFigure("4.3", "idle", "with cancellation", 1.0).runs(QUICK, "paper")[0].settings
+    assert with_cancellation["cancellation"] is True
+
+
 def test_a_row_of_tests_passes_or_fails() -> None:
     row = claim(ours=passes("tests/a.py"), rule=PASSES, unit="")
     (run,) = OfTests(("tests/a.py",)).runs(QUICK, "paper")
@@ -277,6 +290,16 @@ def test_it_goes_on_where_it_was_stopped(run: Any, tmp_path: Path, monkeypatch: 
 def test_first_seeds_come_first() -> None:
     seeds = [run.settings["seed"] for run in command.missing(named(["within-4-percent"]), QUICK, {})]
     assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3, 4}
+
+
+def test_a_kept_result_is_found_again(tmp_path: Path) -> None:
+    """Numbers in settings are the same after they were written and read."""
+    path = tmp_path / "r.jsonl"
+    wanted = command.runs_of(CLAIMS, QUICK)
+    with writer(path) as file:
+        for one in wanted.values():
+            file.add(result(one, {"value": 1.0}))
+    assert not command.missing(CLAIMS, QUICK, read(path))
 
 
 def test_what_was_no_measurement_is_run_again(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
