@@ -71,8 +71,8 @@ DECISIONS = (
         "thousands of cores; any number of schedulers share them.",
         ours=Quantity((Measure(OfBenchmark(("benchmarks.cpu_per_task", "--repeat", "1"), 50.0)),), lambda ms: 1 / ms),
         rule=Rule(Band(low=1000), Band(low=1)), judged=DEFAULT, also="§1",
-        note="By the CPU time of scheduler and node monitor for a no-op task (100-task jobs, 4 × 4 slots); 1,000 over it "
-        "are the cores that a million decisions a second take, on all machines together.",
+        note="By the CPU time of scheduler and node monitor for a no-op task (100-task jobs, 4 × 4 slots); 1,000 over "
+        "it are the cores that a million decisions a second take, on all machines together.",
     ),
     Claim(
         name="many-schedulers", section="§1", paper="consistently", rule=PASSES,
