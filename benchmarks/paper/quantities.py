@@ -242,8 +242,15 @@ class Quantity:
         seeds = max(map(len, columns))
         columns = [column * seeds if len(column) == 1 else column for column in columns]
         rows: Iterable[tuple[float | None, ...]] = zip(*columns, strict=True) if all(columns) else ()
-        found = [self.combine(*row) for row in rows if None not in row]
-        return interval(found) if found else None
+        found = [self._combined(*row) for row in rows if None not in row]
+        return interval(known) if (known := [value for value in found if value is not None]) else None
+
+    def _combined(self, *measured: float) -> float | None:
+        """None where it is divided by nothing: there is no such ratio."""
+        try:
+            return self.combine(*measured)
+        except ZeroDivisionError:
+            return None
 
     def seeds(self, size: Size, profile: str, results: Results) -> int:
         """How many seeds have all results."""

@@ -194,6 +194,12 @@ def test_ratios_are_of_the_same_seed() -> None:
     assert ratio(POINT, CENTRAL).value(FULL, "paper", found) is None
 
 
+def test_there_is_no_ratio_to_nothing() -> None:
+    above, below = POINT.spec.runs(QUICK, "paper"), CENTRAL.spec.runs(QUICK, "paper")
+    found = results(result(above[0], {POINT.name: 30}), result(below[0], {POINT.name: 0}))
+    assert ratio(POINT, CENTRAL).value(QUICK, "paper", found) is None
+
+
 def test_central_has_no_profile_and_is_run_once() -> None:
     assert CENTRAL.spec.runs(QUICK, "paper") == CENTRAL.spec.runs(QUICK, "default")
     assert not set(POINT.spec.runs(QUICK, "paper")) & set(POINT.spec.runs(QUICK, "default"))
