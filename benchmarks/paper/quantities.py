@@ -245,7 +245,7 @@ class Quantity:
         found = [self._combined(*row) for row in rows if None not in row]
         return interval(known) if (known := [value for value in found if value is not None]) else None
 
-    def _combined(self, *measured: float) -> float | None:
+    def _combined(self, *measured: float | None) -> float | None:
         """None where it is divided by nothing: there is no such ratio."""
         try:
             return self.combine(*measured)

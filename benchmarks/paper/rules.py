@@ -21,8 +21,8 @@ class Band:
 
     def __str__(self) -> str:
         if self.low == -math.inf:
-            return f"at most {self.high:,g}"
-        return f"at least {self.low:,g}" if self.high == math.inf else f"{self.low:,g} to {self.high:,g}"
+            return f"at most {self.high:,.4g}"
+        return f"at least {self.low:,.4g}" if self.high == math.inf else f"{self.low:,.4g} to {self.high:,.4g}"
 
 
 @dataclass(frozen=True)
