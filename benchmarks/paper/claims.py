@@ -530,12 +530,17 @@ QUERIES = (
 # ---- §7.3 ------------------------------------------------------------------------------------
 
 
-def users(name: str, load: float = 1.0) -> Measure:
+OVERLOAD = 1.5
+"""User 2 brings as much as the whole cluster holds. With the half of it that the text states all users together bring a
+load of 1, at which nobody's queue grows to 36 seconds in minutes, as user 2's does."""
+
+
+def users(name: str, load: float = OVERLOAD) -> Measure:
     """Table 4, simulated."""
     return Measure(OfSimulatedPreset("table4", load), name)
 
 
-def live_users(name: str, load: float = 1.0) -> Measure:
+def live_users(name: str, load: float = OVERLOAD) -> Measure:
     """Table 4, live."""
     return Measure(OfLive("table4", load), name)
 
@@ -558,9 +563,15 @@ FAIRNESS = (
     Claim(
         name="table-4-user2", section="§7.3, table 4", paper="219 × (36.55 s)", unit="× user 0's median",
         says="User 2 experiences infinite queueing: its median is far above user 0's.",
-        ours=ratio(users("by_user.user2.p50"), users("by_user.user0.p50")), rule=at_least(20.0, 1.2),
-        note="Its queue grows as long as the run lasts, and at a load of exactly 1 slowly; the paper's 5th percentile "
-        "(48.13 s) is above its median, so one of them is misprinted.",
+        ours=ratio(users("by_user.user2.p50"), users("by_user.user0.p50")), rule=at_least(20.0, 2.0),
+        note="Its queue grows as long as the run lasts. The paper's 5th percentile, 48.13 s, is above its median.",
+    ),
+    Claim(
+        name="table-4-as-stated", section="§7.3, table 4", paper="166.5 ms", unit="ms",
+        says="User 0's median, if user 2 submits as much as the text says, 50 % of the cluster, simulated.",
+        ours=value(users("by_user.user0.p50", 1.0)), rule=near(166.5, 0.15, Band(106, 330)),
+        note="In the other rows user 2 brings 100 %: with 50 % all together bring a load of 1, and its queue could "
+        "not grow to 36 s.",
     ),
     Claim(
         name="table-4-control", section="§7.3", paper="106 ms", unit="ms",
