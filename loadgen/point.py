@@ -199,6 +199,7 @@ def _settings(plan: PointPlan, target: Target) -> dict[str, Any]:
         "wait_max_s": plan.wait_max_s,
     }
     if shape is not None:
+        settings |= dict(shape.options)
         if shape.weights:
             settings["weights"] = dict(shape.weights)
         if shape.unplaced_tasks_max is not None:

@@ -21,7 +21,7 @@ from loadgen.recorded import HEADER_FILE, Header, Run, Simulated, write_run
 from loadgen.simulated import simulated
 from loadgen.targets import PLACEMENTS, SCHEDULERS_MAX
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
-from sparrow_py.profiles import DEFAULT, PROFILES
+from sparrow_py.profiles import DEFAULT, PROFILES, in_words
 
 
 class Several(click.ParamType[Any]):
@@ -159,8 +159,7 @@ def _write(directory: Path, asked: Asked, done: list[PointPlan], results: list[P
 
 def _title(asked: Asked, results: list[PointResult]) -> str:
     """The title, and which profiles were run."""
-    profiles = list(dict.fromkeys(result.point.settings["profile"] for result in results))
-    return f"{asked.title}; profile {' and '.join(profiles)}"
+    return f"{asked.title}; {in_words(result.point.settings['profile'] for result in results)}"
 
 
 def _report(directory: Path) -> Path:

@@ -16,7 +16,7 @@ import psutil
 
 from sparrow_py.cluster import LocalCluster
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
-from sparrow_py.profiles import DEFAULT, check_profile
+from sparrow_py.profiles import DEFAULT, NODE_MONITOR, SCHEDULER, check_values, settings
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 
@@ -46,14 +46,16 @@ COUNTERS = {
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
-    fewer, so that all have the same number. slots: of each node. profile: of its daemons. unplaced_tasks_max: the
-    schedulers' limit for a user; None: their default. weights: of users."""
+    fewer, so that all have the same number. slots: of each node. profile: of its daemons. options: those that profiles
+    set, with other values. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of
+    users."""
 
     nodes: int = 100
     slots: int = 4
     schedulers: int = 10
     placement: str = "sparrow"
     profile: str = DEFAULT
+    options: tuple[tuple[str, Any], ...] = ()
     unplaced_tasks_max: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
 
@@ -61,7 +63,11 @@ class Shape:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidOption(name, getattr(self, name), f"a whole number from 1 to {most}")
-        check_profile(self.profile)
+        known = settings(self.profile, SCHEDULER, NODE_MONITOR)
+        for name, _ in self.options:
+            if name not in known:
+                raise InvalidOption("options", name, ", ".join(known))
+        check_values(self.profile, (SCHEDULER, NODE_MONITOR), dict(self.options))
         if self.placement not in PLACEMENTS:
             raise InvalidOption("placement", self.placement, ", ".join(PLACEMENTS))
         if self.placement == CENTRAL and self.schedulers != 1:
@@ -115,7 +121,10 @@ class LocalTarget(Target):
             slots=shape.slots,
             processes="separate",  # What each of the daemons uses is told apart.
             scheduler_options=_scheduler_flags(shape, directory),
-            node_options=["--warm", "noop", "--count", str(shape.nodes // processes)],
+            node_options=[
+                *("--warm", "noop", "--count", str(shape.nodes // processes)),
+                *option_flags(shape, NODE_MONITOR),
+            ],
             log_dir=directory / "logs",
             forward_output=False,
             profile=shape.profile,
@@ -197,13 +206,24 @@ def node_processes(nodes: int) -> int:
 
 
 def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:
-    flags = ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--audit-log-bytes-max", str(AUDIT_BYTES_MAX)]
+    flags = option_flags(shape, SCHEDULER)
+    flags += ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--audit-log-bytes-max", str(AUDIT_BYTES_MAX)]
     if shape.placement != "sparrow":
         flags += ["--placement", shape.placement]
     if shape.unplaced_tasks_max is not None:
         flags += ["--unplaced-tasks-max", str(shape.unplaced_tasks_max)]
     for user, weight in shape.weights:
         flags += ["--user-weight", f"{user}={weight:g}"]
+    return flags
+
+
+def option_flags(shape: Shape, room: str) -> list[str]:
+    """The flags of the shape's options for daemons of this room."""
+    flags = []
+    for name, value in shape.options:
+        if name in settings(shape.profile, room):
+            flag = name.replace("_", "-")
+            flags += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", f"{value}"]
     return flags
 
 

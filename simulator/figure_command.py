@@ -100,8 +100,7 @@ def _show(figure: Figure, rows: Sequence[Row]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # A pipe has no width to fit.
-    console.print(f"{figure.title}; {figure.profiles_text}", markup=False)
-    console.print(f"{figure.title}\n{figure.scale}", markup=False, style="bold")
+    console.print(f"{figure.title}; {figure.profiles_text}\n{figure.scale}", markup=False, style="bold")
     for panel in figure.panels:
         own = [row for row in rows if row.panel == panel.title]
         xs = sorted({row.x for row in own})

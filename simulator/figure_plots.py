@@ -53,7 +53,7 @@ def _canvas(figure: Figure, rows: Sequence[Row]) -> Canvas:
     lines = math.ceil(len(figure.panels) / columns)
     width, height = max(7.0, PANEL_INCHES[0] * columns), PANEL_INCHES[1] * lines + 1.3
     canvas = Canvas(figsize=(width, height), layout="constrained")
-    canvas.suptitle(f"{figure.title}\n{figure.scale}; {figure.profiles_text}\n{CONFIDENCE}", fontsize=10)
+    canvas.suptitle(f"{figure.title}; {figure.profiles_text}\n{figure.scale}\n{CONFIDENCE}", fontsize=10)
     axes = canvas.subplots(lines, columns, squeeze=False)
     curves = list(dict.fromkeys(row.curve for row in rows))
     for panel, ax in zip(figure.panels, axes.flat, strict=False):

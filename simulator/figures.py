@@ -26,7 +26,7 @@ from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
-from sparrow_py.profiles import DEFAULT, PAPER, check_profile
+from sparrow_py.profiles import DEFAULT, PAPER, check_profile, in_words
 
 SHARE_OF_CLUSTER = 20
 """A job of figures 5 to 7 has a task for one in so many slots: 500 of 10,000, as in the paper."""
@@ -161,7 +161,7 @@ class Figure:
     @property
     def profiles_text(self) -> str:
         """For the title: which profiles these are."""
-        return f"profile {' and '.join(name for name in self.profiles if name)}"
+        return in_words(name for name in self.profiles if name)
 
     @property
     def points(self) -> list[Point]:

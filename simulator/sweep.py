@@ -11,11 +11,11 @@ import fcntl
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar, cast
 
 import orjson
 from rich.console import Console
@@ -82,19 +82,37 @@ def compute(point: Point) -> Figures:
     return measures(simulate(point.cluster, point.workload, point.policy, point.settings, seed=point.seed))
 
 
+class Keyed(Protocol):
+    """A point of a sweep of any kind."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other points, the same on every machine."""
+
+
+AnyPoint = TypeVar("AnyPoint", bound=Keyed)
+
+
 def run(
-    name: str, points: Iterable[Point], results: Path, *, processes: int | None = None, label: str = ""
+    name: str,
+    points: Iterable[AnyPoint],
+    results: Path,
+    *,
+    processes: int | None = None,
+    label: str = "",
+    work: Callable[[AnyPoint], Figures] | None = None,
 ) -> dict[str, Figures]:
     """The figures of each point by its key: from the file, or else computed, in so many processes (None: on all cores).
 
-    label: what the progress bar is called, if not `name`. Raises `InvalidOption` if the file has the results of
-    another sweep than `name`, or of other code.
+    label: what the progress bar is called, if not `name`. work: computes a point, if it is no simulation. Raises
+    `InvalidOption` if the file has the results of another sweep than `name`, or of other code.
     """
     distinct = {point.key: point for point in points}
     with _opened(results) as file:
         known = _read(file, name, results)
         missing = [point for key, point in distinct.items() if key not in known]
-        for point, figures in _computed(label or name, missing, processes or os.cpu_count() or 1):
+        at_a_time = processes or os.cpu_count() or 1
+        for point, figures in _computed(label or name, missing, work or cast("Any", compute), at_a_time):
             known[point.key] = figures
             file.write(orjson.dumps({"key": point.key, "figures": figures}) + b"\n")
             file.flush()
@@ -104,14 +122,16 @@ def run(
 # ---- computing -------------------------------------------------------------------------------
 
 
-def _computed(label: str, points: Sequence[Point], processes: int) -> Iterator[tuple[Point, Figures]]:
+def _computed(
+    label: str, points: Sequence[AnyPoint], work: Callable[[AnyPoint], Figures], processes: int
+) -> Iterator[tuple[AnyPoint, Figures]]:
     """Each point and its figures, in the order in which they are there."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), disable=not points) as progress:
         bar = progress.add_task(label, total=len(points))
-        for done in side_by_side(compute, points, min(processes, len(points))):
+        for done in side_by_side(work, points, min(processes, len(points))):
             progress.advance(bar)
             yield done
 

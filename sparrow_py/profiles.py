@@ -78,3 +78,9 @@ def check_values(profile: str, rooms: Iterable[str], values: Mapping[str, Any]) 
 def profile_of(values: Mapping[str, Any], *rooms: str) -> str:
     """The profile whose options in these rooms all have these values; "" if there is none."""
     return next((name for name in PROFILES if settings(name, *rooms).items() <= values.items()), "")
+
+
+def in_words(names: Iterable[str]) -> str:
+    """For titles: which profiles these are."""
+    distinct = list(dict.fromkeys(names))
+    return f"profile{'s' * (len(distinct) > 1)} {' and '.join(distinct)}"

@@ -168,6 +168,7 @@ def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
         assert point["settings"] | {"load": 0.25, "seed": 5, "nodes": 4, "workload": "fig13"} == point["settings"]
     recorded = read_run(out)
     assert recorded.header.preset == "fig13"
+    assert recorded.header.title.endswith("; profile default")
     assert len(recorded.jobs) == 40
     assert [point.settings for point in recorded.header.points] == [point["settings"] for point in points]
     assert (out / "report.html").exists()

@@ -54,10 +54,11 @@ def test_the_defaults_are_the_paper_s_cluster_and_jobs() -> None:
 def test_both_profiles_are_in_one_figure_or_one_alone(name: str) -> None:
     both = FIGURES[name](TINY)
     assert both.profiles == ["paper", "default"]
-    assert both.profiles_text == "profile paper and default"
+    assert both.profiles_text == "profiles paper and default"
     for profile in ("paper", "default"):
         alone = FIGURES[name](replace(TINY, profiles=(profile,)))
         assert alone.profiles == [profile]
+        assert alone.profiles_text == f"profile {profile}"
         assert {point.key for point in alone.points} < {point.key for point in both.points}
         assert not any(samples.like for samples in alone.samples)
     curves = {samples.curve for samples in both.samples}
@@ -128,7 +129,7 @@ def test_the_command_simulates_draws_and_resumes(tmp_path: Path) -> None:
     first = CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)
     assert first.exit_code == 0
     assert "d = 2" in first.output
-    assert "profile paper and default" in first.output
+    assert "profiles paper and default" in first.output
     kinds = {path.suffix for path in tmp_path.iterdir()}
     assert kinds == {".png", ".svg", ".csv", ".json", ".jsonl"}
     results = (tmp_path / "results.jsonl").read_bytes()

@@ -1,13 +1,14 @@
 """`LocalCluster`: as processes and in this process."""
 
 import os
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
 from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, TaskFailed
-from sparrow_py.wire.http_get import http_get_json
+from sparrow_py.wire.http_get import http_get_json, http_get_text
 from tests.support import tasks
 from tests.support.daemons import gone, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -29,6 +30,23 @@ def test_processes_end_with_it(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "scheduler-0.log", "scheduler-1.log", "node-0.log", "node-1.log",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_all_its_daemons_have_its_profile(in_process: bool) -> None:
+    with LocalCluster(slots=1, profile="paper", in_process=in_process) as cluster, Client(cluster) as client:
+        assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+        found = http_get_text(cluster.addresses[0], "/metrics")
+    (info,) = re.findall(r"^sparrow_scheduler_info\{(.*)\} 1.0$", found, re.M)
+    assert {'profile="paper"', 'placement="sparrow"', 'order="reserved"', 'push_to_idle="false"'} <= set(
+        info.split(",")
+    )
+    assert "sparrow_scheduler_pushes_total 0.0" in found
+
+
+def test_a_profile_and_a_flag_that_contradicts_it() -> None:
+    with pytest.raises(ClusterError, match="report_idle: True is not valid; allowed: False with profile 'paper'"):
+        LocalCluster(profile="paper", in_process=True, node_options=["--report-idle"])
 
 
 def test_a_daemon_that_does_not_start_says_why(tmp_path: Path) -> None:

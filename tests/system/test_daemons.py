@@ -51,6 +51,7 @@ def test_the_announcement_is_one_line_of_json_with_the_real_address(scheduler: D
     assert scheduler.port > 0
     assert node.announcement["daemon"] == "node_monitor"
     assert node.announcement["nodes"] == ["n"]
+    assert {daemon.announcement["profile"] for daemon in (scheduler, node)} == {"default"}
     for daemon in (scheduler, node):
         assert http(daemon.address, "/livez") == (200, "ok\n")
 
