@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from node_monitor.options import QUEUE_POLICIES
+from simulator.costs import Costs
 from simulator.network import Delay
 from sparrow_py.errors import InvalidOption
 
@@ -18,7 +19,8 @@ class Cluster:
 
     nodes, slots: how many, and how many tasks each runs at a time. schedulers: how many; each knows all nodes.
     delay: of the network, one way. zones: node i has the attribute zone = z{i mod zones}; 0: none has any.
-    weights: of users, default 1. queue: policy of the node monitors.
+    weights: of users, default 1. queue: policy of the node monitors. costs: of the daemons; None: they decide in no
+    time.
     """
 
     nodes: int = 1000
@@ -28,6 +30,7 @@ class Cluster:
     zones: int = 0
     weights: Mapping[str, float] = field(default_factory=dict)
     queue: str = "fair"
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         for name, most in (("nodes", NODES_MAX), ("slots", 65_536), ("schedulers", 1000)):

@@ -18,7 +18,7 @@ from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
-from simulator.engine import Engine
+from simulator.engine import Action, Engine
 from simulator.network import Network, Pipe
 from simulator.records import JobRecord
 from sparrow_py.errors import SparrowError
@@ -155,7 +155,7 @@ class NodeHost(_Waking):
     core: NodeMonitorCore
 
     __slots__ = (
-        "_asks", "_done", "_unsent", "ended", "name", "peers", "received", "slots",
+        "_asks", "_unsent", "ended", "name", "peers", "received", "run_ends", "slots",
     )  # fmt: skip
 
     def __init__(
@@ -173,7 +173,8 @@ class NodeHost(_Waking):
         self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
         self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
         self._asks = 0
-        self._done = self.done
+        self.run_ends: Action = self.done
+        """Is told of each run that the executor has ended."""
 
     def info(self, attributes: dict[str, str]) -> m.NodeInfo:
         """What the node says of itself."""
@@ -194,7 +195,7 @@ class NodeHost(_Waking):
         if type(message) is x.Run:
             engine = self._engine
             (seconds,) = _unpack_seconds(message.payload)  # type: ignore[arg-type]  # None is a file here.
-            engine.at(engine.now_s + seconds, self._done, (message.run, engine.now_s, seconds))
+            engine.at(engine.now_s + seconds, self.run_ends, (message.run, engine.now_s, seconds))
 
     def start_executor(self, app: str, places: int) -> None:
         raise NotImplementedError("the executor is there from the start")

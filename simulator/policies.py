@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from node_monitor.options import COUNT_MAX, NodeMonitorOptions
 from scheduler.options import OVERTAKEN_MAX_DEFAULT, SchedulerOptions
 from simulator.cluster import Cluster
+from simulator.costs import CostlyNetwork, Processes
 from simulator.engine import Engine
 from simulator.hosts import ClientHost, NoBlobs, NodeHost, SchedulerHost
-from simulator.network import Network, Pipe
+from simulator.network import Network, Pipe, Receive
 from simulator.records import JobRecord
 from sparrow_py import profiles
 from sparrow_py.errors import InvalidOption
@@ -81,7 +82,13 @@ class Sparrow:
 
     def __init__(self, cluster: Cluster, settings: Settings, engine: Engine, seed: int, users: tuple[str, ...]) -> None:
         self._settings = settings
-        network = Network(engine, cluster.delay, random.Random(f"{seed} network"))
+        rng = random.Random(f"{seed} network")
+        self._processes: Processes | None = None
+        if cluster.costs is None:
+            network = Network(engine, cluster.delay, rng)
+        else:
+            network = costly = CostlyNetwork(engine, cluster.delay, rng)
+            self._processes = Processes(cluster.costs, engine, costly)
         scheduler_options = SchedulerOptions(
             placement=self.placement,
             **{name: getattr(settings, name) for name in profiles.settings(DEFAULT, SCHEDULER)},
@@ -108,16 +115,34 @@ class Sparrow:
             user: ClientHost(f"c{number}", user, engine, network, f"{seed} client {number}")
             for number, user in enumerate(users)
         }
+        infos = [node.info(cluster.attributes(number)) for number, node in enumerate(self.nodes)]
+        node_receives = [self._node_receives(node) for node in self.nodes]
         for scheduler in self.schedulers:
-            for number, node in enumerate(self.nodes):
-                scheduler.peers[node.name] = Pipe(node.from_scheduler, scheduler.name)
-                node.peers[scheduler.name] = Pipe(scheduler.from_node, node.name)
+            from_node, from_client = self._scheduler_receives(scheduler)
+            for node, info, from_scheduler in zip(self.nodes, infos, node_receives, strict=True):
+                scheduler.peers[node.name] = Pipe(from_scheduler, scheduler.name)
+                node.peers[scheduler.name] = Pipe(from_node, node.name)
                 node.core.scheduler_up(scheduler.name)
-                scheduler.core.node_up(node.name, node.info(cluster.attributes(number)), engine.now_s)
+                scheduler.core.node_up(node.name, info, engine.now_s)
             for user, client in self.clients.items():
                 scheduler.peers[client.name] = Pipe(client.from_scheduler, scheduler.name)
-                client.peers[scheduler.name] = Pipe(scheduler.from_client, (client.name, user))
+                client.peers[scheduler.name] = Pipe(from_client, (client.name, user))
                 client.core.scheduler_up(scheduler.name, 1 << 30, engine.now_s)
+
+    def _scheduler_receives(self, host: SchedulerHost) -> tuple[Receive, Receive]:
+        """What is told of the frames of nodes and of those of clients."""
+        if self._processes is None:
+            return host.from_node, host.from_client
+        process = self._processes.scheduler()
+        return process.reads(host.from_node), process.reads(host.from_client)
+
+    def _node_receives(self, host: NodeHost) -> Receive:
+        """What is told of the frames of schedulers."""
+        if self._processes is None:
+            return host.from_scheduler
+        process = self._processes.node_monitor()
+        host.run_ends = process.hears(host.run_ends)
+        return process.reads(host.from_scheduler)
 
     def submit(self, record: JobRecord) -> None:
         self.clients[record.job.user].submit(record, probe_ratio=self._settings.probe_ratio)
@@ -129,7 +154,8 @@ class Sparrow:
             names += ["pushes", "pushes_handed_back"]
         sums = {name: sum(getattr(host.core.counters, name) for host in self.schedulers) for name in names}
         events = sum(host.received for host in hosts) + sum(node.ended for node in self.nodes)
-        return {"core_events": events, **sums}
+        spent = {} if self._processes is None else self._processes.counts()
+        return {"core_events": events, **sums, **spent}
 
 
 class BatchSampling(Sparrow):

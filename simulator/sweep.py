@@ -36,7 +36,7 @@ FORMAT = 1
 CODE = (
     "sparrow_py/**/*.py", "scheduler/**/*.py", "node_monitor/**/*.py", "loadgen/**/*.py",
     *(f"simulator/{module}.py" for module in (
-        "cluster", "engine", "hosts", "idle_slots", "measures", "network", "policies", "records", "simulate",
+        "cluster", "costs", "engine", "hosts", "idle_slots", "measures", "network", "policies", "records", "simulate",
     )),
 )  # fmt: skip
 """The files that decide what a simulation gives."""

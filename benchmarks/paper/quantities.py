@@ -173,22 +173,32 @@ class OfLive:
 
 @dataclass(frozen=True)
 class OfBenchmark:
-    """A benchmark, which runs the daemons' defaults."""
+    """A benchmark. by_profile: whether it takes `--profile`; one that does not runs the daemons' defaults. live: whether
+    it runs daemons."""
 
     words: tuple[str, ...]
     seconds: float
+    by_profile: bool = False
+    live: bool = True
+
+    def _words(self, profile: str) -> tuple[str, ...]:
+        return (*self.words, "--profile", profile) if self.by_profile else self.words
 
     def runs(self, size: Size, profile: str) -> tuple[Run, ...]:
-        """One, under the profile `default`."""
-        return (BenchmarkRun(words=self.words, seconds=self.seconds),) if profile == DEFAULT else ()
+        """One."""
+        if not self.by_profile and profile != DEFAULT:
+            return ()
+        return (
+            BenchmarkRun(words=self._words(profile), seconds=self.seconds, profile=profile, live=self.live),
+        )  # fmt: skip
 
     def command(self, size: Size, profile: str) -> str:
         """Its own."""
-        return "python -m " + " ".join(self.words)
+        return "python -m " + " ".join(self._words(profile))
 
     def where(self, size: Size) -> str:
         """One machine."""
-        return "live"
+        return "live" if self.live else "simulated"
 
 
 @dataclass(frozen=True)

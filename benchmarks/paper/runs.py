@@ -297,8 +297,7 @@ class BenchmarkRun:
     words: tuple[str, ...]
     seconds: float
     profile: str = DEFAULT
-
-    live = True
+    live: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from node_monitor.attempts import Attempt
@@ -86,7 +85,7 @@ class ExecutorState:
         self.gone = False
         self.running: dict[int, Attempt] = {}
         """Runs given to it and not ended, oldest first."""
-        self.revoked: deque[int] = deque()
+        self.revoked: list[int] = []
         """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
