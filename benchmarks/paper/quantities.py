@@ -173,8 +173,8 @@ class OfLive:
 
 @dataclass(frozen=True)
 class OfBenchmark:
-    """A benchmark. by_profile: whether it takes `--profile`; one that does not runs the daemons' defaults. live: whether
-    it runs daemons."""
+    """A benchmark. by_profile: whether it takes `--profile`; one that does not runs the daemons' defaults. live:
+    whether it runs daemons."""
 
     words: tuple[str, ...]
     seconds: float
