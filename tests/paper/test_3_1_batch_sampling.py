@@ -98,7 +98,22 @@ def test_the_set_is_uniform(count: int) -> None:
         assert all(abs(pairs[pair] - share) < 5 * math.sqrt(share) for pair in all_pairs)
 
 
-def test_schedulers_share_no_state() -> None:
-    """ "Batch sampling relies on no shared state between jobs": what one job drew says nothing of the next."""
+def test_what_one_job_drew_says_nothing_of_the_next() -> None:
+    """Other seeds draw other nodes. That schedulers share no state is in test_3_1_no_shared_state.py."""
     first = [reserved(50, 1, 1.0, seed) for seed in range(200)]
     assert len({next(iter(counts)) for counts in first}) > 40
+
+
+@pytest.mark.parametrize(("placement", "chosen"), [("per-task", [1, 3]), ("batch", [1, 2])])
+def test_figure_1(placement: str, chosen: list[int]) -> None:
+    """ "(a) Per-task sampling selects queues of length 1 and 3. (b) Batch sampling selects queues of length 1 and 2":
+    two tasks, d = 2, and four sampled queues of 1, 2, 3 and 4, of which the first two are sampled for one task."""
+    rig = SchedulerRig([f"n{node}" for node in range(100)], placement=placement)
+    rig.submit_job(2, probe_ratio=2.0)
+    sampled = rig.outbox.take(m.AskLength)
+    assert len({node for node, _ in sampled}) == 4
+    lengths = {}
+    for length, (node, message) in enumerate(sorted(sampled, key=lambda pair: pair[1].probe), 1):
+        lengths[node] = length
+        rig.node(node, m.QueueLength(message.probe, length))
+    assert sorted(lengths[node] for node, _ in rig.outbox.take(m.Launch)) == chosen

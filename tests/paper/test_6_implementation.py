@@ -9,9 +9,12 @@ from statistics import fmean, stdev
 
 import pytest
 
+from node_monitor.host.resources import cores
 from simulator.world import World
+from sparrow_py import LocalCluster
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from sparrow_py.wire.http_get import http_get_json
 
 
 def test_arbitrarily_many_schedulers_operate_concurrently() -> None:
@@ -78,6 +81,14 @@ def test_a_job_of_phases_the_first_constrained_and_the_rest_anywhere() -> None:
     assert log.statuses() == [TaskStatus.FINISHED] * 25
     assert "n3" not in {start.node.name for start in log.starts if start.task < 8}
     assert "n3" in {start.node.name for start in log.starts}
+
+
+def test_a_node_has_as_many_slots_as_cores() -> None:
+    """ "In our implementation, the number of slots on each machine is set to the number of cores": unless an operator
+    says otherwise."""
+    with LocalCluster(1, 1) as cluster:
+        (node,) = http_get_json(cluster.addresses[0], "/v1/nodes")["nodes"]
+    assert node["slots"] == cores()
 
 
 # ---- prefetch: not in the paper --------------------------------------------------------------

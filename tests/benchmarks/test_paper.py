@@ -1,0 +1,397 @@
+"""docs/paper.md is what its command writes from the kept results; its rows are judged by their rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.paper import __main__ as command
+from benchmarks.paper.claims import CLAIMS, Claim, named
+from benchmarks.paper.document import document, verdict
+from benchmarks.paper.quantities import (
+    SIZES,
+    Measure,
+    OfFigure,
+    OfTests,
+    excess,
+    formula,
+    passes,
+    ratio,
+    value,
+)
+from benchmarks.paper.results import Result, Results, key, read, writer
+from benchmarks.paper.rules import (
+    DIRECTION,
+    INVALID,
+    NOT_HERE,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    PASSES,
+    REPRODUCED,
+    Band,
+    Rule,
+    at_least,
+    at_most,
+    near,
+)
+from benchmarks.paper.runs import KEPT, Measured, Run, numbers
+from simulator.figures import FIGURES
+from simulator.sweep import compute
+from sparrow_py.errors import ClusterError, InvalidOption
+
+QUICK, FULL = SIZES["quick"], SIZES["full"]
+POINT = Measure(OfFigure("5", "response", "d = 2", 0.6), "response_p50_ms")
+CENTRAL = Measure(OfFigure("5", "response", "central", 0.6), "response_p50_ms")
+
+
+def claim(**changes: Any) -> Claim:
+    """A row of one number."""
+    own: dict[str, Any] = {"name": "row", "section": "§5", "says": "It is so.", "paper": "1", "unit": "ms"}
+    return Claim(**own | {"ours": value(POINT), "rule": Rule(Band(90, 110), Band(50, 200))} | changes)
+
+
+def result(run: Run, figures: dict[str, float], **changes: Any) -> Result:
+    """Of a run."""
+    own = {"commit": "c", "date": "2026-01-01", "cores": 2, "memory_gb": 8, "took_s": 1.0}
+    return Result(run=run.settings, figures=figures, **own | changes)
+
+
+def results(*found: Result) -> Results:
+    """By their keys."""
+    return {key(one.run): one for one in found}
+
+
+def measured(numbers_by_seed: dict[int, float], profile: str = "paper", size: Any = QUICK, **changes: Any) -> Results:
+    """Results of `POINT`."""
+    runs = POINT.spec.runs(size, profile)
+    return results(
+        *(result(runs[seed - 1], {POINT.name: ms}, **changes) for seed, ms in numbers_by_seed.items())
+    )  # fmt: skip
+
+
+# ---- the document ----------------------------------------------------------------------------
+
+
+def test_the_document_is_what_the_command_writes_from_the_kept_results() -> None:
+    """`python -m benchmarks.paper --document` writes it anew."""
+    assert command.DOCUMENT.read_text("utf-8") == document(read(command.RESULTS))
+
+
+def test_each_kept_result_is_of_a_row() -> None:
+    known = {name for size in SIZES.values() for name in command.runs_of(CLAIMS, size)}
+    assert not [name for name in read(command.RESULTS) if name not in known]
+
+
+def test_kept_results_say_where_and_when() -> None:
+    for one in read(command.RESULTS).values():
+        assert re.fullmatch(r"[0-9a-f]{7,40}", one.commit), one
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", one.date) and one.cores and one.memory_gb
+
+
+def test_rows_have_names_of_their_own_and_either_a_rule_or_a_reason() -> None:
+    assert len({row.name for row in CLAIMS}) == len(CLAIMS)
+    for row in CLAIMS:
+        assert bool(row.why_not) == (row.ours is None) == (row.rule is None), row.name
+        assert re.match(r"§[1-9]", row.section), row.name
+
+
+def test_every_figure_and_table_of_the_paper_has_a_row() -> None:
+    said = " ".join(f"{row.section} {row.also}" for row in CLAIMS)
+    for name in [*(f"figure {n}" for n in range(1, 14)), *(f"table {n}" for n in range(1, 5))]:
+        assert re.search(rf"{name}\b", said.replace("figures 10 and 11", "figure 10, figure 11")), name
+    for chapter in range(1, 10):
+        assert f"§{chapter}" in said
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_all_points_of_figures_are_there_at_each_scale(size: Any) -> None:
+    for run in command.runs_of(CLAIMS, size).values():
+        point = getattr(run, "point", None)
+        assert point is None or point.policy
+        assert run.expected_s > 0
+
+
+def test_quick_takes_ten_minutes_at_most_on_one_quiet_core() -> None:
+    assert sum(run.expected_s for run in command.runs_of(CLAIMS, QUICK).values()) < 600
+
+
+def test_tests_that_rows_name_are_there() -> None:
+    for run in command.runs_of(CLAIMS, QUICK).values():
+        for name in getattr(run, "tests", ()):
+            path, _, function = name.partition("::")
+            assert Path(path).exists()
+            assert not function or f"def {function.split('[')[0]}(" in Path(path).read_text("utf-8"), name
+
+
+def test_kept_figures_are_what_rows_need() -> None:
+    wanted = {
+        measure.name.rpartition(".")[2]
+        for row in CLAIMS
+        if row.ours is not None
+        for measure in row.ours.of
+    }  # fmt: skip
+    assert wanted <= KEPT
+
+
+# ---- the verdict -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [(90, REPRODUCED), (110, REPRODUCED), (89.9, DIRECTION), (200, DIRECTION), (201, NOT_REPRODUCED)],
+)
+def test_the_verdict_is_the_rule_s(ms: float, expected: str) -> None:
+    assert verdict(claim(), measured({1: ms})) == expected
+
+
+def test_the_mean_over_seeds_is_judged() -> None:
+    assert verdict(claim(), measured({1: 40, 2: 160})) == REPRODUCED
+    assert "100 ± 762 ms" in document(measured({1: 40, 2: 160}), [claim()])
+
+
+def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
+    assert verdict(claim(), {}) == NOT_RUN
+    row = claim(ours=None, rule=None, why_not="there is none")
+    assert verdict(row, {}) == NOT_HERE
+    assert "**not here**: there is none" in document({}, [row])
+
+
+def test_the_other_profile_s_number_stands_beside_and_is_not_judged() -> None:
+    found = measured({1: 100}) | measured({1: 500}, "default")
+    assert verdict(claim(), found) == REPRODUCED
+    assert "| 100 ms | 500 ms |" in document(found, [claim()])
+    assert verdict(claim(), measured({1: 100}, "default")) == NOT_RUN
+
+
+def test_the_largest_scale_is_judged() -> None:
+    found = measured({1: 500}) | measured({1: 100}, size=FULL)
+    assert verdict(claim(), found) == REPRODUCED
+    assert "`full`: simulated, 10,000 nodes" in document(found, [claim()])
+
+
+def test_what_is_no_measurement_is_not_judged_and_says_why() -> None:
+    late = measured({1: 100}, size=FULL, why_invalid="it was late")
+    assert verdict(claim(), late) == INVALID
+    assert "| (100 ms) | – |" in document(late, [claim()])
+    assert "**no measurement**: it was late" in document(late, [claim()])
+    assert verdict(claim(), late | measured({1: 100})) == REPRODUCED  # A smaller scale that was measured counts more.
+
+
+def test_ratios_are_of_the_same_seed() -> None:
+    above, below = POINT.spec.runs(QUICK, "paper"), CENTRAL.spec.runs(QUICK, "paper")
+    found = results(
+        result(above[0], {POINT.name: 30}), result(below[0], {POINT.name: 10}),
+        result(above[1], {POINT.name: 10}), result(below[2], {POINT.name: 10}),
+    )  # fmt: skip
+    assert ratio(POINT, CENTRAL).value(QUICK, "paper", found) == (3, 3, 3)
+    assert excess(POINT, CENTRAL).value(QUICK, "paper", found) == (200, 200, 200)
+    assert ratio(POINT, CENTRAL).value(FULL, "paper", found) is None
+
+
+def test_there_is_no_ratio_to_nothing() -> None:
+    above, below = POINT.spec.runs(QUICK, "paper"), CENTRAL.spec.runs(QUICK, "paper")
+    found = results(result(above[0], {POINT.name: 30}), result(below[0], {POINT.name: 0}))
+    assert ratio(POINT, CENTRAL).value(QUICK, "paper", found) is None
+
+
+def test_central_has_no_profile_and_is_run_once() -> None:
+    assert CENTRAL.spec.runs(QUICK, "paper") == CENTRAL.spec.runs(QUICK, "default")
+    assert not set(POINT.spec.runs(QUICK, "paper")) & set(POINT.spec.runs(QUICK, "default"))
+
+
+def test_a_simulation_that_several_figures_have_is_run_once() -> None:
+    of_5, of_6, of_7 = (
+        OfFigure("5", "response", "d = 2", 0.95),
+        OfFigure("6", "exponential", "late binding (the paper's Sparrow)", 0.95),
+        OfFigure("7", "response", "1 core a machine", 0.95),
+    )
+    for profile in ("paper", "default"):
+        runs = [spec.runs(QUICK, profile)[0].settings for spec in (of_5, of_6, of_7)]
+        assert runs[0] == runs[1] == runs[2]
+    with_cancellation = OfFigure("4.3", "idle", "with cancellation", 1.0).runs(QUICK, "paper")[0].settings
+    assert with_cancellation["cancellation"] is True
+
+
+def test_a_row_of_tests_passes_or_fails() -> None:
+    row = claim(ours=passes("tests/a.py"), rule=PASSES, unit="")
+    (run,) = OfTests(("tests/a.py",)).runs(QUICK, "paper")
+    assert "| passes | – |" in document(results(result(run, {"value": 1})), [row])
+    assert verdict(row, results(result(run, {"value": 0}))) == NOT_REPRODUCED
+
+
+def test_a_formula_needs_no_result() -> None:
+    assert verdict(claim(ours=formula(lambda: 100.0)), {}) == REPRODUCED
+
+
+def test_rules_in_words() -> None:
+    assert str(near(100, 0.05, Band(50))) == "95 to 105; direction: at least 50"
+    assert str(at_most(4, 8)) == "at most 4; direction: at most 8"
+    assert str(at_least(2)) == "at least 2"
+
+
+def test_numbers_of_groups_have_their_names_before_a_dot() -> None:
+    nested = {"p50": 1, "cpu_s": 3, "by_user": {"user0": {"p50": 2.0, "p5": None}}}
+    assert numbers(nested) == {"p50": 1.0, "by_user.user0.p50": 2.0}
+
+
+# ---- runs ------------------------------------------------------------------------------------
+
+
+def test_profiles_differ_in_the_settings_of_the_same_point() -> None:
+    papers, defaults = (POINT.spec.runs(QUICK, profile)[0] for profile in ("paper", "default"))
+    one, other = papers.point, defaults.point  # type: ignore[attr-defined]
+    alone = dataclasses.replace(QUICK.figures, profiles=("paper",))
+    assert one == next(s.points[0] for s in FIGURES["5"](alone).samples if (s.curve, s.x) == ("d = 2", 0.6))
+    assert dataclasses.replace(other, settings=one.settings) == one
+    assert other.settings.push_to_idle and not one.settings.push_to_idle
+    assert other.settings.probe_ratio == one.settings.probe_ratio == 2.0
+
+
+def test_a_simulated_point_gives_what_the_simulator_gives() -> None:
+    run = OfFigure("4.3", "idle", "as in the paper", 1.0).runs(QUICK, "paper")[0]
+    assert run.measure().figures["asking_over_service"] == pytest.approx(
+        compute(run.point)["asking_over_service"], 1e-4
+    )  # type: ignore[attr-defined]
+
+
+# ---- the command -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command, with results and document in a directory of their own; runs give 100 of everything."""
+    monkeypatch.setattr(command, "measured", lambda one: result(one, dict.fromkeys(KEPT, 100.0)))
+
+    def invoke(*words: str) -> Any:
+        files = ["--results", str(tmp_path / "r.jsonl"), "--out", str(tmp_path / "d.md"), "--processes", "1"]
+        return CliRunner().invoke(command.main, [*files, *words])
+
+    return invoke
+
+
+def test_it_goes_on_where_it_was_stopped(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def stopped_after_three(one: Run) -> Result:
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(key(one.settings))
+        return result(one, {POINT.name: 100.0})
+
+    monkeypatch.setattr(command, "measured", stopped_after_three)
+    assert run("--quick", "--only", "within-4-percent").exit_code != 0
+    kept = read(tmp_path / "r.jsonl")
+    assert sorted(kept) == sorted(done)
+    monkeypatch.setattr(command, "measured", lambda one: done.append(key(one.settings)) or result(one, {POINT.name: 1}))
+    found = run("--quick", "--only", "within-4-percent")
+    assert found.exit_code == 0, found.output
+    assert len(done) == len(set(done)) == 12  # Four seeds of each profile, and of central.
+
+
+def test_first_seeds_come_first() -> None:
+    seeds = [run.settings["seed"] for run in command.missing(named(["within-4-percent"]), QUICK, {})]
+    assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3, 4}
+
+
+def test_a_kept_result_is_found_again(tmp_path: Path) -> None:
+    """Numbers in settings are the same after they were written and read."""
+    path = tmp_path / "r.jsonl"
+    wanted = command.runs_of(CLAIMS, QUICK)
+    with writer(path) as file:
+        for one in wanted.values():
+            file.add(result(one, {"value": 1.0}))
+    assert not command.missing(CLAIMS, QUICK, read(path))
+
+
+def test_what_was_no_measurement_is_run_again(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whys = ["it was late"]
+    monkeypatch.setattr(
+        command, "measured", lambda one: result(one, {"value": 0.1}, why_invalid=whys.pop() if whys else "")
+    )
+    run("--quick", "--only", "recovery")
+    assert "(0.1 s beyond ideal)" in (tmp_path / "d.md").read_text("utf-8")
+    run("--quick", "--only", "recovery")
+    assert "no measurement**: it" not in (tmp_path / "d.md").read_text("utf-8")
+    assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_run_that_fails_leaves_the_others(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_at_seed_2(one: Run) -> Result:
+        if one.settings["seed"] == 2:
+            raise ClusterError("no\nroom")
+        return result(one, {POINT.name: 100.0})
+
+    monkeypatch.setattr(command, "measured", fails_at_seed_2)
+    found = run("--quick", "--only", "within-4-percent")
+    assert found.exit_code == 1
+    assert "failed: no room" in found.output and "Error: 3 runs failed" in found.output
+    assert len(read(tmp_path / "r.jsonl")) == 9
+
+
+def test_the_list_has_all_rows_and_runs_nothing(run: Any, tmp_path: Path) -> None:
+    found = run("--list", "--quick")
+    assert found.exit_code == 0
+    assert all(f" {row.name} " in found.output for row in CLAIMS)
+    assert not (tmp_path / "r.jsonl").exists() and not (tmp_path / "d.md").exists()
+
+
+def test_the_document_alone_runs_nothing(run: Any, tmp_path: Path) -> None:
+    assert run("--document").exit_code == 0
+    assert (tmp_path / "d.md").read_text("utf-8") == document({})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "figure-99"], "only: 'figure-99' is not valid; allowed: a name of --list"),
+        (["--quick", "--scale", "full"], "--quick is --scale quick, and --scale is full"),
+        (["--list", "--document"], "--list and --document exclude each other"),
+        (["--document", "--out", "/proc/none/d.md"], "out: '/proc/none/d.md' is not valid"),
+        (["--only", "table-2", "--results", "/proc/none/r.jsonl"], "results: '/proc/none/r.jsonl' is not valid"),
+    ],
+)
+def test_bad_settings_are_one_line(run: Any, words: list[str], said: str) -> None:
+    found = run(*words)
+    assert found.exit_code == 1
+    assert found.output.startswith(f"Error: {said}") and found.output.count("\n") == 1
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text('{"run": 1}\n')
+    with pytest.raises(InvalidOption, match=r"r\.jsonl:1"):
+        read(tmp_path / "r.jsonl")
+
+
+def test_a_line_that_was_not_finished_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    one, other = POINT.spec.runs(QUICK, "paper")[:2]
+    with writer(path) as file:
+        file.add(result(one, {"value": 1}))
+    path.write_bytes(path.read_bytes() + b'{"run": {')
+    with writer(path) as file:
+        file.add(result(other, {"value": 2}))
+    assert sorted(found.figures["value"] for found in read(path).values()) == [1, 2]
+
+
+def test_a_file_that_another_run_writes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with writer(path), pytest.raises(InvalidOption, match="no other run"), writer(path):
+        pass
+
+
+def test_a_measurement_says_when_of_which_commit_and_where() -> None:
+    class Quick:
+        settings: ClassVar = {"what": "nothing"}
+
+        def measure(self) -> Measured:
+            return Measured({"value": 1.0}, "it was late")
+
+    found = command.measured(Quick())  # type: ignore[arg-type]
+    assert found.figures == {"value": 1.0} and found.why_invalid == "it was late"
+    assert re.fullmatch(r"[0-9a-f]{10}(-dirty)?|unknown", found.commit) and re.fullmatch(r"\d{4}-\d\d-\d\d", found.date)
