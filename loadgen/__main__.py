@@ -32,6 +32,7 @@ def main() -> None:
     \b
     Examples:
       python -m loadgen run --preset fig9 --load 0.5,0.7 --probe-ratio 2 --report out/
+      python -m loadgen run --preset queries --data /data/tpch --report out/
       python -m loadgen run jobs.jsonl --scheduler 10.0.0.1:20503,10.0.0.2:20503 --json
       python -m loadgen trace tpch --users 10 --load 0.65 --jobs 500 --out queries.jsonl
     """

@@ -16,6 +16,7 @@ from typing import Any
 
 from loadgen.job_records import JobRecord
 from loadgen.jobs import WorkloadJob
+from loadgen.query_jobs import warm_up
 from loadgen.replay import Plan, Progress, Replay
 from sparrow_py.daemon.process import GC_THRESHOLDS, until
 from sparrow_py.errors import ClusterError, SparrowError
@@ -155,6 +156,8 @@ async def _replay(pipe: Connection, share: Share) -> None:
             await session.start()
             stack.push_async_callback(session.stop)
         await _until_linked(sessions, share.addresses)
+        if share.plan.queries is not None:
+            warm_up()
         replay = Replay(share.jobs, sessions, share.plan, Clock())
         gc.collect()
         gc.freeze()

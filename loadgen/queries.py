@@ -18,11 +18,11 @@ from loadgen.jobs import WorkloadJob, WorkloadStage
 from loadgen.query_jobs import QueryJobs, rows_of
 from loadgen.recorded import EXECUTED
 from loadgen.tpch import PAPER_QUERIES, REPLICAS, USERS_MAX, permutations
-from sparrow_py.errors import InvalidOption
+from sparrow_py.errors import ClusterError, InvalidOption
 from sparrow_py.job import JobSpec, TaskSpec
 
 if TYPE_CHECKING:
-    from frontends.sql.frontend import Answer
+    from frontends.sql.frontend import Answer, SqlFrontend
 
 RUNS_ALONE = 3
 """How often each query runs alone, after a first time that is not counted."""
@@ -99,10 +99,10 @@ class Queries:
             specs, answers = {}, {}
             for label in self.queries:
                 sql = tpch_query(int(label.removeprefix("q")))
-                first = frontend.run(sql, TIMEOUT_ALONE_S)
+                first = _run(frontend, label, sql)
                 specs[label], answers[label] = frontend.job_spec(sql), rows_of(first.content)
                 if label not in measured:
-                    measured[label] = _alone([frontend.run(sql, TIMEOUT_ALONE_S) for _ in range(RUNS_ALONE)])
+                    measured[label] = _alone([_run(frontend, label, sql) for _ in range(RUNS_ALONE)])
             manifest = frontend.dataset.manifest
         numbers = {node: number for number, node in enumerate(nodes)}
         alone = {label: measured[label] for label in self.queries}
@@ -153,6 +153,14 @@ class Queries:
             yield WorkloadJob(
                 number, at_s, f"user{user}", durations_s, (), preferred, stages=stages, label=label
             )  # fmt: skip
+
+
+def _run(frontend: SqlFrontend, label: str, sql: str) -> Answer:
+    """Run a query while nothing else runs."""
+    try:
+        return frontend.run(sql, TIMEOUT_ALONE_S)
+    except TimeoutError as error:
+        raise ClusterError(f"{label}, alone: {error}") from None
 
 
 def _alone(runs: Sequence[Answer]) -> AloneTimes:

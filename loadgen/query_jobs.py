@@ -37,6 +37,15 @@ class QueryJobs:
         return isinstance(result, bytes) and same_rows(rows_of(result), self.answers[label])
 
 
+def warm_up() -> None:
+    """Import what decodes answers, and decode one: else the first answer would keep due jobs waiting."""
+    import pyarrow as pa
+
+    from frontends.sql.results import encode_table
+
+    rows_of(encode_table(pa.table({"one": [1]})))
+
+
 def rows_of(content: bytes) -> Rows:
     """The rows of a query's result, as its last task returns it."""
     from frontends.sql.results import decode_tables
