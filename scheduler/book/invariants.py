@@ -89,7 +89,7 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
 def check_admission(admission: Admission, jobs: Iterable[JobState], undelivered: Mapping[str, int]) -> str | None:
     """What is wrong with the counts of admission, which are sums over all jobs, and over what is undelivered."""
     unplaced: dict[str, int] = {}
-    held_bytes: dict[str, int] = {user: size for user, size in undelivered.items() if size}
+    held_bytes = dict(undelivered)
     for job in jobs:
         for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes)):
             if count:
