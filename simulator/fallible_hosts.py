@@ -439,8 +439,9 @@ class ClientHost(Dialler):
 
     def received(self, link: Link, frame: list[Any]) -> None:
         super().received(link, frame)
-        if not self.world.receipts or link.duplicated:  # What comes twice cannot be counted.
+        if not self.world.receipts or frame is link.last_counted:  # It came twice, as no frame of TCP does.
             return
+        link.last_counted = frame
         link.received += sum(type(message) is not m.Welcome for message in frame)
         if link.received and self.links.get(link.scheduler.name) is link:
             link.to_scheduler.send(m.Received(link.received))
