@@ -35,6 +35,11 @@ SOURCES_MAX = 100
 """Places that are remembered of large data under way; attempts that name yet another wait for those."""
 
 
+Place = tuple[int, tuple[str, ...]]
+"""How many bytes the data are said to be, and at which nodes. A request with a wrong size is refused there, which is no
+answer for an attempt that states another."""
+
+
 class _Search:
     """Large data that are asked for, from the first request until the last answer."""
 
@@ -45,17 +50,18 @@ class _Search:
         """The attempts that wait for the data. All may have left: answers are still to come."""
         self.requests = 0
         """Those that have no answer yet."""
-        self.asked: set[tuple[str, ...]] = set()
-        """The nodes that these ask, or asked: an answer does not say whose it is."""
-        self.sources: set[tuple[str, ...]] = set()
-        """The nodes where the data are said to be; each attempt names some."""
+        self.asked: set[Place] = set()
+        """Where these ask, or asked: an answer does not say whose it is."""
+        self.sources: set[Place] = set()
+        """Where the data are said to be; each attempt names a place."""
         self.untried: list[BlobRef] = []
         """Those of them where the data have not been sought, the one that was named first at the front."""
 
     def learn(self, ref: BlobRef) -> None:
         """The data are said to be there."""
-        if ref.at not in self.sources and len(self.sources) < SOURCES_MAX:
-            self.sources.add(ref.at)
+        place = ref.size, ref.at
+        if place not in self.sources and len(self.sources) < SOURCES_MAX:
+            self.sources.add(place)
             self.untried.append(ref)
 
     def learn_news(self, hash_: str) -> None:
@@ -97,14 +103,14 @@ class Inputs:
         first = not search.waiting
         search.waiting.append(attempt)
         if first:
-            search.sources.add(ref.at)
+            search.sources.add((ref.size, ref.at))
             self._request(search, ref)
         else:
             search.learn(ref)
 
     def _request(self, search: _Search, ref: BlobRef) -> None:
         search.requests += 1
-        search.asked.add(ref.at)
+        search.asked.add((ref.size, ref.at))
         self._fetch(ref, search.waiting[0].job.owner[0])
 
     def answered(self, hash_: str, *, came: bool) -> list[Attempt]:

@@ -7,6 +7,7 @@ import itertools
 import logging
 import random
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -439,19 +440,34 @@ class SchedulerDaemon:
         client = f"{user}#{next(self._client_numbers)}"
         self._clients[client] = LocalLink(user, deliver)
 
+        scheduled = False
+        loop, said, settled = asyncio.get_running_loop(), deque[Any](), self.core.counters.settled.values()
+
         def received(batch: list[Any]) -> None:
-            now_s = self.clock()
+            said.extend(batch)
+            if not scheduled:
+                handle()
+
+        def handle() -> None:
+            nonlocal scheduled
+            scheduled = False
+            now_s, settled_most = self.clock(), sum(settled) + SETTLED_PER_TURN
             try:
-                for message in batch:
+                while said and client in self._clients and sum(settled) <= settled_most:
+                    message = said.popleft()
                     if type(message) is m.Goodbye:
                         raise LinkError(message.reason)
-                    if client in self._clients:
-                        self._events.receive_from_client(client, user, message, now_s)
+                    self._events.receive_from_client(client, user, message, now_s)
             except (LinkError, InvalidRequest) as error:
                 log.warning("client %s is gone: %s", client, error)
                 self._clients.pop(client).close(str(error))
                 self.core.client_down(client, now_s)
             self._after_events()
+            if client not in self._clients:
+                said.clear()
+            elif said:  # Others have their turn.
+                scheduled = True
+                loop.call_soon(handle)
 
         return LocalLink(self.address, received)
 

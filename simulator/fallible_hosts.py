@@ -191,13 +191,13 @@ class SchedulerHost(Host):
     def tell(self, words: list[tuple[str, m.Message]]) -> None:
         """To each client its own."""
         for client, message in words:
-            self.to_client(client, message)
+            self.core.tell_client(client, message)
 
     def to_clients(self, message: m.Message) -> None:
         """To all of them."""
         for name, link in self.links.items():
             if not isinstance(link.peer, NodeHost):
-                self.to_client(name, message)
+                self.core.tell_client(name, message)
 
     def links_to_nodes(self) -> list[Link]:
         """Those that stand, as far as it knows."""
@@ -214,8 +214,10 @@ class SchedulerHost(Host):
             self._clients += 1
             link.known_as = f"{link.peer.name}#{self._clients}"
             self.links[link.known_as] = link
+            if self.world.receipts and isinstance(link.peer, ClientHost):
+                self.core.client_up(link.known_as, link.peer.user)
             if self.core.draining:
-                self.to_client(link.known_as, m.Draining())
+                self.core.tell_client(link.known_as, m.Draining())
             return
         before = self.links.get(link.known_as)
         if before is not None:  # The node dialled again before its old link was seen to be dead.
@@ -434,6 +436,15 @@ class ClientHost(Dialler):
 
     def _receive(self, link: Link, message: Any) -> None:
         self.core.receive(link.scheduler.name, message, self.now_s)
+
+    def received(self, link: Link, frame: list[Any]) -> None:
+        super().received(link, frame)
+        if not self.world.receipts or frame is link.last_counted:  # It came twice, as no frame of TCP does.
+            return
+        link.last_counted = frame
+        link.received += sum(type(message) is not m.Welcome for message in frame)
+        if link.received and self.links.get(link.scheduler.name) is link:
+            link.to_scheduler.send(m.Received(link.received))
 
     def _scheduler_down(self, scheduler: str) -> None:
         self.core.scheduler_down(scheduler, "the link broke", self.now_s)

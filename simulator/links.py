@@ -137,6 +137,10 @@ class Link:
         self.peer = peer
         self.known_as = peer.name
         """What the scheduler calls the peer."""
+        self.received = 0
+        """Messages that the peer has handled, if it is a client that says so."""
+        self.last_counted: list[Any] = []
+        """The last frame of them."""
         self.open: set[Side] = {scheduler, peer}
         """The sides that believe in it."""
         self.alive = True

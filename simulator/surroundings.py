@@ -37,6 +37,7 @@ class Surroundings(ABC):
         submit_timeout_s: float,
         frame_bytes_max: int,
         heartbeat_s: float,
+        receipts: bool,
         clock: Callable[[], HostClock],
         scheduler: dict[str, Any],
         node: dict[str, Any],
@@ -55,6 +56,7 @@ class Surroundings(ABC):
         self.submit_timeout_s = submit_timeout_s
         self.frame_bytes_max = frame_bytes_max
         self.heartbeat_s = heartbeat_s
+        self.receipts = receipts
         self.clock = clock
         self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **scheduler})
         self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **node})

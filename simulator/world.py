@@ -42,7 +42,8 @@ class World(Members):
     nodes: slots of each node. users: of each client. latency: range of a frame's time on the way, in seconds.
     split: each message goes in a frame of its own, and each event is a turn of its own. checks: whether `check` runs
     after each event. results_differ: a task that runs again returns another large result than before. heartbeat_s: by
-    which a silent peer is found. clock: makes the clock of each new host; by default all clocks agree.
+    which a silent peer is found. receipts: clients say what they have received, and schedulers keep outcomes until
+    then; else what is sent counts as received. clock: makes the clock of each new host; by default all clocks agree.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class World(Members):
         submit_timeout_s: float = 60.0,
         frame_bytes_max: int = m.FRAME_BYTES_MAX,
         heartbeat_s: float = 10.0,
+        receipts: bool = False,
         events_max: int = EVENTS_MAX,
         clock: Callable[[], HostClock] = HostClock,
         scheduler: dict[str, Any] | None = None,
@@ -71,7 +73,8 @@ class World(Members):
         super().__init__(
             seed, latency=latency, split=split, checks=checks, results_differ=results_differ,
             executor_start_s=executor_start_s, executor_start_fails=executor_start_fails, warm=warm,
-            submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s, clock=clock,
+            submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s,
+            receipts=receipts, clock=clock,
             scheduler=scheduler or {}, node=node or {}, resources=resources or {"cpu": 4.0},
         )  # fmt: skip
         self.engine.end_of_turn = self._end_turn  # Which sends what is unsent, too.

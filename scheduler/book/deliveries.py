@@ -288,7 +288,8 @@ class Deliveries:
             *((box.user, box.bytes) for box in self._boxes.values()),
             *((kept.key[0], kept.bytes) for kept in self._by_key.values()),
         ):
-            counted[user] = counted.get(user, 0) + size
+            if size:
+                counted[user] = counted.get(user, 0) + size
         return counted
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.jobs import (
     ASKED,
     BLOCKED,
+    LEAVING,
     NOT_ASKED,
     PLACED,
     SETTLED,
@@ -60,10 +61,12 @@ def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | 
 
 
 def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) -> str | None:
-    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
-    expected = [stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold)]
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING)]
+    expected = [
+        stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold), stage.leaving
+    ]  # fmt: skip
     if counts != expected:
-        return f"tasks unplaced, placed, settled, blocked, untold are {counts}, counted as {expected}"
+        return f"tasks unplaced, placed, settled, blocked, untold, leaving are {counts}, counted as {expected}"
     open_successors = sum(not successor.closed for successor in stage.successors)
     if open_successors != stage.open_successors:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
@@ -89,7 +92,7 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
 def check_admission(admission: Admission, jobs: Iterable[JobState], undelivered: Mapping[str, int]) -> str | None:
     """What is wrong with the counts of admission, which are sums over all jobs, and over what is undelivered."""
     unplaced: dict[str, int] = {}
-    held_bytes: dict[str, int] = {user: size for user, size in undelivered.items() if size}
+    held_bytes = dict(undelivered)
     for job in jobs:
         for counts, count in ((unplaced, job.unplaced), (held_bytes, job.held_bytes)):
             if count:

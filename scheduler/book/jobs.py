@@ -20,9 +20,11 @@ from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Outcome, Report, Stage, SubmitJob, TaskDetail
 
-UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD = 0, 1, 2, 3, 4
+UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING = 0, 1, 2, 3, 4, 5
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
-knows how often it has been started."""
+knows how often it has been started. LEAVING: the task is cancelled, and is settled in a while (`Outcomes`)."""
+
+_WITHOUT_START = frozenset({UNPLACED, BLOCKED, UNTOLD, LEAVING})
 
 NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
 """What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
@@ -41,6 +43,7 @@ class Phase(Enum):
     """It was accepted, and nobody else may still run its tasks."""
 
 
+_ALL_LEAVE = bytes.maketrans(bytes([UNPLACED]), bytes([LEAVING]))
 _NONE_SETTLED = dict.fromkeys(TaskStatus, 0)
 ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
 """For quick comparison."""
@@ -94,7 +97,7 @@ class Search:
 class StageState:
     """One stage: the unit of scheduling.
 
-    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked or untold.
+    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked, untold or leaving.
     Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
     tasks go out in submission order. A stage with task-level constraints has its unplaced tasks
     in `preferences` besides, by the nodes that they want.
@@ -102,9 +105,9 @@ class StageState:
 
     __slots__ = (
         "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
-        "input_losses", "job", "kind", "large", "open_successors", "payloads", "place_by_s", "plan", "predecessors",
-        "preferences", "rerun", "reserved_at_s", "returned", "search", "settled", "spec", "starts", "states",
-        "successors", "unplaced", "untold", "waits_for",
+        "input_losses", "job", "kind", "large", "leaving", "open_successors", "payloads", "place_by_s", "plan",
+        "predecessors", "preferences", "rerun", "reserved_at_s", "returned", "search", "settled", "spec", "starts",
+        "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -137,6 +140,8 @@ class StageState:
         self.preferences = Preferences() if spec.local else None
         """Which of its unplaced tasks wants which nodes. A plane may put one of its own here when the stage comes."""
         self.unplaced = 0
+        self.leaving = 0
+        """Tasks in the state LEAVING."""
         self.settled = 0
         self.starts: dict[int, int] = {}
         """Earlier starts of tasks that were started before and are to be started again, or were."""
@@ -233,6 +238,25 @@ class StageState:
         self.states[task] = state
         if self.preferences is not None:
             self.preferences.remove(task)
+
+    def all_leave(self) -> None:
+        """All unplaced tasks are to be settled, in a while."""
+        if self.preferences is not None:
+            for task in self.unplaced_tasks():
+                self.preferences.remove(task)
+        self.states = self.states.translate(_ALL_LEAVE)
+        self.leaving += self.unplaced
+        self.unplaced = 0
+
+    def take_leaving(self, count_max: int) -> list[int]:
+        """The first of the tasks that leave, which are settled from now on."""
+        states, tasks, task = self.states, [], -1
+        for _ in range(min(count_max, self.leaving)):
+            task = states.find(LEAVING, task + 1)
+            states[task] = SETTLED
+            tasks.append(task)
+        self.leaving -= len(tasks)
+        return tasks
 
     def await_client(self, task: int) -> None:
         """A task that was placed or settled is to start again, once its client knows its starts."""
@@ -390,7 +414,7 @@ class JobState:
             return self.unstarted
         ranges: list[tuple[int, int]] = []
         for stage in self.stages:
-            arrived = (task for task, state in enumerate(stage.states) if state in (UNPLACED, BLOCKED, UNTOLD))
+            arrived = (task for task, state in enumerate(stage.states) if state in _WITHOUT_START)
             for task in itertools.chain(arrived, range(len(stage.states), stage.spec.task_count)):
                 first, count = ranges[-1] if ranges else (0, 0)
                 if ranges and first + count == stage.first + task:

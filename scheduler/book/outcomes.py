@@ -6,6 +6,7 @@ bytes is cancelled. `book` says who does that.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     from scheduler.book.deliveries import Deliveries
     from scheduler.book.ledger import Ledger
+
+SETTLED_AT_ONCE_MAX = 5000
+"""Of the tasks of a stage that are cancelled so many are settled in one event."""
+SETTLING_PAUSE_S = 0.001
+"""Others have their turn for so long, before the next of them are."""
 
 
 class Outcomes:
@@ -37,6 +43,8 @@ class Outcomes:
         self._admission = ledger.admission
         self._settled = ledger.counters.settled
         self._tell = deliveries.outcome
+        self._leaving: deque[tuple[StageState, str]] = deque()
+        """Stages of which tasks leave, and why, in the order in which they are settled."""
 
     # ---- with an executor's report -----------------------------------------------------------
 
@@ -102,11 +110,30 @@ class Outcomes:
             self.settle_unrun(stage, task, status, reason, now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
-        """Cancel the stage's tasks that are not placed, those that have not arrived included."""
+        """Cancel the stage's tasks that are not placed, those that have not arrived included; many bit by bit."""
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
         self.settle_blocked(stage, list(stage.blocked), CANCELLED, reason, now_s)
         self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
-        self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
+        if stage.unplaced <= SETTLED_AT_ONCE_MAX:
+            self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
+            return
+        self._admission.withdrawn(stage.job.user, stage.unplaced)
+        stage.all_leave()
+        self._ledger.placing.none_unplaced(stage, now_s)
+        self._leaving.append((stage, reason))
+        if len(self._leaving) == 1:
+            self._settle_leaving(now_s)
+
+    def _settle_leaving(self, now_s: float) -> None:
+        """Settle some of the tasks that leave; others have their turn before the rest."""
+        stage, reason = self._leaving[0]
+        if self._ledger.is_here(stage.job):
+            for task in stage.take_leaving(SETTLED_AT_ONCE_MAX):
+                self.settle_unrun(stage, task, CANCELLED, reason, now_s)
+        if not (self._ledger.is_here(stage.job) and stage.leaving):
+            self._leaving.popleft()
+        if self._leaving:
+            self._ledger.timers.at(now_s + SETTLING_PAUSE_S, self._settle_leaving)
 
     def settle_known(self, stage: StageState, task: int, result: m.Data, now_s: float) -> None:
         """Settle a task that has finished with this result, as its client knows."""

@@ -112,7 +112,7 @@ class DaemonProcess:
             return ""
         if isinstance(self._log, Tail):
             return "\n".join(self._log.lines(LAST_LINES_TIMEOUT_S))
-        return Path(self._log.name).read_text("utf-8", "replace")[-LOG_TAIL_CHARS:]
+        return last_lines(Path(self._log.name).read_text("utf-8", "replace"), LOG_TAIL_CHARS)
 
     def kill(self) -> None:
         """End it with SIGKILL, and wait for its end."""
@@ -195,6 +195,15 @@ class DaemonInside:
 
 Daemon = DaemonProcess | DaemonInside
 """What a cluster's user sees of a daemon."""
+
+
+def last_lines(text: str, chars_max: int) -> str:
+    """The last whole lines of the text, or the end of the last one if that alone is longer."""
+    if len(text) <= chars_max:
+        return text
+    end = text[-chars_max - 1 :]  # Which may begin with the end of the line before.
+    whole = end.partition("\n")[2]
+    return whole or end[1:]
 
 
 def import_path() -> list[str]:

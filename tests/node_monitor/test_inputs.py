@@ -65,6 +65,21 @@ def test_each_place_is_tried_once_before_the_attempts_are_handed_back(node: Node
     assert handed_back(node) == [(number, (HASH,)) for number in (1, 2, 3, 4)]
 
 
+@pytest.mark.parametrize("right_first", [False, True])
+def test_who_states_a_wrong_size_has_nobody_else_handed_back(node: NodeCore, right_first: bool) -> None:
+    right, wrong = BlobRef(HASH, 9, ("far:1",)), BlobRef(HASH, 8, ("far:1",))
+    for number, one in enumerate([right, wrong] if right_first else [wrong, right], 1):
+        launch(node, number, one)
+    asked = [node.outbox.fetches.pop()]
+    if not right_first:
+        answer(node, "it is more than 8 bytes")
+        asked.append(node.outbox.fetches.pop())
+    assert asked == ([right] if right_first else [wrong, right]) and handed_back(node) == []
+    node.blobs.add(right)
+    answer(node)
+    assert len(node.take(x.Run)) == 2
+
+
 def test_a_place_that_an_attempt_named_is_tried_though_that_attempt_has_left(node: NodeCore) -> None:
     launch(node, 1, ref("far:1"))
     launch(node, 2, ref("far:2"))

@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from scheduler.book import deliveries
 from scheduler.book.endings import Endings
 from scheduler.sampling.probing import Probing
 from simulator import faults, scenarios, soak
@@ -36,6 +37,19 @@ def test_some_seeds_pass(kinds: tuple[str, ...]) -> None:
     assert counts.seeds == len(SEEDS) and set(counts.faults) == set(kinds)
     assert min(counts.jobs, counts.tasks, counts.retries, counts.outcomes["finished"]) > len(SEEDS)
     assert set(counts.outcomes) == {"finished", "failed", "cancelled", "lost"}
+
+
+@pytest.mark.parametrize("kinds", [ALL, ("loss", "partition", "stall")])
+def test_some_seeds_pass_with_clients_that_say_what_they_have_received(
+    kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are sent a few outcomes ahead, not more."""
+    monkeypatch.setattr(deliveries, "WINDOW_BYTES_MAX", 2500)
+    for seed in range(8):
+        world = scenarios.draw(seed, kinds).play(receipts=True)
+        world.check_end()
+        assert all(scheduler.core.is_done for scheduler in world.schedulers)
+        assert not any(scheduler.core.book.deliveries.counted_bytes() for scheduler in world.schedulers)
 
 
 @pytest.mark.rest

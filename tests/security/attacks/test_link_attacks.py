@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.daemon import SETTLED_PER_TURN, SchedulerDaemon
+from scheduler import daemon as scheduler_daemon
+from scheduler.daemon import SchedulerDaemon
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.process import until
 from sparrow_py.errors import LinkError
@@ -339,9 +340,12 @@ async def test_of_a_batch_whose_answers_closed_the_link_nothing_more_is_handled(
 
 
 @pytest.mark.parametrize("way", ["one short frame", "one long frame", "a frame for each"])
-async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(way: str) -> None:
+async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = MESSAGES_PER_TURN_MAX if way == "one long frame" else 0
     async with here() as daemon:
+        monkeypatch.setattr(scheduler_daemon, "SETTLED_PER_TURN", 1000)
         turn = 0
         turns: list[tuple[m.Message, int]] = []
         receive = daemon.core.receive_from_client
@@ -359,7 +363,7 @@ async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(wa
         daemon.core.receive_from_client = noted  # type: ignore[method-assign]
         sent: list[m.Message] = [m.CancelJob("none")] * before
         for number in range(4):
-            sent += [submitted(f"j{number}", SETTLED_PER_TURN + 1), m.CancelJob(f"j{number}")]
+            sent += [submitted(f"j{number}", 1001), m.CancelJob(f"j{number}")]
         sent.append(m.CancelJob("none"))
         frames = [batch(message) for message in sent] if way == "a frame for each" else [batch(*sent)]
         with connected(daemon.address) as raw:
@@ -368,7 +372,32 @@ async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(wa
             raw.send(b"".join(ws_frame(BINARY, frame) for frame in frames))
             tags = await asyncio.to_thread(heard_until_ended, raw, 4)
             await until(lambda: len(turns) == len(sent))
-        assert tags.count(m.Outcome.__struct_config__.tag) == 4 * (SETTLED_PER_TURN + 1)
+        assert tags.count(m.Outcome.__struct_config__.tag) == 4 * (1001)
         assert [message for message, _ in turns] == sent
         at = [turn for _, turn in turns[before:]]
         assert at[0] == at[1] < at[2] == at[3] < at[4] == at[5] < at[6] == at[7] < at[8]
+
+
+async def test_a_client_in_the_process_lets_others_have_their_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_daemon, "SETTLED_PER_TURN", 1000)
+    async with here() as daemon:
+        told: list[Any] = []
+        settled = daemon.core.counters.settled.values()
+        at_each_turn: list[int] = []
+
+        def look() -> None:
+            at_each_turn.append(sum(settled))
+            if at_each_turn[-1] < 4 * 1001:
+                asyncio.get_running_loop().call_soon(look)
+
+        link = daemon.attach("ann", told.extend)
+        for number in range(4):
+            for message in (submitted(f"j{number}", 1001), m.CancelJob(f"j{number}")):
+                link.send(message)
+        look()
+        await until(lambda: at_each_turn[-1] == 4 * 1001)
+        await until(lambda: sum(type(message) is m.JobEnded for message in told) == 4)
+        assert sorted(set(at_each_turn)) == [1001 * count for count in range(5)]
+        link.send(m.Goodbye("done"))
+        link.send(m.CancelJob("none"))
+        await until(lambda: not daemon._clients)
