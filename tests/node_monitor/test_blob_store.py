@@ -216,7 +216,7 @@ async def test_one_that_waits_and_fails_does_not_harm_the_others(
 
     other.store.fetch(ref, fail)
     assert await other.fetch(ref) == ""
-    assert "what waited for blob" in caplog.text
+    assert "a callback that waited for blob" in caplog.text
 
 
 async def test_who_waits_when_the_store_stops_is_told(start: Start, peer: Peer) -> None:
