@@ -1,7 +1,9 @@
 """What delay scheduling is worth (paper §8): jobs each of whose tasks prefers the three nodes that have its input.
 
 *Random*: replicas are on random nodes, so that some nodes have more of what is asked for than others. *Striped*: those
-of a job's tasks are on consecutive nodes, from a random one on, and no two tasks share one. *Firm*: a task runs on one
+of a job's tasks are on consecutive nodes, from a random one on, and no two tasks share one. *Skewed*: half of the tasks
+have theirs on random nodes of a fifth of all, the others on those of the rest, so that from 40 % load on there is more
+work for that fifth than it can do. *Firm*: a task runs on one
 of its nodes or not at all (`delay_s=None`). Else it may run anywhere after so long without a place. *Remote* is what a
 task takes on another node, over what it takes on one of its own: input that has to be fetched takes time.
 
@@ -42,7 +44,7 @@ from sparrow_py.client import Client
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import JobSpec, TaskSpec
 
-LAYOUTS = ("random", "striped")
+LAYOUTS = ("random", "striped", "skewed")
 LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 DELAYS_MS = (20.0, 100.0)
 REMOTES = (1.0, 2.0)
@@ -82,6 +84,9 @@ class Replicated(Synthetic):
         for task in range(tasks):
             if self.layout == "random":
                 yield tuple(places.sample(range(nodes), REPLICAS))
+            elif self.layout == "skewed":
+                hot = nodes // 5
+                yield tuple(places.sample(range(hot) if places.random() < 0.5 else range(hot, nodes), REPLICAS))
             else:
                 yield tuple((first + REPLICAS * task + replica) % nodes for replica in range(REPLICAS))
 
@@ -92,9 +97,15 @@ class Striped(Replicated):
     layout = "striped"
 
 
+class Skewed(Replicated):
+    """The same, half of it on a fifth of the nodes."""
+
+    layout = "skewed"
+
+
 def workload(case: Case) -> Synthetic:
     """The jobs of a run."""
-    kind = Striped if case.layout == "striped" else Replicated
+    kind = {"random": Replicated, "striped": Striped, "skewed": Skewed}[case.layout]
     return kind(tasks=TASKS, load=case.load, jobs=case.jobs, durations=Durations("exponential", mean_ms=MEAN_MS))
 
 

@@ -16,6 +16,13 @@ def test_replicas_are_random_or_striped() -> None:
         assert nodes == [(first + number) % NODES for number in range(30)]
 
 
+def test_skewed_replicas_are_half_on_a_fifth_of_the_nodes() -> None:
+    jobs = list(workload(FIRM._replace(layout="skewed", jobs=200)).generate(1, NODES, SLOTS))
+    hot = [all(node < NODES // 5 for node in nodes) for job in jobs for nodes in job.preferred]
+    assert all(min(nodes) >= NODES // 5 for job in jobs for nodes in job.preferred if max(nodes) >= NODES // 5)
+    assert 900 < sum(hot) < 1100  # 1000 of 2000; 22 is a standard deviation.
+
+
 def test_firm_tasks_are_local_and_others_are_not_all_and_take_longer_elsewhere() -> None:
     firm = simulated(FIRM)
     assert firm["local"] == 1.0
