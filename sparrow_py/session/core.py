@@ -38,6 +38,8 @@ RETRY_GROWN_MAX_S = 5.0
 """A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
 RETRY_DOUBLINGS_MAX = 16
 NOTHING_GIVEN: Mapping[int, m.Data] = MappingProxyType({})
+AVOIDED_SHOWN = 5
+"""Jobs that an error names at most."""
 UNANSWERED_MAX = 100
 """Questions of a job to its scheduler that have no answer yet."""
 RETURN_TIMEOUT_S = 2.0
@@ -467,10 +469,8 @@ class ClientCore:
         has been away for a moment has what is known of its jobs."""
         if job.returns_to in self.schedulers:
             return job.returns_to
-        for other_id in job.submission.avoid:
-            other = self.jobs.get(other_id)
-            if other is not None and other.scheduler is not None:
-                return other.scheduler
+        if job.submission.avoid and (there := self._where_avoided(job)):
+            return there[0]
         schedulers = list(self.schedulers)
         if job.is_given:
             schedulers = [one for one in schedulers if one in self._tellers]
@@ -481,6 +481,16 @@ class ClientCore:
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)
+
+    def _where_avoided(self, job: ClientJob) -> list[str]:
+        """The schedulers that have jobs which this one avoids, in their order. A new job is refused if there are
+        several: none of them could keep it from all those jobs. One that moves goes on as well as may be."""
+        others = {other.id: other.scheduler for name in job.submission.avoid if (other := self.jobs.get(name))}
+        there = list(dict.fromkeys(scheduler for scheduler in others.values() if scheduler is not None))
+        if len(there) > 1 and not job.submission.epoch:
+            where = ", ".join(f"{name} is at {scheduler}" for name, scheduler in list(others.items())[:AVOIDED_SHOWN])
+            raise InvalidRequest("avoid", list(others)[:AVOIDED_SHOWN], f"jobs that are at one scheduler; {where}")
+        return there
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """Do as `_assign` for a job that `submit` has taken already: the sink is told what is wrong with it."""

@@ -339,6 +339,12 @@ def test_an_unknown_app_is_refused_and_those_offered_are_named(client: Client) -
         job.report(TIMEOUT_S)
 
 
+def test_a_priority_above_the_users_own_is_refused_and_a_lower_one_is_not(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match="priority: 1 is not valid; allowed: a whole number from -1000 to 0"):
+        client.with_options(priority=1).submit(abs, -1).result(TIMEOUT_S)
+    assert list(client.with_options(priority=-1).map(abs, [-1, -2])) == [1, 2]
+
+
 def test_another_python_version_is_refused_at_submission(client: Client) -> None:
     job = client.submit_job(JobSpec([b""], app="python", runtime="2.7"))
     with pytest.raises(InvalidRequest, match=rf"2\.7.*{calls.RUNTIME}") as caught:

@@ -612,3 +612,18 @@ def test_a_job_with_a_priority_goes_to_a_scheduler_that_knows_it_and_moves_to_an
         rig.core.scheduler_down("new", "it died", 1.0)
         ((to, submission),) = rig.outbox.take(m.SubmitJob)
         assert (to, submission.epoch) == ("old", 1) and "refused" not in told.calls
+
+
+def test_jobs_at_several_schedulers_cannot_be_avoided_by_one_job_which_is_refused_and_not_left_to_luck() -> None:
+    rig = Rig("s")
+    rig.submit(1, job_id="a")
+    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 0.0)
+    number = 0
+    while rig.core.jobs[f"b{number}" if number else "a"].scheduler != "t":
+        number += 1
+        rig.submit(1, job_id=f"b{number}")
+    with pytest.raises(InvalidRequest, match=rf"avoid: .*one scheduler; a is at s, b{number} is at t") as caught:
+        rig.submit(1, job_id="j", avoid=["a", f"b{number}", "ended"])
+    assert caught.value.field == "avoid" and "j" not in rig.core.jobs
+    job, _ = rig.submit(1, job_id="k", avoid=[f"b{number}", "ended"])
+    assert job.scheduler == "t"

@@ -104,6 +104,14 @@ class TestRefusals:
             Scheduler().post(app="nope", tasks=[{}])
         assert (caught.value.status, caught.value.field) == (400, "app")
 
+    def test_a_priority_above_the_users_own(self) -> None:
+        scheduler = Scheduler(user_priority=("u=2",))
+        with pytest.raises(ApiError, match=r"priority: 3 .* to 2, the user's own") as caught:
+            scheduler.post("u", app="app", tasks=[{}], priority=3)
+        assert (caught.value.status, caught.value.field) == (400, "priority")
+        scheduler.post("u", job_id="j", app="app", tasks=[{}], priority=1)
+        assert scheduler.core.jobs["j"].priority == 1
+
     def test_an_app_that_does_not_start_is_no_fault_of_the_request(self) -> None:
         scheduler = Scheduler()
         withdrawn = m.NodeInfo(100, {}, {}, {"other": ""}, withdrawn={"app": "exited with code 1"})
