@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,8 @@ def row(plan: Plan, schedulers: int, figures: Figures) -> Row:
     """What one simulation shows. Shares of time are of that in which its tasks arrive."""
     tasks = plan.jobs * TASKS
     scheduler_us, node_us = (figures[f"{kind}_busy_us"] / tasks for kind in ("scheduler", "node_monitor"))
-    at_once = plan.tasks_per_s / 1e6
+    at_once, cost = plan.tasks_per_s / 1e6, COSTS.scheduler
+    awake_us = cost.frame_us * figures["scheduler_frames"] + cost.message_us * figures["scheduler_messages"]
     return {
         "schedulers": schedulers,
         "messages per task": figures["scheduler_messages"] / tasks,
@@ -92,7 +94,7 @@ def row(plan: Plan, schedulers: int, figures: Figures) -> Row:
         "node monitors' µs per task": node_us,
         "busy": f"{100 * scheduler_us * at_once / schedulers:.1f} %",
         "node monitor busy": f"{100 * node_us * at_once / plan.nodes:.2f} %",
-        "most tasks/s": round(schedulers * 1e6 / scheduler_us),
+        "most tasks/s": round(schedulers * 1e6 * tasks / awake_us),
         "over ideal ms p50": figures["over_ideal_p50_ms"],
         "over ideal ms p95": figures["over_ideal_p95_ms"],
         "wait ms p50": figures["wait_p50_ms"],
@@ -100,10 +102,10 @@ def row(plan: Plan, schedulers: int, figures: Figures) -> Row:
 
 
 def needed(profile: str, rows: Sequence[Row]) -> str:
-    """How many schedulers `WANTED_PER_S` need, by the costs of a decision in the last row."""
-    schedulers = WANTED_PER_S * rows[-1]["schedulers' µs per task"] / 1e6 / SENSIBLY_BUSY
+    """How many schedulers `WANTED_PER_S` need, by the last row."""
+    schedulers = math.ceil(WANTED_PER_S * rows[-1]["schedulers"] / rows[-1]["most tasks/s"] / SENSIBLY_BUSY)
     node_per_s = 1e6 / rows[-1]["node monitors' µs per task"]
     return (
-        f"{profile}: {WANTED_PER_S:,} tasks/s need {schedulers:.0f} schedulers that work {SENSIBLY_BUSY:.0%} of the "
-        f"time, on {schedulers / CORES:.0f} machines of {CORES} cores; one node monitor could take {node_per_s:,.0f}/s."
+        f"{profile}: {WANTED_PER_S:,} tasks/s need {schedulers} schedulers that work {SENSIBLY_BUSY:.0%} of the time, "
+        f"on {math.ceil(schedulers / CORES)} machines of {CORES} cores; a node monitor could take {node_per_s:,.0f}/s."
     )

@@ -21,7 +21,7 @@ from simulator.policies import POLICIES, Settings
 from simulator.simulate import simulate
 from sparrow_py.errors import SparrowError
 
-ARRIVALS = 60_000
+ARRIVALS = 30_000
 WORKLOAD = Synthetic(tasks=5, load=0.7, jobs=80)
 CLUSTER = {"nodes": 20, "slots": 2, "schedulers": 3}
 DEAR = Costs(scheduler=Cost(frame_us=200, message_us=50), node_monitor=Cost(frame_us=300, message_us=100))
