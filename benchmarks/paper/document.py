@@ -157,7 +157,14 @@ def _where(claim: Claim, size: Size) -> str:
     if claim.ours is None or not claim.ours.of:
         return "–"
     wheres = dict.fromkeys(measure.spec.where(size) for measure in claim.ours.of)
-    return ", ".join(wheres) if _is_test(claim) else f"`{size.name}`: {', '.join(wheres)}"
+    return f"`{size.name}`: {', '.join(wheres)}" if _is_scaled(claim) else ", ".join(wheres)
+
+
+def _is_scaled(claim: Claim) -> bool:
+    """Whether what it needs is another at another scale."""
+    assert claim.ours is not None
+    first, *_, last = (list(claim.ours.runs(size, claim.judged)) for size in SIZES.values())
+    return first != last
 
 
 def _command(claim: Claim, size: Size) -> str:

@@ -233,6 +233,7 @@ def test_rules_in_words() -> None:
     assert str(near(100, 0.05, Band(50))) == "95 to 105; direction: at least 50"
     assert str(at_most(4, 8)) == "at most 4; direction: at most 8"
     assert str(at_least(2)) == "at least 2"
+    assert str(near(166.5, 0.15, Band(high=10_000))) == "141.5 to 191.5; direction: at most 10,000"
 
 
 def test_numbers_of_groups_have_their_names_before_a_dot() -> None:
