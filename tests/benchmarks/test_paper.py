@@ -18,6 +18,7 @@ from benchmarks.paper.quantities import (
     SIZES,
     Measure,
     OfFigure,
+    OfLive,
     OfTests,
     excess,
     formula,
@@ -181,6 +182,17 @@ def test_what_is_no_measurement_is_not_judged_and_says_why() -> None:
     assert "| (100 ms) | – |" in document(late, [claim()])
     assert "**no measurement**: it was late" in document(late, [claim()])
     assert verdict(claim(), late | measured({1: 100})) == REPRODUCED  # A smaller scale that was measured counts more.
+
+
+def test_a_live_row_says_how_many_cores_and_whether_the_generator_was_in_time() -> None:
+    live = Measure(OfLive("fig9", 0.7), "p50")
+    (point,) = live.spec.runs(QUICK, "paper")
+    row = claim(ours=value(live))
+    assert "`quick`: live, 25 × 4 slots |" in document({}, [row])
+    in_time = results(result(point, {"p50": 100}))
+    assert "`quick`: live, 25 × 4 slots on 2 cores, generator in time |" in document(in_time, [row])
+    late = results(result(point, {"p50": 100}, why_invalid="it was late"))
+    assert "on 2 cores, generator late |" in document(late, [row])
 
 
 def test_ratios_are_of_the_same_seed() -> None:
