@@ -528,6 +528,11 @@ QUERIES = (
         ours=passes("tests/loadgen/test_tpch.py"),
     ),
     Claim(
+        name="queries-executed", section="§7.2", paper="at most 12 %",
+        says="The queries are executed on in-memory data, not replayed: response times beside the offline optimal.",
+        why_not="no run of this page executes queries yet; those rows replay recorded durations as sleeps, and say so",
+    ),
+    Claim(
         name="queries-per-second", section="§7.2", paper="30 queries/s, 4,000 in 2 minutes, 12 TB scanned",
         says="Queries are launched at about 30 a second to keep 65 % of the cluster busy.",
         why_not="follows from how long Shark's tasks take; ours are stretched, so the rate is another at the same load",

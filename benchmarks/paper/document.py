@@ -11,6 +11,7 @@ from benchmarks.paper.claims import CLAIMS, Claim
 from benchmarks.paper.quantities import SIZES, OfTests, Size
 from benchmarks.paper.results import Result, Results, key
 from benchmarks.paper.rules import INVALID, NOT_HERE, NOT_RUN
+from benchmarks.paper.runs import LivePoint
 from simulator.intervals import Interval
 from sparrow_py.profiles import DEFAULT, PAPER
 
@@ -84,7 +85,7 @@ def row(claim: Claim, results: Results) -> list[str]:
     if _is_test(claim):
         texts, rule = [_passed(cells[PAPER]), "–"], "the tests pass"
     return [
-        f"`{claim.name}`", says, claim.paper, *texts, _where(claim, size), _verdict_text(claim, results), rule,
+        f"`{claim.name}`", says, claim.paper, *texts, _where(claim, size, results), _verdict_text(claim, results), rule,
         _command(claim, size), _time(claim, size, results),
     ]  # fmt: skip
 
@@ -153,11 +154,33 @@ def _verdict_text(claim: Claim, results: Results) -> str:
     return f"**{said}**"
 
 
-def _where(claim: Claim, size: Size) -> str:
+def _where(claim: Claim, size: Size, results: Results) -> str:
     if claim.ours is None or not claim.ours.of:
         return "–"
-    wheres = dict.fromkeys(measure.spec.where(size) for measure in claim.ours.of)
-    return ", ".join(wheres) if _is_test(claim) else f"`{size.name}`: {', '.join(wheres)}"
+    wheres = ", ".join(dict.fromkeys(measure.spec.where(size) for measure in claim.ours.of)) + _machine(
+        claim, size, results
+    )
+    return f"`{size.name}`: {wheres}" if _is_scaled(claim) else wheres
+
+
+def _machine(claim: Claim, size: Size, results: Results) -> str:
+    """Of what runs daemons: the cores that all of them had, and whether the load generator was in time."""
+    assert claim.ours is not None
+    live = [run for run in claim.ours.runs(size, claim.judged) if run.live and key(run.settings) in results]
+    if not live:
+        return ""
+    found = [results[key(run.settings)] for run in live]
+    said = f" on {' and '.join(sorted({str(result.cores) for result in found}))} cores"
+    if any(isinstance(run, LivePoint) for run in live):
+        said += ", generator late" if any(result.why_invalid for result in found) else ", generator in time"
+    return said
+
+
+def _is_scaled(claim: Claim) -> bool:
+    """Whether what it needs is another at another scale."""
+    assert claim.ours is not None
+    first, *_, last = (list(claim.ours.runs(size, claim.judged)) for size in SIZES.values())
+    return first != last
 
 
 def _command(claim: Claim, size: Size) -> str:

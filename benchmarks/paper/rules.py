@@ -21,8 +21,14 @@ class Band:
 
     def __str__(self) -> str:
         if self.low == -math.inf:
-            return f"at most {self.high:,.4g}"
-        return f"at least {self.low:,.4g}" if self.high == math.inf else f"{self.low:,.4g} to {self.high:,.4g}"
+            return f"at most {_number(self.high)}"
+        return (
+            f"at least {_number(self.low)}" if self.high == math.inf else f"{_number(self.low)} to {_number(self.high)}"
+        )
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,.0f}" if abs(bound) >= 1000 else f"{bound:.4g}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from benchmarks.paper.quantities import (
     SIZES,
     Measure,
     OfFigure,
+    OfLive,
     OfTests,
     excess,
     formula,
@@ -183,6 +184,17 @@ def test_what_is_no_measurement_is_not_judged_and_says_why() -> None:
     assert verdict(claim(), late | measured({1: 100})) == REPRODUCED  # A smaller scale that was measured counts more.
 
 
+def test_a_live_row_says_how_many_cores_and_whether_the_generator_was_in_time() -> None:
+    live = Measure(OfLive("fig9", 0.7), "p50")
+    (point,) = live.spec.runs(QUICK, "paper")
+    row = claim(ours=value(live))
+    assert "`quick`: live, 25 × 4 slots |" in document({}, [row])
+    in_time = results(result(point, {"p50": 100}))
+    assert "`quick`: live, 25 × 4 slots on 2 cores, generator in time |" in document(in_time, [row])
+    late = results(result(point, {"p50": 100}, why_invalid="it was late"))
+    assert "on 2 cores, generator late |" in document(late, [row])
+
+
 def test_ratios_are_of_the_same_seed() -> None:
     above, below = POINT.spec.runs(QUICK, "paper"), CENTRAL.spec.runs(QUICK, "paper")
     found = results(
@@ -233,6 +245,7 @@ def test_rules_in_words() -> None:
     assert str(near(100, 0.05, Band(50))) == "95 to 105; direction: at least 50"
     assert str(at_most(4, 8)) == "at most 4; direction: at most 8"
     assert str(at_least(2)) == "at least 2"
+    assert str(near(166.5, 0.15, Band(high=10_000))) == "141.5 to 191.5; direction: at most 10,000"
 
 
 def test_numbers_of_groups_have_their_names_before_a_dot() -> None:
