@@ -356,16 +356,18 @@ class Client(StaysHere):
             return self._failed_future(error)
         with self._thread.lock:
             self._check_open()
-            batch = self._batches[-1] if self._batches else None
-            if batch is None or not batch.takes(common, options):
-                spec = options.job(calls.function_name(function), common, [])
-                spec.job_id = new_job_id()
-                batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
-                self._batches.append(batch)
-            future = batch.add(payload)
+            # A signal's handler may raise between any two steps, which must not leave a call without a wake-up: hence
+            # this comes first. With the lock held the loop cannot look yet.
             if not self._waking:
-                self._waking = True
                 self._thread.loop.call_soon_threadsafe(self._submit_batches)
+                self._waking = True
+            if self._batches and self._batches[-1].takes(common, options):
+                return self._batches[-1].add(payload)
+            spec = options.job(calls.function_name(function), common, [])
+            spec.job_id = new_job_id()
+            batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
+            future = batch.add(payload)
+            self._batches.append(batch)
         return future
 
     def _failed_future(self, error: Exception) -> TaskFuture:
@@ -387,13 +389,13 @@ class Client(StaysHere):
             self._session.outgoing.end()
 
     def _submit_batch(self, batch: _Batch) -> None:
-        batch.job.spec.tasks = batch.payloads
+        job = batch.finished()
         try:
-            batch.options.check_calls(batch.job.spec)
+            batch.options.check_calls(job.spec)
         except InvalidRequest as error:
-            batch.job.on_refused(error)
+            job.on_refused(error)
         else:
-            self._start(batch.job)
+            self._start(job)
 
     def _start(self, job: Job) -> None:
         """Submit a valid job (on the loop)."""
@@ -576,7 +578,7 @@ class Client(StaysHere):
         with self._thread.lock:
             if self._thread.closed:
                 return []
-            futures = [future for batch in self._batches for future in batch.job.futures]
+            futures = [future for batch in self._batches for future in batch.futures()]
             # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
             jobs = self._thread.begin(self._current_jobs())
         for job in jobs.result():
@@ -615,7 +617,7 @@ class Client(StaysHere):
 
     async def _end(self) -> None:
         with self._thread.lock:
-            jobs = [batch.job for batch in self._batches] + list(self._jobs.values())
+            jobs = [batch.finished() for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
         for future in [future for job in jobs for future in job.futures if not future.done()]:
             future.refuse(SparrowError("the client was closed before the task's outcome came"))
@@ -627,7 +629,7 @@ class Client(StaysHere):
         if not self._thread.forked(why):
             return
         self._refusal = why
-        for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
+        for job in [*(batch.finished() for batch in self._batches), *self._jobs.values()]:
             job.forked(SparrowError(why))
         self._session.forked()
 
@@ -660,18 +662,28 @@ class _Batch:
     """Calls of one function that have been submitted and not yet been sent: one job."""
 
     def __init__(self, job: Job, common: bytes, options: CallOptions) -> None:
-        self.job = job
         self.common = common
         self.options = options
-        self.payloads: list[bytes] = []
+        self._job = job
+        self._calls: list[tuple[bytes, TaskFuture]] = []
+        """Pairs in one list, as a signal's handler that raises may come between two."""
 
     def takes(self, common: bytes, options: CallOptions) -> bool:
         """Whether a call of the function with these common bytes may join."""
-        return self.common == common and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
+        return self.common == common and self.options is options and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
 
     def add(self, payload: bytes) -> TaskFuture:
         """One more call, as the job's next task."""
-        future = TaskFuture(self.job, len(self.payloads))
-        self.payloads.append(payload)
-        self.job.futures.append(future)
+        future = TaskFuture(self._job, len(self._calls))
+        self._calls.append((payload, future))
         return future
+
+    def futures(self) -> list[TaskFuture]:
+        """Of its calls."""
+        return [future for _, future in self._calls]
+
+    def finished(self) -> Job:
+        """The job with all of them. No more may join."""
+        self._job.spec.tasks = [payload for payload, _ in self._calls]
+        self._job.futures[:] = self.futures()
+        return self._job
