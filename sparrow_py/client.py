@@ -323,9 +323,10 @@ class Client(StaysHere):
         self.close()
 
     def close(self) -> None:
-        """End the client: what has not started is cancelled, futures not done end with an error."""
-        if self._thread.close(self._end):
-            self._connection.close()
+        """End the client: what has not started is cancelled, futures not done end with an error. If this is interrupted
+        (Ctrl-C), call it again."""
+        self._thread.close(self._end)
+        self._connection.close()
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
@@ -356,18 +357,18 @@ class Client(StaysHere):
             return self._failed_future(error)
         with self._thread.lock:
             self._check_open()
-            # A signal's handler may raise between any two steps, which must not leave a call without a wake-up: hence
-            # this comes first. With the lock held the loop cannot look yet.
+            if self._batches and self._batches[-1].takes(common, options):
+                future = self._batches[-1].add(payload)
+            else:
+                spec = options.job(calls.function_name(function), common, [])
+                spec.job_id = new_job_id()
+                batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
+                future = batch.add(payload)
+                self._batches.append(batch)
             if not self._waking:
                 self._thread.loop.call_soon_threadsafe(self._submit_batches)
+                # Noted once it is so: where a signal's handler raises in between, the next call wakes the loop.
                 self._waking = True
-            if self._batches and self._batches[-1].takes(common, options):
-                return self._batches[-1].add(payload)
-            spec = options.job(calls.function_name(function), common, [])
-            spec.job_id = new_job_id()
-            batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
-            future = batch.add(payload)
-            self._batches.append(batch)
         return future
 
     def _failed_future(self, error: Exception) -> TaskFuture:

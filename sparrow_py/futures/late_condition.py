@@ -61,13 +61,13 @@ class LateConditionFuture(Future[Any]):
         """Whether it was cancelled."""
         return self._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
 
-    def has_value(self) -> bool:
+    def _has_value(self) -> bool:
         """Whether it has ended well."""
         return self._state == FINISHED and self._exception is None
 
     # ---- its end -----------------------------------------------------------------------------
 
-    def wait_ended(self, timeout_s: float | None = None) -> bool:
+    def _wait_ended(self, timeout_s: float | None = None) -> bool:
         """Wait until it has ended; False if the time ran out.
 
         Who waits looks whether it has ended once those who end it may find the sleeper; these look for sleepers once

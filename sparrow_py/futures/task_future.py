@@ -96,7 +96,7 @@ class TaskFuture(StaysHere, LateConditionFuture):
         """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
         self._wait(timeout)
         try:
-            return self._result if self.has_value() else Future.result(self, 0)
+            return self._result if self._has_value() else Future.result(self, 0)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:
@@ -105,7 +105,7 @@ class TaskFuture(StaysHere, LateConditionFuture):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
         self._wait(timeout)
-        if self.has_value():
+        if self._has_value():
             return None
         try:
             return Future.exception(self, 0)
@@ -118,7 +118,7 @@ class TaskFuture(StaysHere, LateConditionFuture):
         """Wait for the end; `RuntimeError` if it would wait for itself: in a done-callback."""
         if self._state in (PENDING, RUNNING):
             self.job.check_may_wait()
-            self.wait_ended(timeout_s)
+            self._wait_ended(timeout_s)
 
     def _told_cancelled(self, error: CancelledError) -> CancelledError:
         """The error, or what is told in its place, if it is not the task's own."""

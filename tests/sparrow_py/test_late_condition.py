@@ -132,7 +132,7 @@ ENDS: dict[str, Callable[[LateConditionFuture], object]] = {
 def test_however_it_ends_all_who_wait_for_its_end_go_on(way: str) -> None:
     future = LateConditionFuture()
     said: list[bool] = []
-    threads = [threading.Thread(target=lambda: said.append(future.wait_ended(TIMEOUT_S))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: said.append(future._wait_ended(TIMEOUT_S))) for _ in range(3)]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(sleepers(future)) == 3)
@@ -142,14 +142,14 @@ def test_however_it_ends_all_who_wait_for_its_end_go_on(way: str) -> None:
         thread.join(TIMEOUT_S)
     assert said == [True] * 3
     assert not sleepers(future)
-    assert future.wait_ended(0), "who comes later does not wait"
+    assert future._wait_ended(0), "who comes later does not wait"
 
 
 @pytest.mark.parametrize("way", ENDS)
 def test_who_waits_for_its_end_while_it_ends_goes_on(way: str) -> None:
     for _ in range(ROUNDS):
         future, said = LateConditionFuture(), list[bool]()
-        race(lambda: ENDS[way](future), lambda: said.append(future.wait_ended(TIMEOUT_S)))  # noqa: B023
+        race(lambda: ENDS[way](future), lambda: said.append(future._wait_ended(TIMEOUT_S)))  # noqa: B023
         assert said == [True]
 
 
@@ -157,10 +157,10 @@ def test_who_waits_for_its_end_while_it_ends_goes_on(way: str) -> None:
 def test_who_has_waited_long_enough_leaves_nothing_behind(timeout_s: float) -> None:
     future = LateConditionFuture()
     for _ in range(3):
-        assert not future.wait_ended(timeout_s)
+        assert not future._wait_ended(timeout_s)
     assert not sleepers(future) and not has_condition(future)
     assert future.end_unheeded(1, None)
-    assert future.wait_ended(float("inf"))
+    assert future._wait_ended(float("inf"))
 
 
 def test_a_handler_that_raises_ends_a_wait_and_leaves_nothing_behind() -> None:
@@ -174,25 +174,25 @@ def test_a_handler_that_raises_ends_a_wait_and_leaves_nothing_behind() -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        future.wait_ended(TIMEOUT_S)
+        future._wait_ended(TIMEOUT_S)
     thread.join()
     assert not sleepers(future)
-    assert future.end_unheeded(1, None) and future.wait_ended(0)
+    assert future.end_unheeded(1, None) and future._wait_ended(0)
 
 
 def test_its_state_is_seen_without_a_condition() -> None:
     future = LateConditionFuture()
-    assert not (future.done() or future.running() or future.cancelled() or future.has_value())
+    assert not (future.done() or future.running() or future.cancelled() or future._has_value())
     assert not has_condition(future)
     future.set_running_or_notify_cancel()
     assert future.running() and not future.done()
     future.set_exception(ValueError("1"))
-    assert future.done() and not (future.running() or future.cancelled() or future.has_value())
+    assert future.done() and not (future.running() or future.cancelled() or future._has_value())
     cancelled = LateConditionFuture()
     cancelled.cancel()
-    assert cancelled.cancelled() and cancelled.done() and not cancelled.has_value()
+    assert cancelled.cancelled() and cancelled.done() and not cancelled._has_value()
     ended = LateConditionFuture()
-    assert ended.end_unheeded(None, None) and ended.has_value()
+    assert ended.end_unheeded(None, None) and ended._has_value()
 
 
 @pytest.mark.processes
