@@ -324,9 +324,10 @@ class Client(ClusterAccess):
         self.close()
 
     def close(self) -> None:
-        """End the client: what has not started is cancelled, futures not done end with an error."""
-        if self._thread.close(self._end):
-            self._connection.close()
+        """End the client: what has not started is cancelled, futures not done end with an error. If this is interrupted
+        (Ctrl-C), call it again."""
+        self._thread.close(self._end)
+        self._connection.close()
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
@@ -357,16 +358,18 @@ class Client(ClusterAccess):
             return self._failed_future(error)
         with self._thread.lock:
             self._check_open()
-            batch = self._batches[-1] if self._batches else None
-            if batch is None or not batch.takes(common, options):
+            if self._batches and self._batches[-1].takes(common, options):
+                future = self._batches[-1].add(payload)
+            else:
                 spec = options.job(calls.function_name(function), common, [])
                 spec.job_id = new_job_id()
                 batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
+                future = batch.add(payload)
                 self._batches.append(batch)
-            future = batch.add(payload)
             if not self._waking:
-                self._waking = True
                 self._thread.loop.call_soon_threadsafe(self._submit_batches)
+                # Noted once it is so: where a signal's handler raises in between, the next call wakes the loop.
+                self._waking = True
         return future
 
     def _failed_future(self, error: Exception) -> TaskFuture:
@@ -388,13 +391,13 @@ class Client(ClusterAccess):
             self._session.outgoing.end()
 
     def _submit_batch(self, batch: _Batch) -> None:
-        batch.job.spec.tasks = batch.payloads
+        job = batch.finished()
         try:
-            batch.options.check_calls(batch.job.spec)
+            batch.options.check_calls(job.spec)
         except InvalidRequest as error:
-            batch.job.on_refused(error)
+            job.on_refused(error)
         else:
-            self._start(batch.job)
+            self._start(job)
 
     def _start(self, job: Job) -> None:
         """Submit a valid job (on the loop)."""
@@ -524,7 +527,7 @@ class Client(ClusterAccess):
         with self._thread.lock:
             if self._thread.closed:
                 return []
-            futures = [future for batch in self._batches for future in batch.job.futures]
+            futures = [future for batch in self._batches for future in batch.futures()]
             # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
             jobs = self._thread.begin(self._current_jobs())
         for job in jobs.result():
@@ -559,7 +562,7 @@ class Client(ClusterAccess):
 
     async def _end(self) -> None:
         with self._thread.lock:
-            jobs = [batch.job for batch in self._batches] + list(self._jobs.values())
+            jobs = [batch.finished() for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
         for future in [future for job in jobs for future in job.futures if not future.done()]:
             future.refuse(SparrowError("the client was closed before the task's outcome came"))
@@ -571,7 +574,7 @@ class Client(ClusterAccess):
         if not self._thread.forked(why):
             return
         self._refusal = why
-        for job in [*(batch.job for batch in self._batches), *self._jobs.values()]:
+        for job in [*(batch.finished() for batch in self._batches), *self._jobs.values()]:
             job.forked(SparrowError(why))
         self._session.forked()
 
@@ -604,18 +607,28 @@ class _Batch:
     """Calls of one function that have been submitted and not yet been sent: one job."""
 
     def __init__(self, job: Job, common: bytes, options: CallOptions) -> None:
-        self.job = job
         self.common = common
         self.options = options
-        self.payloads: list[bytes] = []
+        self._job = job
+        self._calls: list[tuple[bytes, TaskFuture]] = []
+        """Pairs in one list, as a signal's handler that raises may come between two."""
 
     def takes(self, common: bytes, options: CallOptions) -> bool:
         """Whether a call of the function with these common bytes may join."""
-        return self.common == common and self.options is options and len(self.payloads) < m.TASKS_PER_MESSAGE_MAX
+        return self.common == common and self.options is options and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
 
     def add(self, payload: bytes) -> TaskFuture:
         """One more call, as the job's next task."""
-        future = TaskFuture(self.job, len(self.payloads))
-        self.payloads.append(payload)
-        self.job.futures.append(future)
+        future = TaskFuture(self._job, len(self._calls))
+        self._calls.append((payload, future))
         return future
+
+    def futures(self) -> list[TaskFuture]:
+        """Of its calls."""
+        return [future for _, future in self._calls]
+
+    def finished(self) -> Job:
+        """The job with all of them. No more may join."""
+        self._job.spec.tasks = [payload for payload, _ in self._calls]
+        self._job.futures[:] = self.futures()
+        return self._job

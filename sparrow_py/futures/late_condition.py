@@ -1,17 +1,22 @@
 """Futures that have no condition until somebody needs one.
 
 `concurrent.futures.Future` makes a condition each, which is most of what a future costs, in time and in memory; of a
-large job most futures are never waited for one by one. Whoever waits for one, adds a callback, or ends it as any future
-is ended, gets its condition from the attribute, made then and there.
+large job most futures are never waited for one by one. Whoever has the library wait, adds a callback, or ends one as
+any future is ended, gets its condition from the attribute, made then and there.
+
+Who waits for the end alone has a bare lock, that is released then. It costs a fifth less, and bears a signal's handler
+that raises: `threading.Condition` is entered in Python, so that such a handler may leave it locked for ever, or release
+it twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from typing import Any, ClassVar
 
 _ENDED = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
@@ -42,18 +47,71 @@ class LateConditionFuture(Future[Any]):
         self._waiters = []
         self._done_callbacks: list[Callable[[Future[Any]], object]] = []
 
+    # ---- its state: to read it takes no lock, and makes no condition --------------------------
+
     def done(self) -> bool:
-        """Whether it has ended. (To read the state takes no lock.)"""
+        """Whether it has ended."""
         return self._state in _ENDED
 
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self._state == RUNNING
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
+
+    def _has_value(self) -> bool:
+        """Whether it has ended well."""
+        return self._state == FINISHED and self._exception is None
+
+    # ---- its end -----------------------------------------------------------------------------
+
+    def _wait_ended(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended; False if the time ran out.
+
+        Who waits looks whether it has ended once those who end it may find the sleeper; these look for sleepers once
+        it has ended. So one of the two sees the other. A signal's handler that raises leaves nothing behind.
+        """
+        if self._state in _ENDED:
+            return True
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        sleepers: list[threading.Lock] = vars(self).setdefault("_sleepers", [])
+        woken = False
+        try:
+            sleepers.append(sleeper)
+            if self._state not in _ENDED:
+                woken = sleeper.acquire(
+                    timeout=-1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
+                )
+        finally:
+            if not woken:
+                with contextlib.suppress(ValueError):  # It has been woken meanwhile.
+                    sleepers.remove(sleeper)
+        return self._state in _ENDED
+
+    def _wake_sleepers(self) -> None:
+        """It has ended."""
+        sleepers: list[threading.Lock] = vars(self).get("_sleepers", [])
+        while sleepers:
+            with contextlib.suppress(IndexError):  # The last has taken itself away.
+                sleepers.pop().release()
+
+    def _invoke_callbacks(self) -> None:
+        """As the library's, which calls it at every end that it has made."""
+        self._wake_sleepers()
+        super()._invoke_callbacks()  # type: ignore[misc]
+
     def end_unheeded(self, value: Any, error: BaseException | None) -> bool:
-        """End it if it has no condition: then nobody waits for it, and there is nobody to tell. False if it has one, or
-        has ended."""
+        """End it if it has no condition: then there is nobody to tell but who sleeps. False if it has one, or has
+        ended."""
         with LateConditionFuture.births:
             if "_condition" in vars(self) or self._state is not PENDING:
                 return False
             self._result, self._exception, self._state = value, error, FINISHED
-            return True
+        self._wake_sleepers()
+        return True
 
 
 def _forked() -> None:

@@ -94,9 +94,9 @@ class TaskFuture(StaysHere, LateConditionFuture):
 
     def result(self, timeout: float | None = None) -> Any:
         """The task's value; raises its exception, or `TaskCancelled` with the reason if it was cancelled."""
-        self._check_may_wait()
+        self._wait(timeout)
         try:
-            return Future.result(self, timeout)
+            return self._result if self._has_value() else Future.result(self, 0)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:
@@ -104,18 +104,21 @@ class TaskFuture(StaysHere, LateConditionFuture):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The task's exception, or None; raises `TaskCancelled` with the reason if it was cancelled."""
-        self._check_may_wait()
+        self._wait(timeout)
+        if self._has_value():
+            return None
         try:
-            return Future.exception(self, timeout)
+            return Future.exception(self, 0)
         except CancelledError as error:
             raise self._told_cancelled(error) from None
         finally:
             del self
 
-    def _check_may_wait(self) -> None:
-        """`RuntimeError` if it would wait for itself: in a done-callback."""
+    def _wait(self, timeout_s: float | None) -> None:
+        """Wait for the end; `RuntimeError` if it would wait for itself: in a done-callback."""
         if self._state in (PENDING, RUNNING):
             self.job.check_may_wait()
+            self._wait_ended(timeout_s)
 
     def _told_cancelled(self, error: CancelledError) -> CancelledError:
         """The error, or what is told in its place, if it is not the task's own."""

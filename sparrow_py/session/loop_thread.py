@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -25,12 +26,18 @@ class LoopThread:
         self.why_closed = CLOSED
         """What whoever asks a closed one is told."""
         self.loop = new_event_loop()
+        self._ending: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        """What the end has raised."""
+        self._runs = threading.Lock()
+        """Held until the thread is at its end. Whoever is interrupted while it joins a thread takes that for ended."""
+        self._runs.acquire()
         self._thread = threading.Thread(target=self._serve, name="sparrow-client", daemon=True)
         self._thread.start()
 
     def is_alive(self) -> bool:
         """Whether the thread has not ended."""
-        return self._thread.is_alive()
+        return self._runs.locked()
 
     def runs_here(self) -> bool:
         """Whether the caller is this thread."""
@@ -64,37 +71,59 @@ class LoopThread:
         """Do it on the loop, with the lock held."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Take nothing more, do `end` on the loop, and end the thread; False if it was closed before."""
+    def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Take nothing more, do `end` on the loop, and end the thread. Whoever is interrupted meanwhile may close it
+        again, and waits for the same end; it is done once."""
         self.check_not_here()
         with self.lock:
-            if self.closed:
-                return False
             self.closed = True
-            ending = self.begin(end())
-        ending.result()
-        self.stop()
-        return True
+            if self.is_alive():
+                with contextlib.suppress(RuntimeError):  # The loop has ended already.
+                    self.loop.call_soon_threadsafe(self._begin_end, end)
+        self._join()
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """End the thread as it is."""
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        self._join()
+
+    def _join(self) -> None:
+        with self._runs:
+            pass
+        if self._thread.is_alive():  # It need not have been started: in a child.
+            self._thread.join()
+
+    def _begin_end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._ending is None:
+            self._ending = self.loop.create_task(self._end(end))
+
+    async def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await end()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self.loop.stop()
 
     def _serve(self) -> None:
-        self.loop.run_forever()
-        # Who waits for something else of the loop must not wait for ever.
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        try:
+            self.loop.run_forever()
+            # Who waits for something else of the loop must not wait for ever.
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self.loop.close()
+        finally:
+            self._runs.release()
 
     def forked(self, why_closed: str) -> bool:
         """In a child of the process, where this thread does not run: it is closed there, for this reason. False if it
         was closed before."""
-        self.lock = threading.Lock()
+        self.lock, self._runs = threading.Lock(), threading.Lock()
         if self.closed:
             return False
         self.closed = True

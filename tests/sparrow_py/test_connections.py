@@ -19,7 +19,7 @@ from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.wire import messages as m
 from sparrow_py.wire import upgrade, websocket
-from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX, Nobody
+from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX, READ_BYTES_MAX, Connection, Nobody
 from sparrow_py.wire.links import LINK_PATH, Link, OlderLink
 from sparrow_py.wire.outgoing import Outgoing
 from tests.support.linked import HELLO, LOOPS, Tls, accepting, both_ends, dialled, encoded, run_on, served, until
@@ -67,6 +67,30 @@ def test_payloads_of_all_sizes_both_ways(loop: str, secured: bool, tls: Tls) -> 
             await until(lambda: (at_near, at_far) == (down, up))
 
     run_on(loop, play())
+
+
+def test_asyncio_reads_no_more_at_a_time_than_an_allocator_has_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+    received = Connection.data_received
+
+    def noted(connection: Connection, data: bytes) -> None:
+        pieces.append(len(data))
+        received(connection, data)
+
+    monkeypatch.setattr(Connection, "data_received", noted)
+
+    async def play() -> None:
+        async with both_ends() as (near, far):
+            came: list[Any] = []
+            near.listen(came.extend)
+            far.listen(came.extend)
+            near.send(tasks(4 * READ_BYTES_MAX))
+            far.send(outcome(4 * READ_BYTES_MAX))
+            await until(lambda: len(came) == 2)
+
+    run_on("asyncio", play())
+    assert max(pieces) == READ_BYTES_MAX
+    assert sum(pieces) > 8 * READ_BYTES_MAX
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])

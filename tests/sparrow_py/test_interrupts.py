@@ -33,7 +33,7 @@ def interrupted(call: Callable[[], object], *, when: Callable[[], object]) -> No
         while frame is not None and frame.f_code is not interrupted.__code__:
             names.append(frame.f_code.co_name)
             frame = frame.f_back
-        return frame is not None and "wait" in names[:2]
+        return frame is not None and not {"wait", "_wait_ended"}.isdisjoint(names[:2])
 
     def interrupt() -> None:
         while not over.is_set():

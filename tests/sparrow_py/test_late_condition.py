@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -13,7 +14,7 @@ import pytest
 
 from sparrow_py.futures.late_condition import LateConditionFuture
 from sparrow_py.futures.late_event import LateEvent
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 ROUNDS = 500
 """In which two threads meet at a future; most often one is much too late."""
@@ -113,6 +114,85 @@ def test_a_callback_that_is_added_while_it_ends_is_called_once() -> None:
         future, called = LateConditionFuture(), list[Any]()
         race(lambda: end(future), lambda: future.add_done_callback(called.append))  # noqa: B023
         assert called == [future]
+
+
+def sleepers(future: LateConditionFuture) -> list[Any]:
+    return list(vars(future).get("_sleepers", []))
+
+
+ENDS: dict[str, Callable[[LateConditionFuture], object]] = {
+    "unheeded": lambda future: future.end_unheeded(1, None),
+    "result": lambda future: future.set_result(1),
+    "exception": lambda future: future.set_exception(ValueError("1")),
+    "cancel": lambda future: future.cancel(),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_however_it_ends_all_who_wait_for_its_end_go_on(way: str) -> None:
+    future = LateConditionFuture()
+    said: list[bool] = []
+    threads = [threading.Thread(target=lambda: said.append(future._wait_ended(TIMEOUT_S))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(sleepers(future)) == 3)
+    assert not has_condition(future)
+    ENDS[way](future)
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert said == [True] * 3
+    assert not sleepers(future)
+    assert future._wait_ended(0), "who comes later does not wait"
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_who_waits_for_its_end_while_it_ends_goes_on(way: str) -> None:
+    for _ in range(ROUNDS):
+        future, said = LateConditionFuture(), list[bool]()
+        race(lambda: ENDS[way](future), lambda: said.append(future._wait_ended(TIMEOUT_S)))  # noqa: B023
+        assert said == [True]
+
+
+@pytest.mark.parametrize("timeout_s", [-1, 0, 0.001])
+def test_who_has_waited_long_enough_leaves_nothing_behind(timeout_s: float) -> None:
+    future = LateConditionFuture()
+    for _ in range(3):
+        assert not future._wait_ended(timeout_s)
+    assert not sleepers(future) and not has_condition(future)
+    assert future.end_unheeded(1, None)
+    assert future._wait_ended(float("inf"))
+
+
+def test_a_handler_that_raises_ends_a_wait_and_leaves_nothing_behind() -> None:
+    future = LateConditionFuture()
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        wait_until(lambda: sleepers(future))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        future._wait_ended(TIMEOUT_S)
+    thread.join()
+    assert not sleepers(future)
+    assert future.end_unheeded(1, None) and future._wait_ended(0)
+
+
+def test_its_state_is_seen_without_a_condition() -> None:
+    future = LateConditionFuture()
+    assert not (future.done() or future.running() or future.cancelled() or future._has_value())
+    assert not has_condition(future)
+    future.set_running_or_notify_cancel()
+    assert future.running() and not future.done()
+    future.set_exception(ValueError("1"))
+    assert future.done() and not (future.running() or future.cancelled() or future._has_value())
+    cancelled = LateConditionFuture()
+    cancelled.cancel()
+    assert cancelled.cancelled() and cancelled.done() and not cancelled._has_value()
+    ended = LateConditionFuture()
+    assert ended.end_unheeded(None, None) and ended._has_value()
 
 
 @pytest.mark.processes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 
 import pytest
 
 from sparrow_py.session.loop_thread import CLOSED, LoopThread
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 async def nothing() -> None:
@@ -25,8 +27,88 @@ def test_what_is_asked_runs_in_the_thread() -> None:
     assert thread.run(here) == "sparrow-client" and not thread.runs_here()
     thread.call_soon(done.set)
     assert done.wait(TIMEOUT_S)
-    assert thread.close(nothing) and not thread.is_alive()
-    assert not thread.close(nothing), "it is closed once"
+    thread.close(nothing)
+    assert not thread.is_alive()
+
+
+def test_it_is_closed_once_and_all_who_close_it_wait_for_that() -> None:
+    thread, go_on, ends = LoopThread(), asyncio.Event(), list[str]()
+
+    async def end() -> None:
+        ends.append("begun")
+        await go_on.wait()
+        ends.append("over")
+
+    closing = [threading.Thread(target=thread.close, args=[end]) for _ in range(3)]
+    for one in closing:
+        one.start()
+    wait_until(lambda: ends)
+    assert all(one.is_alive() for one in closing) and thread.is_alive()
+    thread.loop.call_soon_threadsafe(go_on.set)
+    for one in closing:
+        one.join(TIMEOUT_S)
+        assert not one.is_alive()
+    thread.close(end)
+    assert ends == ["begun", "over"] and not thread.is_alive()
+
+
+def test_who_is_interrupted_while_it_closes_closes_it_again() -> None:
+    thread, go_on, ends = LoopThread(), asyncio.Event(), list[str]()
+    main = threading.get_ident()
+
+    async def end() -> None:
+        ends.append("begun")
+        await go_on.wait()
+        ends.append("over")
+
+    def interrupt() -> None:
+        wait_until(lambda: ends)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.close(end)
+    interrupting.join()
+    assert thread.closed and thread.is_alive()
+    thread.loop.call_soon_threadsafe(go_on.set)
+    thread.close(end)
+    assert ends == ["begun", "over"] and not thread.is_alive()
+
+
+@pytest.mark.processes
+def test_a_child_that_was_forked_while_it_closed_does_not_wait_for_the_end() -> None:
+    thread, go_on, ends = LoopThread(), asyncio.Event(), list[str]()
+
+    async def end() -> None:
+        ends.append("begun")
+        await go_on.wait()
+
+    closing = threading.Thread(target=thread.close, args=[end])
+    closing.start()
+    wait_until(lambda: ends)
+    child = os.fork()
+    if not child:
+        signal.alarm(int(TIMEOUT_S))
+        of_open_one = thread.forked("of the parent")
+        thread.close(end)
+        os._exit(7 if not of_open_one and not thread.is_alive() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    thread.loop.call_soon_threadsafe(go_on.set)
+    closing.join(TIMEOUT_S)
+    assert ends == ["begun"] and not thread.is_alive()
+
+
+def test_an_end_that_fails_says_so_and_the_thread_ends() -> None:
+    thread = LoopThread()
+
+    async def fails() -> None:
+        raise ValueError("not so")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not so"):
+            thread.close(fails)
+    assert not thread.is_alive()
 
 
 def test_a_closed_one_says_so() -> None:
