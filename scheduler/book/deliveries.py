@@ -191,7 +191,7 @@ class Deliveries:
                 box.bytes -= size
                 freed += size
                 continue
-            freed += kept.remove(task)
+            freed += kept.remove(task, size)
             if kept.job_over and not kept.outcomes:
                 self._nothing_left(kept)
                 box.jobs.pop(kept.key, None)

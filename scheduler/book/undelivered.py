@@ -36,12 +36,10 @@ class Undelivered:
         self.bytes += size
         return size
 
-    def remove(self, task: int) -> int:
-        """The client has the outcome of this task; returns what that counted for, 0 if it is not kept any more."""
-        outcome = self.outcomes.pop(task, None)
-        if outcome is None:
+    def remove(self, task: int, size: int) -> int:
+        """The client has the outcome of this task, which counted for so much; returns that, 0 if it was not kept."""
+        if self.outcomes.pop(task, None) is None:
             return 0
-        size = outcome_bytes(outcome)
         self.bytes -= size
         return size
 
