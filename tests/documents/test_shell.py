@@ -18,7 +18,10 @@ PYTHONS = ("python", "python3", ".venv/bin/python")
 PACKAGES = ("benchmarks", "frontends", "loadgen", "node_monitor", "scheduler", "simulator")
 SPOKEN_OF = (
     *PROGRAMS.values(), "loadgen", "simulator", "node_monitor.conformance",
-    *(f"benchmarks.{name}" for name in ("additions", "all", "chaos", "faults_peers", "shortest_task")),
+    *(
+        f"benchmarks.{name}"
+        for name in ("additions", "all", "chaos", "faults_peers", "many_schedulers", "shortest_task")
+    ),
 )  # fmt: skip
 """Whose options stand alone in the text, too."""
 FOREIGN = {"--name", "--no-name", "--name-of-field", "--nthreads", "--user"}
