@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -196,7 +197,8 @@ def _time(claim: Claim, size: Size, results: Results) -> str:
     if claim.ours is None:
         return "–"
     runs = {key(run.settings) for profile in PROFILES for run in claim.ours.runs(size, profile)}
-    took_s = sum(results[run].took_s for run in runs if run in results)
+    # Rounded, as a sum in the order of a set may be another in another process in its last bit.
+    took_s = round(math.fsum(results[run].took_s for run in runs if run in results), 1)
     return "–" if not runs or not took_s else duration(took_s)
 
 
