@@ -158,10 +158,16 @@ def measured(run: Run) -> Result:
 
 
 def _commit() -> str:
-    """Of the working tree, with a mark if the code differs from it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Of the working tree, with a mark if the code differs from it; results and document are no code."""
+    written = [f":(exclude){path.relative_to(ROOT)}" for path in (RESULTS, DOCUMENT)]
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+    return (_git("rev-parse", "--short=10", "HEAD") or "unknown") + "-dirty" * bool(changed)
+
+
+def _git(*words: str) -> str:
+    """What git prints; nothing where there is no repository."""
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _write(out: Path, text: str) -> None:
