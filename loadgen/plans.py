@@ -301,13 +301,13 @@ def _workload_settings(workload: Any) -> dict[str, Any]:
     if isinstance(workload, Queries):
         return {"queries": sorted(workload.queries)}
     if isinstance(workload, TpchLike):
-        profile = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
+        recorded = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
         return {
             "jobs": workload.jobs,
             "users": workload.users,
             "stretch": workload.stretch,
             "data": workload.data,
-            "profile": profile,
+            "recorded": recorded,
         }
     return {"jobs": workload.jobs, "tasks": workload.tasks, "service": _durations(workload.durations)}
 

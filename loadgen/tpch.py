@@ -99,15 +99,15 @@ def read_profile(path: Path | None = None) -> Profile:
         text = path.read_bytes()
     except OSError as error:
         why = f"a readable profile of recorded queries ({error.strerror}; docs/loadgen.md says how to record one)"
-        raise InvalidOption("profile", str(path), why) from None
+        raise InvalidOption("recorded", str(path), why) from None
     try:
         profile = msgspec.json.decode(text, type=Profile)
     except msgspec.MsgspecError as error:
-        raise InvalidOption("profile", str(path), f"a profile of recorded queries ({error})") from None
+        raise InvalidOption("recorded", str(path), f"a profile of recorded queries ({error})") from None
     for name, query in profile.queries.items():
         _check_query(f"{path} {name}", query)
     if not profile.mean_task_s():
-        raise InvalidOption("profile", str(path), "queries that take time")
+        raise InvalidOption("recorded", str(path), "queries that take time")
     return profile
 
 

@@ -12,13 +12,13 @@ from loadgen.traces import as_json
 from sparrow_py.errors import InvalidOption
 
 
-def _tpch(out: str, profile: str, queries: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
+def _tpch(out: str, recorded: str, queries: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
     for name, value in (("nodes", nodes), ("slots", slots)):
         if not 1 <= value <= 1_000_000:
             raise InvalidOption(name, value, "a whole number from 1 to 1000000")
-    recorded = read_profile(Path(profile))
-    names = list(recorded.queries) if queries == "all" else queries.split(",")
-    workload = TpchLike(profile=recorded.only(names), **values)
+    profile = read_profile(Path(recorded))
+    names = list(profile.queries) if queries == "all" else queries.split(",")
+    workload = TpchLike(profile=profile.only(names), **values)
     path = Path(out)
     part = path.with_name(path.name + ".part")
     try:
@@ -50,7 +50,9 @@ _tpch_command = click.Command(
             default="striped",
             help="How partitions lie on the nodes: each node with as many as any other, or at random.",
         ),
-        click.Option(["--profile"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False),
+        click.Option(
+            ["--recorded"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False
+        ),
     ],
     help="TPC-H-like queries, with the stages and durations of recorded runs.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,11 @@ from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from simulator.cluster import Cluster
 from simulator.field_options import about_flag, made, options_of
 from simulator.network import Delay
-from simulator.policies import Settings
+from simulator.policies import ROOMS, Settings
 from simulator.simulate import Result, simulate
+from sparrow_py.daemon.options import given as stated
 from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.profiles import DEFAULT, PROFILES, completed
 
 if TYPE_CHECKING:
     from loadgen.recorded import Point, Run
@@ -72,7 +74,8 @@ class QueriesPoint:
             "data": workload.data,
             "rtt_ms": 2 * cluster.delay.one_way_ms,
             "seed": self.seed,
-            "profile": {"source": workload.profile.source, "queries": sorted(workload.profile.queries)},
+            "profile": self.settings.profile,
+            "recorded": {"source": workload.profile.source, "queries": sorted(workload.profile.queries)},
             **changed,
         }
 
@@ -138,11 +141,12 @@ def _numbers(name: str, text: str, kind: type) -> list[Any]:
         raise InvalidOption(name, text, "a number, or several separated by commas") from None
 
 
-def _points(values: dict[str, Any]) -> list[QueriesPoint]:
+def _points(values: dict[str, Any], given: Mapping[str, Any]) -> list[QueriesPoint]:
+    """The points of these values, of which the user has `given` some."""
     delay = Delay(one_way_ms=values["rtt_ms"] / 2)
     cluster = made(Cluster, values, delay=delay)
-    settings = made(Settings, values)
-    recorded = read_profile(Path(values["profile"]))
+    settings = made(Settings, values | completed(values["profile"], ROOMS, given))
+    recorded = read_profile(Path(values["recorded"]))
     names = list(recorded.queries) if values["queries"] == "all" else values["queries"].split(",")
     profile = recorded.only(names)
     placements = values["placement"].split(",")
@@ -189,8 +193,9 @@ class _QueriesCommand(click.Command):
             raise about_flag(error, self) from None
 
 
-def _queries(report: str | None, as_json: bool, **values: Any) -> None:
-    points = _points(values)
+@click.pass_context
+def _queries(ctx: click.Context, /, report: str | None, as_json: bool, **values: Any) -> None:
+    points = _points(values, stated(ctx, values))
     try:
         from loadgen import output
     except ImportError:
@@ -246,7 +251,10 @@ queries_command = _QueriesCommand(
             ["--data"], type=click.Choice(PLACES), default="striped",
             help="How partitions lie on the nodes: each node with as many as any other, or at random.",
         ),
-        click.Option(["--profile"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False),
+        click.Option(
+            ["--recorded"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False
+        ),
+        click.Option(["--profile"], default=DEFAULT, help=f"Settings of the daemons: {', '.join(PROFILES)}."),
         *options_of(Settings, {"probe_ratio": "d: reservations (probes) per task, from 1."}),
         click.Option(["--seed"], type=int, default=1, help="The same seed gives the same run."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object a point instead of a table."),

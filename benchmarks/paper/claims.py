@@ -531,8 +531,8 @@ QUERIES = (
         name="queries-executed", section="§7.2", paper="at most 12 %",
         says="The queries are executed on in-memory data, not replayed: response times beside the offline optimal.",
         why_not="runs of this page replay recorded durations as sleeps, and say so; queries are executed by `python -m "
-        "loadgen run --preset queries --data DIR`, whose figures are in loadgen.md (tests/loadgen/test_queries.py holds "
-        "it to right answers)",
+        "loadgen run --preset queries --data DIR`, whose figures are in loadgen.md (`tests/loadgen/test_queries.py` "
+        "holds it to right answers)",
     ),
     Claim(
         name="queries-per-second", section="§7.2", paper="30 queries/s, 4,000 in 2 minutes, 12 TB scanned",

@@ -135,7 +135,7 @@ def test_stages_come_after_the_stages_that_they_wait_for(profile: Path) -> None:
 
 def test_the_command_writes_a_trace_that_is_read_as_it_was_made(profile: Path, tmp_path: Path) -> None:
     out = tmp_path / "queries.jsonl"
-    arguments = ["trace", "tpch", "--profile", str(profile), "--jobs", "30", "--nodes", "20", "--load", "0.5"]
+    arguments = ["trace", "tpch", "--recorded", str(profile), "--jobs", "30", "--nodes", "20", "--load", "0.5"]
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--users", "3", "--seed", "7", "--queries", "all", "--out", str(out)])
     assert caught.value.code == 0

@@ -102,7 +102,20 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with scheduler() as (address, dialled), asyncio.timeout(TIMEOUT_S):
-        flags = ["--scheduler", address, "--node-id", "n", "--slots", "3", "--attach", "guest", "--warm", "noop"]
+        flags = [
+            "--port",
+            "0",
+            "--scheduler",
+            address,
+            "--node-id",
+            "n",
+            "--slots",
+            "3",
+            "--attach",
+            "guest",
+            "--warm",
+            "noop",
+        ]
         daemon = NodeMonitorDaemon(parse(NodeMonitorOptions, flags))
         await daemon.start()
         guests: list[Guest] = []

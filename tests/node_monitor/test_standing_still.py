@@ -74,7 +74,7 @@ def pushed(number: int) -> list[m.Message]:
 async def test_what_was_sent_before_is_not_started_and_the_link_is_dialled_again() -> None:
     """Its scheduler has counted that as lost, and may have started it elsewhere."""
     async with scheduler() as (address, dialled), asyncio.timeout(TIMEOUT_S):
-        flags = ["--scheduler", address, "--node-id", "n", "--slots", "1", "--warm", "noop"]
+        flags = ["--port", "0", "--scheduler", address, "--node-id", "n", "--slots", "1", "--warm", "noop"]
         daemon = NodeMonitorDaemon(parse(NodeMonitorOptions, flags))
         await daemon.start()
         try:
