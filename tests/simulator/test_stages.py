@@ -130,7 +130,8 @@ def test_equal_seeds_print_equal_bytes(capsys: pytest.CaptureFixture[str]) -> No
         (("--jobs", "2000000"), "--jobs"),
         (("--queries", "q99"), "--queries"),
         (("--nodes", "0"), "--nodes"),
-        (("--profile", "none.json"), "--profile"),
+        (("--recorded", "none.json"), "--recorded"),
+        (("--profile", "none"), "--profile"),
     ],
 )
 def test_errors_name_the_flag(capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], named: str) -> None:
