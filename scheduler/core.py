@@ -56,6 +56,7 @@ class SchedulerCore:
         self._problems = itertools.count(1)
         self.plane = plane = PLANES[options.placement](_for_plane(book, rng, self._solve))
         book.ledger.placing = plane
+        self._overfull = book.deliveries.overfull
         self._left = book.register.left
         self._let_go = book.register.let_go
         self._timers = book.ledger.timers
@@ -149,6 +150,8 @@ class SchedulerCore:
                 self._from_client[type(message)](job, message, now_s)
         if self._left:
             self._let_go()
+        if self._overfull:
+            self.book.deliveries.check(client)
 
     # ---- events: time, operator, frames, answers ---------------------------------------------
 

@@ -55,6 +55,7 @@ class AdvanceNotice:
             some = tuple(new[index : index + m.NUMBERS_PER_MESSAGE_MAX])
             number = next(self._numbers)
             using.update(dict.fromkeys(some, number))
+            job.announced[number] = some
             self._ledger.to_client(job.client, m.Using(job.id, number, some))
 
     def may_start_at(self, job: JobState, node: Node) -> bool:
@@ -68,7 +69,8 @@ class AdvanceNotice:
         """The client knows of these nodes: tasks may be started there."""
         if job.using is None:
             return
-        known = {memory for memory, number in job.using.items() if number == message.number}
+        announced = job.announced.pop(message.number, ())
+        known = [memory for memory in announced if job.using.get(memory) == message.number]
         job.using.update(dict.fromkeys(known, 0))
         for stage in job.stages:
             self._ledger.placing.memories_known(stage, known, now_s)

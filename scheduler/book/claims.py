@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from scheduler.book.register import Register
     from scheduler.book.stages import Stages
 
+USED_MAX = 100_000
+"""Memories of node monitors that a client may name for a job; it remembers no more itself."""
 AGE_MARGIN_S = 60.0
 """Jobs are said to be so much older than they are by what their clients say: messages take their time, and clocks run
 apart."""
@@ -78,8 +80,12 @@ class Claims:
         if message.used is not None and job.using is not None:
             if any(len(memory) > m.MEMORY_CHARS_MAX for memory in message.used):
                 raise LinkError(f"job {job.id}: a memory's name is longer than {m.MEMORY_CHARS_MAX} characters")
-            job.used = (job.used or set()).union(message.used)
+            if job.used is None:
+                job.used = set()
+            job.used.update(message.used)
             job.using.update(dict.fromkeys(message.used, 0))
+            if len(job.used) > USED_MAX:
+                raise LinkError(f"job {job.id}: more than {USED_MAX} memories of nodes")
         for first, count in message.unstarted:
             if not (sum(job.unstarted[-1]) if job.unstarted else 0) <= first < first + count <= job.task_count:
                 raise LinkError(f"job {job.id}: tasks {first} to {first + count - 1} cannot be unstarted: out of order")
@@ -322,6 +328,8 @@ class Claims:
         job, outcomes = stage.job, self._outcomes
         lost, again = [], []
         for task in stage.unplaced_tasks():
+            if job.cancelled or not self._ledger.is_here(job):
+                return  # The one before was too many bytes, so that the job was cancelled.
             starts = stage.starts.get(task, 0)
             failed = job.failed_before.get(stage.first + task)
             if starts < job.max_attempts:
@@ -340,7 +348,8 @@ class Claims:
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
             outcomes.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
-        self._stages.open(stage, now_s)
+        if self._ledger.is_here(job) and not job.cancelled:
+            self._stages.open(stage, now_s)
 
 
 def _may_be_over(stage: StageState) -> bool:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES_MAX = 16 << 20
 """On their way to a client that has not said that it has them; and half of `link_backlog_bytes_max` at most."""
+NEWS_MAX = 300_000
+"""Messages besides outcomes, which are counted otherwise, that a client may not have received: one that asks for more
+is cut off."""
 MESSAGE_BYTES = 300
 """What a message that is no outcome counts for, about."""
 
@@ -62,6 +65,8 @@ class Deliveries:
         self._boxes: dict[str, Mailbox] = {}
         self._by_key: dict[Key, Undelivered] = {}
         """All that is kept, also of jobs that have ended and of clients that have vanished."""
+        self.overfull: set[str] = set()
+        """Clients that have more to hear than `NEWS_MAX` messages."""
         self._window_bytes = min(WINDOW_BYTES_MAX, ledger.options.link_backlog_bytes_max // 2)
 
     # ---- clients -----------------------------------------------------------------------------
@@ -73,6 +78,7 @@ class Deliveries:
     def client_down(self, client: str, jobs: Iterable[JobState], now_s: float, *, may_return: bool) -> None:
         """Its link is gone. These jobs are its own. If it may come back, outcomes are kept for it for a while."""
         box = self._boxes.pop(client, None)
+        self.overfull.discard(client)
         if box is None:
             return
         self._count(box.user, -box.bytes)
@@ -117,6 +123,15 @@ class Deliveries:
             self._send(client, message)
         else:
             box.waiting.append((MESSAGE_BYTES, None, message))
+            if box.bytes > NEWS_MAX * MESSAGE_BYTES:
+                self.overfull.add(client)
+
+    def check(self, client: str) -> None:
+        """`LinkError` if the client, which has just said something, has more to hear than may wait."""
+        if client in self.overfull:
+            raise LinkError(
+                f"more than {NEWS_MAX} messages are not received yet: the client does not say what it has read"
+            )
 
     def outcome(self, job: JobState, outcome: m.Outcome) -> bool:
         """Tell the job's client the outcome; False if its user takes more bytes than may be held."""
@@ -235,8 +250,9 @@ class Deliveries:
 
     def _no_box_has(self, job: JobState) -> None:
         box = self._boxes.get(job.client)
-        if box is not None:
-            box.jobs.pop(_key(job), None)
+        kept = None if box is None else box.jobs.pop(_key(job), None)
+        if box is not None and kept is not None and box.waiting:
+            box.waiting = deque(entry for entry in box.waiting if entry[1] is not kept)
 
     def part(self, job: JobState, now_s: float) -> None:
         """The job's client comes with it again: what it may not have is kept until the job has been admitted anew."""

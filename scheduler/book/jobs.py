@@ -279,12 +279,13 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "acknowledges", "attempts", "avoids", "awaited", "born_s", "cancel_later", "cancel_reason",
-        "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
-        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost",
-        "phase", "priority", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
-        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count",
-        "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "__weakref__", "acknowledges", "announced", "attempts", "avoids", "awaited", "born_s", "cancel_later",
+        "cancel_reason", "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
+        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost", "phase",
+        "priority", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
+        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s",
+        "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
+        "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -344,6 +345,8 @@ class JobState:
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[str, Report]] = {}
         """The latest failures among them (`retry_failed`), and the nodes that reported them."""
+        self.announced: dict[int, tuple[str, ...]] = {}
+        """Memories of nodes of which the client was told and has not said that it knows, by the message's number."""
         self.using: dict[str, int] | None = {} if message.accounts else None
         """Memories of nodes where its tasks may be started, as the client was told in the message of this number; 0 if
         it has answered. None: the client is not told of them."""

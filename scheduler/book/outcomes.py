@@ -125,13 +125,14 @@ class Outcomes:
             self._settle_leaving(now_s)
 
     def _settle_leaving(self, now_s: float) -> None:
-        """Settle some of the tasks that leave; others have their turn before the rest."""
+        """Settle some of the tasks that leave; others have their turn before the rest, tasks of other stages too."""
         stage, reason = self._leaving[0]
         if self._ledger.is_here(stage.job):
             for task in stage.take_leaving(SETTLED_AT_ONCE_MAX):
                 self.settle_unrun(stage, task, CANCELLED, reason, now_s)
-        if not (self._ledger.is_here(stage.job) and stage.leaving):
-            self._leaving.popleft()
+        self._leaving.popleft()
+        if self._ledger.is_here(stage.job) and stage.leaving:
+            self._leaving.append((stage, reason))
         if self._leaving:
             self._ledger.timers.at(now_s + SETTLING_PAUSE_S, self._settle_leaving)
 
@@ -147,6 +148,8 @@ class Outcomes:
         """Of the tasks that have just arrived those are settled which were settled here before the client came back."""
         job = stage.job
         for task in range(first, first + count):
+            if not self._ledger.is_here(job):
+                return  # It ended with the one before, and what it held is counted no more.
             outcome = job.settled_before.pop(stage.first + task, None)
             if outcome is None:
                 continue

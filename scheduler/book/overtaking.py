@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.book.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, UNTOLD
+from scheduler.book.jobs import BLOCKED, LEAVING, PLACED, SETTLED, UNPLACED, UNTOLD
 from scheduler.book.validation import check_blob
 from sparrow_py.errors import LinkError
 from sparrow_py.job import FINISHED, BlobRef
@@ -66,4 +66,6 @@ class Overtaking:
             stage.untold.discard(task)
         elif state == BLOCKED:
             self._outcomes.unblock(stage, task)
+        elif state == LEAVING:
+            stage.leaving -= 1
         return True

@@ -180,7 +180,7 @@ class Submission:
                 return
             payloads, details = [b""] * given, {}  # They may run elsewhere, but not from here.
         taken = 0
-        while taken < given:
+        while taken < given and self._ledger.is_here(job):  # A stage's outcomes that were kept may end the job.
             stage = job.stage_of(message.first + taken)
             count = min(given - taken, stage.first + stage.spec.task_count - message.first - taken)
             self._add_to_stage(stage, message.first + taken, payloads[taken : taken + count], details, now_s)

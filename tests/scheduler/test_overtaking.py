@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.book.outcomes import SETTLED_AT_ONCE_MAX
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
@@ -160,3 +161,16 @@ def test_a_job_is_given_no_other_outcomes(outcome: m.KnownOutcome) -> None:
     rig.client(m.SubmitJob("j", 0, "", stages, 3, False, None, False))
     with pytest.raises(LinkError, match="job j: "):
         rig.client(m.Known("j", [outcome], {}))
+
+
+def test_a_task_of_many_that_are_cancelled_bit_by_bit_leaves_no_more() -> None:
+    count = SETTLED_AT_ONCE_MAX + 100
+    rig = StagedRig()
+    rig.submit(("scan", (), count), ("sum", ("scan",), 1, ("scan",)))
+    rig.client(m.CancelJob("j"))
+    rig.client(*(finishes(task) for task in range(count - 10, count)))
+    while (due_s := rig.core.next_deadline_s()) is not None and rig.core.jobs:
+        rig.tick(due_s)
+    told = rig.settled()
+    assert sorted(task for task, _ in told) == [*range(count - 10), count]
+    assert {status for _, status in told} == {CANCELLED} and len(rig.take(m.JobEnded)) == 1
