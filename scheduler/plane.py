@@ -95,7 +95,7 @@ class BookForPlane:
     test_node: Callable[[StageState], Callable[[str], bool]]
     """As `nodes_now`, to ask for one node after the other."""
     avoided_at: Callable[[StageState, str], bool]
-    """Whether a job that the stage's avoids runs at the node (§8)."""
+    """Whether a job that the stage's avoids runs at the node, or in the same rack, say (§8)."""
     leave_alone: Callable[[StageState, str, float], None]
     """(stage, node id, time): the node does not want tasks of the stage for a while."""
 

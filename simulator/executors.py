@@ -223,7 +223,7 @@ def content(data: x.Data) -> bytes:
 def _check_place(node: Node, start: Start) -> None:
     """The task may run on this node: what its constraints say."""
     log, stage = start.log, start.log.stage(start.task)
-    attributes = {**node.info().attributes, "node": node.name}
+    attributes = _attributes(node)
     for text in stage.where:
         if not constraints.holds(constraints.parse("where", text), attributes):
             raise Broken(f"task {start.task} runs on {node.name}, which is not {text}", log.id)
@@ -237,11 +237,24 @@ def _check_place(node: Node, start: Start) -> None:
 
 
 def _check_neighbours(node: Node, start: Start) -> None:
-    """No job that its own avoids runs on the node, as far as one scheduler knew of both all the time (§8)."""
-    log = start.log
-    for other in node.given():
-        related = other.log in log.avoids or log in other.log.avoids
-        if not related or not other.runs or other.scheduler != start.scheduler:
+    """No job that its own avoids runs on the node, or on another that has the same value of the attribute by which they
+    avoid each other, as far as one scheduler knew of both all the time (§8)."""
+    log, here = start.log, _attributes(node)
+    if log.spec.avoid_by and log.spec.avoid_by not in here:
+        raise Broken(f"task {start.task} runs on {node.name}, which has no {log.spec.avoid_by}", log.id)
+    if not (log.avoids or log.avoided_by):
+        return
+    for there, other in node.world.given():
+        pairs = ((log, other.log), (other.log, log))
+        by = {one.spec.avoid_by or "node" for one, avoided in pairs if avoided in one.avoids}
+        same = [
+            attribute for attribute in sorted(by | {"node"}) if by and here.get(attribute, "") == there.get(attribute)
+        ]
+        if not same or not other.runs or other.scheduler != start.scheduler:
             continue
         if all(len(one.submitted_to) == 1 for one in (log, other.log)) and not start.lost and not other.lost:
-            raise Broken(f"it and {other.log.id} avoid each other, and run on one node", log.id)
+            raise Broken(f"it and {other.log.id} avoid each other, and run where {same[0]} is {here[same[0]]}", log.id)
+
+
+def _attributes(node: Node) -> dict[str, str]:
+    return {**node.info().attributes, "node": node.name}

@@ -8,7 +8,7 @@ not waited for. `simulator.hosts` has the lean ones, for clusters in which nothi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -294,7 +294,7 @@ class NodeHost(Dialler):
 
     def info(self) -> m.NodeInfo:
         """What it says of itself."""
-        attributes, runtimes = node_attributes(self.name), {p.app: p.runtime for p in PLANS}
+        attributes, runtimes = node_attributes(self.name, self.world.racks), {p.app: p.runtime for p in PLANS}
         return m.NodeInfo(self.slots, self.world.resources, attributes, runtimes, self.name, self.memory)
 
     @property
@@ -450,7 +450,8 @@ class ClientHost(Dialler):
         self.core.scheduler_down(scheduler, "the link broke", self.now_s)
 
 
-def node_attributes(name: str) -> dict[str, str]:
-    """A node's attributes: its number, and whether that is even."""
+def node_attributes(name: str, racks: Sequence[str]) -> dict[str, str]:
+    """A node's attributes: its number, whether that is even, and its rack, if it has one."""
     number = int(name.lstrip("n"))
-    return {"number": str(number), "parity": "odd" if number % 2 else "even"}
+    rack = racks[number % len(racks)] if racks else ""
+    return {"number": str(number), "parity": "odd" if number % 2 else "even", **({"rack": rack} if rack else {})}

@@ -61,6 +61,7 @@ class JobLog:
         """To whom it was last sent with each epoch."""
         self.avoids: list[JobLog] = []
         """Jobs that were at the scheduler when this one came, and that it avoids."""
+        self.avoided_by: list[JobLog] = []
         self.payloads: list[Any] = []
         self.stage_of: list[int] = []
         self.stages: Sequence[StageSpec] = spec.as_stages()

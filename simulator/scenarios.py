@@ -53,6 +53,8 @@ LIMITS: list[dict[str, Any]] = [
     {"wait_for_nodes_s": 0.3, "on_client_lost": "finish"},
     {"on_client_lost": "finish"},
 ]
+AVOID_BY = ["", "parity", "parity", "node"]
+"""By which attribute a job avoids others, if it does."""
 """What else a job may say."""
 CANCELS = ("cancel-job", "cancel-job running", "cancel-tasks", "cancel-tasks running", "operator")
 
@@ -244,6 +246,7 @@ def _submit(world: World, action: Action) -> None:
         return
     before = [job_id for job_id, log in world.logs.items() if log.client is world.clients[client]]
     fields["avoid"] = [before[-1 - action.pick % len(before)]] if avoids and before else []
+    fields["avoid_by"] = AVOID_BY[action.pick // 3 % len(AVOID_BY)] if fields["avoid"] else ""
     if action.kind == "job":
         fields.update({**place, **limits})
         if fields.get("demand"):

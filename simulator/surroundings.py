@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from node_monitor.options import NodeMonitorOptions
@@ -42,6 +42,7 @@ class Surroundings(ABC):
         scheduler: dict[str, Any],
         node: dict[str, Any],
         resources: dict[str, float],
+        racks: Sequence[str],
     ) -> None:
         self.resources = resources
         self.rng = random.Random(seed)
@@ -58,6 +59,8 @@ class Surroundings(ABC):
         self.heartbeat_s = heartbeat_s
         self.receipts = receipts
         self.clock = clock
+        self.racks = racks
+        """Of the nodes, in turn; empty for one that has none."""
         self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **scheduler})
         self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **node})
         self.sent: list[tuple[str, str, Any]] = []
@@ -118,6 +121,10 @@ class Surroundings(ABC):
     @abstractmethod
     def dial_later(self, scheduler: Side, peer: Side, after_s: float) -> None:
         """The peer dials after so long."""
+
+    @abstractmethod
+    def given(self) -> Iterable[tuple[dict[str, str], Start]]:
+        """What executors have been given and have not ended, each with its node's attributes."""
 
     @abstractmethod
     def sources_of(self, ref: BlobRef, reader: str) -> list[str]:

@@ -44,6 +44,7 @@ class World(Members):
     after each event. results_differ: a task that runs again returns another large result than before. heartbeat_s: by
     which a silent peer is found. receipts: clients say what they have received, and schedulers keep outcomes until
     then; else what is sent counts as received. clock: makes the clock of each new host; by default all clocks agree.
+    racks: values of the attribute `rack` of the nodes, in turn; a node whose value is empty has no such attribute.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class World(Members):
         scheduler: dict[str, Any] | None = None,
         node: dict[str, Any] | None = None,
         resources: dict[str, float] | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         super().__init__(
             seed, latency=latency, split=split, checks=checks, results_differ=results_differ,
@@ -76,6 +78,7 @@ class World(Members):
             submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s,
             receipts=receipts, clock=clock,
             scheduler=scheduler or {}, node=node or {}, resources=resources or {"cpu": 4.0},
+            racks=racks,
         )  # fmt: skip
         self.engine.end_of_turn = self._end_turn  # Which sends what is unsent, too.
         self._events_max = events_max
@@ -154,6 +157,7 @@ class World(Members):
             other = self.logs[other_id]
             if other.accepted_count and other.client is host:
                 log.avoids.append(other)
+                other.avoided_by.append(log)
         host.event(lambda: _nothing(host.core.submit(spec, log, host.now_s)))
         return log
 
@@ -252,6 +256,10 @@ class World(Members):
                 after_s = link.detection_s()
                 if after_s < seconds:
                     self.at(self.now + after_s, partial(self._give_up, link, side, vanishing))
+
+    def given(self) -> list[tuple[dict[str, str], Start]]:
+        """See `Surroundings`."""
+        return [({**node.info().attributes, "node": node.name}, start) for node in self.nodes for start in node.given()]
 
     def _give_up(self, link: Link, side: Side, vanishing: bool) -> None:
         if vanishing:

@@ -22,7 +22,7 @@ from sparrow_py.speculation import Speculation, check_job
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
-    "priority",
+    "priority", "avoid_by",
 )  # fmt: skip
 
 MAP_WINDOW_DEFAULT = 20_000
@@ -60,6 +60,7 @@ class CallOptions:
     report_placed: bool = False
     speculate: Speculation | None = None
     priority: int | None = None
+    avoid_by: str = ""
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""

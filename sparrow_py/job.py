@@ -170,6 +170,8 @@ class JobSpec(StageSpec):
     report_placed: whether the client is told of each task that leaves the queue; else `Future.running()` asks.
     priority: higher goes first (§3.5); None: the user's own, which is also the highest that is allowed. It orders the
         user's jobs among each other, and where node monitors serve strict priorities those of all users.
+    avoid_by: name of a node attribute: `avoid` is then of all nodes that have the same value of this attribute, such as
+        those in one rack, and nodes without the attribute run no task of this job. Empty: of each node itself.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -182,6 +184,7 @@ class JobSpec(StageSpec):
     on_client_lost: str = "cancel"
     report_placed: bool = False
     priority: int | None = None
+    avoid_by: str = ""
 
     def validate(self) -> None:
         """Raise `InvalidRequest` for the first field that cannot be."""
@@ -199,6 +202,7 @@ class JobSpec(StageSpec):
             check_whole("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
         for index, job_id in enumerate(sequence("avoid", self.avoid)):
             check_name(f"avoid[{index}]", job_id, empty=False)
+        check_name("avoid_by", self.avoid_by)
         self.validate_stage()
         if not self.stages:
             check_dag([self])

@@ -141,6 +141,8 @@ class Attempts:
             node.attempts.discard(attempt)
         if job.running_at is not None:
             job.running_at[attempt.node_id] -= 1
+            if not job.running_at[attempt.node_id]:
+                del job.running_at[attempt.node_id]
 
     # ---- they are to be cancelled --------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | 
         running: dict[str, int] = {}
         for attempt in job.attempts.values():
             running[attempt.node_id] = running.get(attempt.node_id, 0) + 1
-        if running != {node: count for node, count in job.running_at.items() if count}:
+        if running != job.running_at:
             return f"running at {running}, counted as {job.running_at}"
     for hash_, waiting in job.awaited.items():
         if not waiting or any(hash_ not in job.stages[index].blocked.get(task, ()) for index, task in waiting):

@@ -117,7 +117,7 @@ class StageState:
         """The number in the job of its first task."""
         self.spec = spec
         self.common = spec.common
-        self.kind = Kind.of(spec)
+        self.kind = Kind.of(spec, job.avoid_by)
         self.waits_for: set[int] = set()
         """Indices of the stages that must finish first."""
         self.predecessors: list[StageState] = []
@@ -279,13 +279,13 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "acknowledges", "announced", "attempts", "avoids", "awaited", "born_s", "cancel_later",
-        "cancel_reason", "cancel_running", "cancelled", "client", "counts", "epoch", "failed_before", "fixed_bytes",
-        "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name", "on_client_lost", "phase",
-        "priority", "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at",
-        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s",
-        "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
-        "wait_for_nodes_s",
+        "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
+        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "client", "counts", "epoch",
+        "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name",
+        "on_client_lost", "phase", "priority", "queue_timeout_s", "received", "report_placed", "results",
+        "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
+        "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user",
+        "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -328,8 +328,11 @@ class JobState:
         """Hash of an input that is to come back to the (stage, task)s that wait for it."""
         self.sent_to: set[str] = set()
         """Nodes that hold something of the job."""
-        self.avoids: set[str] = set()
-        """Jobs that no node may run at the same time, as far as they are here; the relation goes both ways (§8)."""
+        self.avoid_by = message.avoid_by
+        """The attribute by which it avoids those that it named itself; empty: by the node."""
+        self.avoids: dict[str, set[str]] = {}
+        """Jobs to keep away from, as far as they are here, and the attributes of whose values no two nodes may run both
+        at the same time; an empty one is the node itself. The relation goes both ways (§8)."""
         self.running_at: dict[str, int] | None = None
         """Node to attempts there, kept for jobs that avoid others or are avoided."""
         self.phase = OPEN

@@ -15,9 +15,11 @@ class Kind(NamedTuple):
     runtime: str
     where: tuple[Constraint, ...]
     demand: tuple[tuple[str, float], ...]
+    avoid_by: str = ""
+    """The attribute by which its job avoids others, which a node must have (§8); empty if there is none."""
 
     @classmethod
-    def of(cls, stage: Stage) -> Kind:
-        """The stage's kind."""
+    def of(cls, stage: Stage, avoid_by: str) -> Kind:
+        """The kind of a stage of a job with this `avoid_by`."""
         demand = tuple(sorted(stage.demand.items())) if stage.demand else ()
-        return cls(stage.app, stage.runtime, stage.where, demand)
+        return cls(stage.app, stage.runtime, stage.where, demand, avoid_by)

@@ -55,6 +55,8 @@ class Node:
             if not constraints.holds(constraint, self.attributes):
                 value = self.attributes.get(constraint.attribute)
                 return "where", f"{constraint.attribute} {'unset' if value is None else value}"
+        if kind.avoid_by and kind.avoid_by not in self.attributes:
+            return "avoid_by", f"{kind.avoid_by} unset"
         for name, amount in kind.demand:
             if self.info.resources.get(name, 0.0) < amount:
                 return "demand", f"{self.info.resources.get(name, 0.0):g} {name}"
@@ -166,11 +168,12 @@ class Nodes:
                 f"what one pickles the other cannot be relied on to read"
             )
         reasons = [reason for node in nodes if (reason := node.why_not(kind)) is not None]
-        field = "demand" if any(name == "demand" for name, _ in reasons) else "where"
+        lacking = {name for name, _ in reasons}
+        field = next((name for name in ("demand", "avoid_by") if name in lacking), "where")
         examples = "; ".join(sorted({text for name, text in reasons if name == field})[:3])
-        wanted = (
-            ", ".join(f"{amount:g} {name}" for name, amount in kind.demand)
-            if field == "demand"
-            else " and ".join(map(str, kind.where))
-        )
+        wanted = {
+            "demand": ", ".join(f"{amount:g} {name}" for name, amount in kind.demand),
+            "avoid_by": f"{kind.avoid_by} exists",
+            "where": " and ".join(map(str, kind.where)),
+        }[field]
         return field, f"no node monitor satisfies {wanted} (they have: {examples})"

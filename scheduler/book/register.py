@@ -139,7 +139,7 @@ class Register:
                 del self.by_client[job.client]
         ledger.holds(job, -job.held_bytes)
         for other_id in job.avoids:
-            ledger.jobs[other_id].avoids.discard(job.id)
+            del ledger.jobs[other_id].avoids[job.id]
         for node_id in sorted(job.sent_to):
             del ledger.nodes[node_id].sent[job.id]
             ledger.to_node(node_id, m.ForgetJob(job.id))

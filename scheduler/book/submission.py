@@ -139,13 +139,14 @@ class Submission:
         return None
 
     def _avoid(self, job: JobState, others: Sequence[str]) -> None:
-        """The job and these do not run on one node at a time (§8), as far as they are of one user and here."""
+        """The job and these do not run on one node at a time, or on nodes of one value of `avoid_by` (§8), as far as
+        they are of one user and here."""
         for other_id in others:
             other = self._ledger.jobs.get(other_id)
             if other is None or other is job or other.user != job.user:
                 continue  # It has ended, most likely: nothing is left to avoid.
             for one, another in ((job, other), (other, job)):
-                one.avoids.add(another.id)
+                one.avoids.setdefault(another.id, set()).add(job.avoid_by)
                 if one.running_at is None:
                     one.running_at = {}
                     for attempt in one.attempts.values():

@@ -70,6 +70,7 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
         check_whole("priority", job.priority, PRIORITY_MIN, PRIORITY_MAX)
     if len(job.avoid) > AVOID_MAX:
         raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
+    check_name("avoid_by", job.avoid_by)
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
     check_order([(stage.name, stage.after) for stage in job.stages])

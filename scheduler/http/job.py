@@ -28,8 +28,8 @@ class HttpJob:
     """See the module's docstring. `client`: the job's name as a client of the core."""
 
     __slots__ = (
-        "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal", "retried",
-        "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
+        "avoid_by", "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal",
+        "retried", "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
     )  # fmt: skip
 
     def __init__(self, client: str, user: str, submission: Submission, now_s: float) -> None:
@@ -38,6 +38,7 @@ class HttpJob:
         self.id = message.job
         self.user = user
         self.name = spec.name
+        self.avoid_by = message.avoid_by
         self.submitted_at_s = now_s
         self.ended_at_s: float | None = None
         self.gone = ""

@@ -105,7 +105,9 @@ class HttpJobs:
     def _refused(self, job: HttpJob, refusal: m.JobRefused) -> ApiError:
         if refusal.retry_after_s is not None:
             status = 503 if self._core.draining else 429
-        elif not refusal.field and any(self._core.nodes.why_withdrawn(Kind.of(stage)) for stage in job.stages):
+        elif not refusal.field and any(
+            self._core.nodes.why_withdrawn(Kind.of(stage, job.avoid_by)) for stage in job.stages
+        ):
             status = 503  # Nodes are at fault: the executors of the job's app do not start there.
         else:
             status = 400

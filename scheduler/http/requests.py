@@ -108,6 +108,13 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
             maximum=PRIORITY_MAX,
         ),
     ] = None
+    avoid_by: Annotated[
+        str,
+        _schema(
+            "Attribute of nodes, such as their rack: `avoid` is of all nodes of one value; empty: of each node.",
+            maxLength=NAME_BYTES_MAX,
+        ),
+    ] = ""
 
     app: Annotated[
         str, _schema("The app whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)

@@ -26,7 +26,7 @@ _OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not i
 _AS_THEY_ARE = tuple(name for name in _OF_STAGES if name not in ("common", "common_base64"))
 _OF_JOBS = (
     "job_id", "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost",
-    "report_placed", "priority",
+    "report_placed", "priority", "avoid_by",
 )  # fmt: skip
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(JobRequest)}
 

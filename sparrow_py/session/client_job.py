@@ -62,6 +62,7 @@ class ClientJob:
             self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
             spec.on_client_lost, instance, acknowledges, priority=spec.priority,
+            avoid_by=str(spec.avoid_by),
         )  # fmt: skip
         self.submitted_s = submitted_s
         followed = {name for stage in stages for name in stage.after}

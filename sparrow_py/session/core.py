@@ -69,8 +69,8 @@ class ClientCore:
         self.jobs: dict[str, ClientJob] = {}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
-        self._without_priorities: set[str] = set()
-        """Schedulers that do not know priorities of jobs."""
+        self._versions: dict[str, int] = {}
+        """Connected schedulers whose version of the protocol is older than ours, and that version."""
         self._tellers: set[str] = set()
         """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
         tasks have left the queue (`messages.AskPlaced`)."""
@@ -235,8 +235,8 @@ class ClientCore:
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
         if version >= m.SINCE[m.Using]:
             self._tellers.add(scheduler)
-        if version < m.PRIORITY_SINCE:
-            self._without_priorities.add(scheduler)
+        if version < m.PROTOCOL_VERSION:
+            self._versions[scheduler] = version
         waiting, self._waiting = self._waiting, {}
         for job in waiting.values():
             if job.returns_to in (None, scheduler):
@@ -264,7 +264,7 @@ class ClientCore:
         self.schedulers.pop(scheduler, None)
         self._draining.discard(scheduler)
         self._tellers.discard(scheduler)
-        self._without_priorities.discard(scheduler)
+        self._versions.pop(scheduler, None)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s, returns_to=scheduler if redialled else None)
@@ -443,9 +443,11 @@ class ClientCore:
             return
         scheduler = self._choose(job)
         submission = job.submission
-        if submission.priority is not None and scheduler in self._without_priorities and not submission.epoch:
-            allowed = f"none: scheduler {scheduler} is of a version that does not know priorities of jobs"
-            raise InvalidRequest("priority", submission.priority, allowed)
+        unknown = self._unknown_to(scheduler, submission)
+        if unknown is not None and not submission.epoch:
+            field, meaning = unknown
+            allowed = f"none: scheduler {scheduler} is of a version that does not know {meaning}"
+            raise InvalidRequest(field, getattr(submission, field), allowed)
         job.returns_to = None
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
@@ -476,11 +478,22 @@ class ClientCore:
             schedulers = [one for one in schedulers if one in self._tellers]
             if not schedulers:
                 raise NoScheduler("no scheduler is connected that takes results of tasks with a job")
-        if job.submission.priority is not None and self._without_priorities:
-            schedulers = [one for one in schedulers if one not in self._without_priorities] or schedulers
+        if self._versions:
+            schedulers = [one for one in schedulers if self._unknown_to(one, job.submission) is None] or schedulers
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)
+
+    def _unknown_to(self, scheduler: str, submission: m.SubmitJob) -> tuple[str, str] | None:
+        """A field that the job states and the scheduler is too old for, and its meaning; None if there is none."""
+        version = self._versions.get(scheduler)
+        if version is None:
+            return None
+        if submission.priority is not None and version < m.PRIORITY_SINCE:
+            return "priority", "priorities of jobs"
+        if submission.avoid_by and version < m.AVOID_BY_SINCE:
+            return "avoid_by", "attributes by which jobs avoid each other"
+        return None
 
     def _where_avoided(self, job: ClientJob) -> list[str]:
         """The schedulers that have jobs which this one avoids, in their order. A new job is refused if there are

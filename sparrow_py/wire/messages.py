@@ -185,6 +185,8 @@ class SubmitJob(Message, tag=10):
 
     `acknowledges`: the client answers `Counted` and `Using`, and a scheduler that has the job waits for the answers.
     `priority`: None is the user's own. Schedulers of a version before `PRIORITY_SINCE` do not know it.
+    `avoid_by`: no node runs its tasks that has the same value of this attribute as one where a job in `avoid` runs;
+    empty: no node where one runs. Schedulers of a version before `AVOID_BY_SINCE` do not know it.
     """
 
     job: str
@@ -202,6 +204,7 @@ class SubmitJob(Message, tag=10):
     acknowledges: bool = False
     age_s: float = 0.0
     priority: int | None = None
+    avoid_by: str = ""
 
     @property
     def accounts(self) -> bool:
@@ -699,6 +702,8 @@ A peer that speaks an older version is not sent them (`links.OlderLink`): who se
 """
 PRIORITY_SINCE = 3
 """The version from which on schedulers know `SubmitJob.priority`."""
+AVOID_BY_SINCE = 3
+"""The version from which on schedulers know `SubmitJob.avoid_by`."""
 
 
 FromClient = (

@@ -16,7 +16,8 @@ from tests.support.scheduler_rig import node_info
 
 
 def kind_of(**fields: Any) -> Kind:
-    return Kind.of(submission(**fields).stages[0])
+    message = submission(**fields)
+    return Kind.of(message.stages[0], message.avoid_by)
 
 
 def nodes_of(**infos: m.NodeInfo) -> Nodes:

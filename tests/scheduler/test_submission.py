@@ -93,7 +93,7 @@ def test_jobs_that_avoid_each_other_are_of_one_user() -> None:
     rig.submit_job(1, job="mine")
     rig.submit_job(1, job="theirs", client="d", user="bert")
     rig.submit_job(1, job="late", avoid=("mine", "theirs", "gone", "late"))
-    assert rig.core.jobs["late"].avoids == {"mine"} and rig.core.jobs["mine"].avoids == {"late"}
+    assert rig.core.jobs["late"].avoids == {"mine": {""}} and rig.core.jobs["mine"].avoids == {"late": {""}}
     assert not rig.core.jobs["theirs"].avoids
 
 

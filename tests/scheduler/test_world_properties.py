@@ -69,6 +69,8 @@ LIMITS = [
     {"on_client_lost": "finish"},
 ]
 """What else a job may say."""
+AVOID_BY = ["", "parity", "node"]
+"""By which attribute it avoids others, if it does."""
 DURATIONS_S = [0.0, 0.0004, 0.003, 0.01, 0.05, 0.4]
 DURATION_S = st.sampled_from(DURATIONS_S)
 STAGE = st.fixed_dictionaries(
@@ -88,6 +90,7 @@ DAG = st.fixed_dictionaries(
         "max_attempts": st.sampled_from([1, 3, 3, 10]),
         "retry_failed": st.booleans(),
         "avoid": st.sampled_from([0, 0, 1]),
+        "avoid_by": st.sampled_from(AVOID_BY),
         "limits": st.sampled_from(LIMITS),
     }
 )
@@ -103,6 +106,7 @@ JOB = st.fixed_dictionaries(
         "retry_failed": st.booleans(),
         "report_placed": st.booleans(),
         "avoid": st.sampled_from([0, 0, 0, 2]),
+        "avoid_by": st.sampled_from(AVOID_BY),
         "place": st.sampled_from(PLACES),
         "limits": st.sampled_from(LIMITS),
     }
@@ -305,6 +309,7 @@ def random_dag(rng: random.Random) -> dict[str, Any]:
         "max_attempts": pick([1, 3, 3, 10]),
         "retry_failed": pick([True, False]),
         "avoid": pick([0, 0, 1]),
+        "avoid_by": pick(AVOID_BY),
         "limits": pick(LIMITS),
     }
 
@@ -350,6 +355,7 @@ def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...], seeds: ran
                     "failures": pick([0, 0, 0, 1, 5]),
                     "retry_failed": pick([True, False]),
                     "avoid": pick([0, 0, 0, 1]),
+                    "avoid_by": pick(AVOID_BY),
                     "place": pick(PLACES),
                     "limits": pick(LIMITS),
                 }

@@ -22,7 +22,7 @@ from node_monitor.stopping import Stopping
 from scheduler.book.advance_notice import AdvanceNotice
 from scheduler.book.endings import Endings
 from scheduler.book.jobs import JobState, StageState
-from scheduler.book.nodes import Nodes
+from scheduler.book.nodes import Node, Nodes
 from scheduler.book.outcomes import Outcomes
 from scheduler.book.reach import Reach
 from scheduler.book.register import Register
@@ -133,6 +133,17 @@ def avoiding() -> None:
         other = world.submit([0.3] * 2)
         world.run_for(0.05)
         world.submit([0.01] * 6, avoid=[other.spec.job_id])
+        world.run()
+        world.check_end()
+
+
+def avoiding_racks() -> None:
+    """A job that has to keep away from racks in which another runs, and from nodes that are in none."""
+    for seed in range(4):
+        world = World(seed, nodes=[2] * 5, racks=("r0", "r1", "r0", "r1", ""))
+        other = world.submit([0.3], where=["rack == r0"])
+        world.run_for(0.05)
+        world.submit([0.01] * 8, avoid=[other.spec.job_id], avoid_by="rack")
         world.run()
         world.check_end()
 
@@ -300,7 +311,24 @@ def ignores_preferences(patch: Patch) -> None:
 
 
 def ignores_avoided_jobs(patch: Patch) -> None:
-    patch.setattr(Reach, "avoided_at", lambda reach, stage, node_id: False)
+    patch.setattr(Reach, "_avoided_by", lambda reach, job: lambda node_id: False)
+
+
+def ignores_what_nodes_share(patch: Patch) -> None:
+    """Each node is taken for one without attributes by those who look where jobs to be avoided run."""
+
+    def avoided_by(reach: Any, job: Any) -> Any:
+        return lambda node_id: any((reach._jobs[other].running_at or {}).get(node_id) for other in job.avoids)
+
+    patch.setattr(Reach, "_avoided_by", avoided_by)
+
+
+def uses_nodes_without_the_attribute(patch: Patch) -> None:
+    def lacks(inner: Any, node: Any, kind: Any) -> Any:
+        return inner(node, kind._replace(avoid_by=""))
+
+    wrap(patch, Node, "lacks", lacks)
+    wrap(patch, JobState, "__init__", lambda inner, job, *given: (inner(job, *given), setattr(job, "avoid_by", ""))[0])
 
 
 def opens_stages_too_soon(patch: Patch) -> None:
@@ -421,6 +449,8 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (ignores_demands, demanding, "are taken|taken of"),
     (ignores_preferences, preferring, "which is none of"),
     (ignores_avoided_jobs, avoiding, "avoid each other"),
+    (ignores_what_nodes_share, avoiding_racks, "run where rack is r0"),
+    (uses_nodes_without_the_attribute, avoiding_racks, "which has no rack"),
     (opens_stages_too_soon, busy, "before those that it comes after"),
     (mixes_inputs_up, preferring, "the inputs that it asked for"),
     (runs_without_common_bytes, busy, "not the stage's common bytes"),
@@ -438,7 +468,20 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
 
 
 @pytest.mark.parametrize(
-    "run", [busy, deadly, failover, dying_together, once, preferring, avoiding, demanding, cancelling, pushing]
+    "run",
+    [
+        busy,
+        deadly,
+        failover,
+        dying_together,
+        once,
+        preferring,
+        avoiding,
+        avoiding_racks,
+        demanding,
+        cancelling,
+        pushing,
+    ],
 )
 def test_the_runs_pass_without_a_bug(run: Callable[[], None]) -> None:
     run()

@@ -345,6 +345,13 @@ def test_a_priority_above_the_users_own_is_refused_and_a_lower_one_is_not(client
     assert list(client.with_options(priority=-1).map(abs, [-1, -2])) == [1, 2]
 
 
+def test_a_job_that_avoids_by_an_attribute_that_no_node_has_is_refused(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match="no node monitor satisfies rack exists") as caught:
+        client.with_options(avoid_by="rack").submit(abs, -1).result(TIMEOUT_S)
+    assert caught.value.field == "avoid_by"
+    assert client.with_options(avoid=["gone"], avoid_by="node").submit(abs, -1).result(TIMEOUT_S) == 1
+
+
 def test_another_python_version_is_refused_at_submission(client: Client) -> None:
     job = client.submit_job(JobSpec([b""], app="python", runtime="2.7"))
     with pytest.raises(InvalidRequest, match=rf"2\.7.*{calls.RUNTIME}") as caught:

@@ -614,6 +614,25 @@ def test_a_job_with_a_priority_goes_to_a_scheduler_that_knows_it_and_moves_to_an
         assert (to, submission.epoch) == ("old", 1) and "refused" not in told.calls
 
 
+def test_to_avoid_by_an_attribute_is_refused_by_a_scheduler_of_the_version_before_and_not_ignored() -> None:
+    for seed in range(20):
+        rig = Rig("new")
+        rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.AVOID_BY_SINCE - 1)
+        rig.submit(1, job_id=f"j{seed}", avoid_by="rack")
+        ((to, submission),) = rig.outbox.take(m.SubmitJob)
+        assert (to, submission.avoid_by) == ("new", "rack")
+        rig.core.scheduler_down("new", "it died", 1.0)
+        ((to, submission),) = rig.outbox.take(m.SubmitJob)
+        assert (to, submission.epoch) == ("old", 1)
+        refused = "avoid_by: 'rack' is not valid; allowed: none: scheduler old is of a version that does not know attr"
+        with pytest.raises(InvalidRequest, match=refused):
+            rig.submit(1, job_id="k", avoid=[f"j{seed}"], avoid_by="rack")
+        rig.core.scheduler_up("new", m.FRAME_BYTES_MAX, 2.0)
+        with pytest.raises(InvalidRequest, match=refused):  # The job to be avoided is at the old one.
+            rig.submit(1, job_id="k", avoid=[f"j{seed}"], avoid_by="rack")
+        assert "k" not in rig.core.jobs
+
+
 def test_jobs_at_several_schedulers_cannot_be_avoided_by_one_job_which_is_refused_and_not_left_to_luck() -> None:
     rig = Rig("s")
     rig.submit(1, job_id="a")

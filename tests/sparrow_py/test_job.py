@@ -56,6 +56,7 @@ JOB_FIELDS: list[tuple[str, str, Any]] = [
     ("retry_failed", "retry_failed", 1), ("report_placed", "report_placed", "yes"),
     ("on_client_lost", "on_client_lost", "dance"), ("on_client_lost", "on_client_lost", None),
     *(("priority", "priority", bad) for bad in (-1001, 1_000_001, 1.0, "1", True)),
+    *(("avoid_by", "avoid_by", bad) for bad in (None, 1, LONG, "a\n")),
     ("avoid", "avoid", "job"), ("avoid[0]", "avoid", [""]), ("avoid[0]", "avoid", [LONG]),
     ("stages[0]", "stages", [b"task"]),
 ]  # fmt: skip
@@ -119,8 +120,8 @@ def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
     task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)])
     JobSpec(
         stages=(stage("b", "a", tasks=(task, b"", REF)), stage("a"), stage("c", "a", "b", tasks=[])),
-        max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), on_client_lost="finish",
-        priority=-1000,
+        max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), avoid_by="rack",
+        on_client_lost="finish", priority=-1000,
     ).validate()  # fmt: skip
     JobSpec([], common=REF, demand={"cpu": 0, "gpu": 1.5}, where=["gpu exists"], delay_s=0, task_timeout_s=1).validate()
     JobSpec(stages=[stage()]).validate()

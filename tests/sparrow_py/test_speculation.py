@@ -552,6 +552,16 @@ def test_a_copy_is_a_job_of_the_chosen_tasks() -> None:
     assert replace(copy, **same) == spec
 
 
+def test_a_copy_keeps_away_from_the_jobs_that_the_original_avoids() -> None:
+    stages = [StageSpec([b"a"], name="a"), StageSpec([TaskSpec(b"b", inputs=["a"])], name="b", after=["a"])]
+    for spec in (
+        JobSpec([b"a", b"b"], avoid=["j"], avoid_by="rack"),
+        JobSpec(stages=stages, avoid=["j"], avoid_by="rack"),
+    ):
+        copy, _ = copy_of(spec, Shape(spec.as_stages()), [1])
+        assert (copy.avoid, copy.avoid_by) == (["j"], "rack")
+
+
 def test_a_copy_of_a_stage_is_a_stage() -> None:
     spec = JobSpec(stages=[StageSpec([b"0", b"1"], name="only", app="many")])
     copy, given = copy_of(spec, Shape(spec.as_stages()), [1])

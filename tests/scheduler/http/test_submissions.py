@@ -21,7 +21,7 @@ def test_every_field() -> None:
         "job_id": "j", "name": "job", "app": "app", "after": [], "common_base64": "AAE=", "probe_ratio": 3,
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
-        "wait_for_nodes_s": 8, "avoid": ["k"], "on_client_lost": "finish", "report_placed": True,
+        "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
         "priority": -2,
     }  # fmt: skip
     task = {"payload": "p", "id": "i", "preferred": ["n"]}
