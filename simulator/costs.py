@@ -1,10 +1,10 @@
-"""What daemons cost: each is a process that does one thing at a time, so what comes meanwhile waits.
+"""Costs of daemons: each is a process that does one thing at a time, so that frames wait while it works.
 
-Without costs the simulator's daemons decide in no time. With them a scheduler and a node monitor are single servers
-(first come, first served): a frame that comes wakes its process unless that works, and is read for as long as it costs;
-then the core decides, and what it sends leaves as each frame has been written. The end of a task comes to its node
-monitor as a frame of one message, from its executor. Timers and clients cost nothing: there may be a client for each
-job.
+Without costs the simulator's daemons decide in no time. With costs each scheduler and each node monitor is a single
+server (first come, first served). A frame that arrives wakes its process if that does nothing. The process reads the
+frame for as long as that costs, then the core decides, and each frame that it sends leaves once it has been written.
+The end of a task arrives at its node monitor as a frame of one message from an executor. Timers and clients cost
+nothing: there may be a client for each job.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ COST_US_MAX = 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What a process spends in microseconds of its time: wake_us when something comes while it does nothing, frame_us
-    for each frame that it reads or writes, and message_us for each message in it, with what it decides for that."""
+    """Microseconds that a process spends: wake_us when a frame arrives while it does nothing, frame_us for each frame
+    that it reads or writes, message_us for each message in a frame, the decision about the message included."""
 
     wake_us: float = 0.0
     frame_us: float = 0.0
@@ -36,20 +36,20 @@ class Cost:
             check_number(name, getattr(self, name), 0, COST_US_MAX)
 
     def of_s(self, messages: int) -> float:
-        """Of a frame with so many messages, in seconds, for a process that is awake."""
+        """Seconds that a frame of so many messages costs a process that is awake."""
         return (self.frame_us + messages * self.message_us) / 1e6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """Of a scheduler and of a node monitor."""
+    """The costs of each scheduler and of each node monitor."""
 
     scheduler: Cost = field(default_factory=Cost)
     node_monitor: Cost = field(default_factory=Cost)
 
 
 class Process:
-    """A single server before a host. busy_s: for how long it has worked so far."""
+    """A single server before a host. busy_s: seconds that it has worked so far."""
 
     __slots__ = ("_busy", "_cost", "_engine", "_network", "_waiting", "busy_s", "frames", "messages")
 
@@ -61,12 +61,12 @@ class Process:
         self._busy = False
         self.busy_s = 0.0
         self.frames = 0
-        """Read and written."""
+        """Frames that were read or written."""
         self.messages = 0
-        """In those frames."""
+        """Messages in those frames."""
 
     def reads(self, receive: Receive) -> Receive:
-        """What receives for the host, in its turn and for what it costs."""
+        """A receiver that hands frames to the host's, each when the process has read it."""
 
         def arrive(sender: Any, frame: list[Any]) -> None:
             self._comes(receive, (sender, frame), len(frame))
@@ -74,7 +74,7 @@ class Process:
         return arrive
 
     def hears(self, event: Callable[[Any], None]) -> Callable[[Any], None]:
-        """The same for an event within the machine, which counts as a frame of one message."""
+        """As `reads`, for an event within the machine, which costs as much as a frame of one message."""
 
         def happen(argument: Any) -> None:
             self._comes(event, (argument,), 1)
@@ -93,14 +93,14 @@ class Process:
     def _read(self, from_s: float, act: Callable[..., None], arguments: tuple[Any, ...], messages: int) -> None:
         self._engine.at(from_s + self.spends(messages), self._act, (act, arguments))
 
-    def _act(self, what: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
-        """What came has been read: the host decides. What it sends in this turn is written by this process."""
-        act, arguments = what
+    def _act(self, call: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+        """A frame has been read: the host decides. This process writes the frames that the host sends in this turn."""
+        act, arguments = call
         self._network.writes = self
         act(*arguments)
 
     def spends(self, messages: int) -> float:
-        """It reads or writes a frame of so many messages: for how many seconds."""
+        """Count a frame of so many messages that is read or written; returns how many seconds that takes."""
         cost_s = self._cost.of_s(messages)
         self.frames += 1
         self.messages += messages
@@ -108,7 +108,7 @@ class Process:
         return cost_s
 
     def written(self, at_s: float) -> None:
-        """All that it sent is written at that time."""
+        """At that time all frames of this turn are written, and the process is free for the next."""
         self._engine.at(at_s, self._next)
 
     def _next(self, _: None) -> None:
@@ -119,7 +119,7 @@ class Process:
 
 
 class CostlyNetwork(Network):
-    """The network of processes that take time: a frame is under way from when it has been written.
+    """The network between processes that take time: a frame sets out when it has been written.
 
     writes: the process whose host acts in this turn; None if that costs nothing.
     """
@@ -155,19 +155,19 @@ class Processes:
         self.node_monitors: list[Process] = []
 
     def scheduler(self) -> Process:
-        """That of one more scheduler."""
+        """The process of one more scheduler."""
         process = Process(self._costs.scheduler, self._engine, self._network)
         self.schedulers.append(process)
         return process
 
     def node_monitor(self) -> Process:
-        """That of one more node monitor."""
+        """The process of one more node monitor."""
         process = Process(self._costs.node_monitor, self._engine, self._network)
         self.node_monitors.append(process)
         return process
 
     def counts(self) -> dict[str, int]:
-        """What they did, all of a kind together and the busiest of them."""
+        """For each kind: the work, frames and messages of all processes together, and the work of the busiest."""
         counts = {}
         for kind, processes in (("scheduler", self.schedulers), ("node_monitor", self.node_monitors)):
             counts[f"{kind}_busy_us"] = round(1e6 * sum(process.busy_s for process in processes))

@@ -1,9 +1,10 @@
-"""Profiles: the settings of Sparrow as its paper prints it, and those of Sparrow as it is by default.
+"""Profiles: the settings of Sparrow as its paper prints it, and the default settings.
 
-One table for schedulers, node monitors, jobs, simulator and load generator. `paper` is §3 of the paper and no more: a
-reservation is served for the job that it was made for, nodes do not say that they are idle, nothing is sent to them
-unasked, reservations that nobody can use are neither passed on nor cancelled (§8 only proposes that), and the probe
-ratio stays as it is. d itself belongs to neither: it is the job's.
+Schedulers, node monitors, jobs, the simulator and the load generator all read this table. `paper` is §3 of the paper
+and no more: a reservation is served for the job that it was made for, nodes do not say that they are idle, no task is
+sent to a node that has not asked, reservations that nobody can use are neither passed on nor cancelled (§8 only
+proposes that), and schedulers do not raise the probe ratio. No profile sets the probe ratio d itself: that is the
+job's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sparrow_py.errors import InvalidOption
 
 PAPER, DEFAULT = "paper", "default"
 SCHEDULER, NODE_MONITOR, JOB = "scheduler", "node_monitor", "job"
-"""The rooms: whose options a part of the table has."""
+"""The rooms: each part of the table has the options of one of them."""
 
 PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     PAPER: {
@@ -59,8 +60,8 @@ def settings(profile: str, *rooms: str) -> dict[str, Any]:
 
 
 def completed(profile: str, rooms: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile's options in these rooms, those that were given with their own values; `InvalidOption` if one of them
-    contradicts the profile."""
+    """The profile's options in these rooms, with the values that were given in place of the profile's; `InvalidOption`
+    if one of these contradicts the profile."""
     wanted = settings(profile, *rooms)
     stated = {name: given[name] for name in wanted if name in given}
     check_values(profile, rooms, stated)
@@ -81,6 +82,6 @@ def profile_of(values: Mapping[str, Any], *rooms: str) -> str:
 
 
 def in_words(names: Iterable[str]) -> str:
-    """For titles: which profiles these are."""
+    """These profiles, each once, as words for a title."""
     distinct = list(dict.fromkeys(names))
     return f"profile{'s' * (len(distinct) > 1)} {' and '.join(distinct)}"

@@ -1,15 +1,16 @@
-"""What is told to clients goes out in order and as fast as they read; outcomes are kept until clients have them.
+"""Messages to clients are sent in order, and as fast as the clients read; outcomes are kept until clients have them.
 
-A client says how much of what it was sent it has handled (`messages.Received`). So much as `WINDOW_BYTES_MAX` may be on
-its way; what follows waits here. So a client that does not read for a while has no more than that in its link, whose
-backlog is never what cuts it off, and what is replayed to it later is paced as well.
+A client says how many messages it has handled (`messages.Received`). `WINDOW_BYTES_MAX` may be on their way to it;
+further messages wait here. So the link of a client that does not read for a while holds no more than a window:
+the link's backlog never grows so far that the client is cut off. Messages that are sent again later are paced as well.
 
-An outcome counts to its user's `held_bytes_max` until the client has handled it. Beyond that, by a window, the user's
-jobs are cancelled, and at once if the client is behind. If the client vanishes meanwhile, its
-outcomes, and those of its jobs that are still to come, are kept for `client_grace_s`. When the client comes back with a
-job, those are told to it, and none of these tasks runs again: also if the job has ended here long since.
+An outcome counts towards its user's `held_bytes_max` until the client has handled it. A user whose outcomes take more
+has its jobs cancelled: at once if outcomes wait here for its client, else once they take more by a window. If the
+client vanishes, its outcomes, and those that its jobs still produce, are kept for `client_grace_s`. If the client
+comes back with a job in that time, it is told the job's outcomes, and none of these tasks runs again, even if the job
+has ended.
 
-Clients that were not announced (`client_up`) have what they are told at once: those in this process.
+Clients in this process are not announced (`client_up`): they have each message as soon as it is sent.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from sparrow_py.wire import messages as m
 
 WINDOW_BYTES_MAX = 16 << 20
-"""On their way to a client that has not said that it has them; and half of `link_backlog_bytes_max` at most."""
+"""Bytes of messages that a client was sent and may not have. Half of `link_backlog_bytes_max` if that is less."""
 NEWS_MAX = 300_000
 """Messages besides outcomes, which are counted otherwise, that a client may not have received: one that asks for more
 is cut off."""
 MESSAGE_BYTES = 300
-"""What a message that is no outcome counts for, about."""
+"""A message that is no outcome counts as so many bytes, whatever its size."""
 
 
 class Mailbox:
-    """Of a connected client: what it was sent and may not have, and what is to be sent as soon as it reads."""
+    """Messages to a connected client: those that it was sent and may not have, and those that wait until it reads."""
 
     __slots__ = ("bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting")
 
@@ -45,14 +46,17 @@ class Mailbox:
         self.received = 0
         """How many messages the client has said to have."""
         self.sent: deque[tuple[int, Undelivered | None, int]] = deque()
-        """Size of each message after those; of an outcome where it is kept, and its task."""
+        """Messages that were sent after those. Of an outcome: its size, where it is kept, its task. Of any other
+        message: its size, None, 0."""
         self.in_flight_bytes = 0
+        """The sizes of these messages together."""
         self.waiting: deque[tuple[int, Undelivered, int] | tuple[int, None, m.Message]] = deque()
-        """The same of what is still to be sent; what is no outcome, itself."""
+        """Messages that are to be sent. Of an outcome: its size, where it is kept, its task. Of any other message: its
+        size, None, the message."""
         self.bytes = 0
-        """What those of both that are no outcomes count for; outcomes count where they are kept."""
+        """Sizes of the messages in `sent` and `waiting` that are no outcomes. Outcomes count where they are kept."""
         self.jobs: dict[Key, Undelivered] = {}
-        """The jobs of which outcomes are kept, or were."""
+        """Jobs with outcomes that were put into `sent` or `waiting`, and where these outcomes are kept."""
 
 
 class Deliveries:
@@ -64,19 +68,20 @@ class Deliveries:
         self._count = ledger.admission.holds
         self._boxes: dict[str, Mailbox] = {}
         self._by_key: dict[Key, Undelivered] = {}
-        """All that is kept, also of jobs that have ended and of clients that have vanished."""
+        """All outcomes that are kept, also of jobs that have ended and of clients that have vanished."""
         self.overfull: set[str] = set()
         """Clients that have more to hear than `NEWS_MAX` messages."""
         self._window_bytes = min(WINDOW_BYTES_MAX, ledger.options.link_backlog_bytes_max // 2)
 
-    # ---- clients -----------------------------------------------------------------------------
+    # ---- clients -------------------------------------------------------------------------------
 
     def client_up(self, client: str, user: str) -> None:
         """A client has connected which says what it has received."""
         self._boxes[client] = Mailbox(user)
 
     def client_down(self, client: str, jobs: Iterable[JobState], now_s: float, *, may_return: bool) -> None:
-        """Its link is gone. These jobs are its own. If it may come back, outcomes are kept for it for a while."""
+        """The client's link is gone. `jobs` are its jobs that have not ended. If the client may return, its outcomes
+        are kept for a while."""
         box = self._boxes.pop(client, None)
         self.overfull.discard(client)
         if box is None:
@@ -84,7 +89,8 @@ class Deliveries:
         self._count(box.user, -box.bytes)
         kept = [one for one in box.jobs.values() if self._by_key.get(one.key) is one]
         if not may_return:
-            self._expire(kept)
+            for one in kept:
+                self._drop(one)
             return
         for job in jobs:
             if job.undelivered is None:
@@ -94,24 +100,31 @@ class Deliveries:
         self._keep_for_now(kept, now_s)
 
     def _keep_for_now(self, kept: list[Undelivered], now_s: float) -> None:
-        if kept:
-            self._ledger.timers.at(now_s + self._ledger.options.client_grace_s, lambda _: self._expire(kept))
-
-    def _expire(self, kept: list[Undelivered]) -> None:
-        """The client has not come back with these jobs: nobody is told any more."""
+        """Keep these outcomes for `client_grace_s` from now on."""
+        if not kept:
+            return
+        until_s = now_s + self._ledger.options.client_grace_s
         for one in kept:
-            self._drop(one)
+            one.kept_until_s = until_s
+        self._ledger.timers.at(until_s, lambda at_s: self._expire(kept, at_s))
+
+    def _expire(self, kept: list[Undelivered], now_s: float) -> None:
+        """The client has not come back with these jobs in time: nobody is told any more."""
+        for one in kept:
+            if one.kept_until_s <= now_s:  # Else the client has come since, and has its time anew.
+                self._drop(one)
 
     def _drop(self, undelivered: Undelivered) -> None:
+        """Keep these outcomes no longer."""
         undelivered.awaits_client = False
         if self._by_key.get(undelivered.key) is undelivered:
             del self._by_key[undelivered.key]
             self._count(undelivered.key[0], -undelivered.clear())
 
-    # ---- what is told ------------------------------------------------------------------------
+    # ---- messages to clients -------------------------------------------------------------------
 
     def tell(self, client: str, message: m.Message) -> None:
-        """Send a message that is no outcome: after all that the client was told before."""
+        """Send a message that is no outcome, after all earlier messages to the client."""
         box = self._boxes.get(client)
         if box is None:
             self._send(client, message)
@@ -134,7 +147,7 @@ class Deliveries:
             )
 
     def outcome(self, job: JobState, outcome: m.Outcome) -> bool:
-        """Tell the job's client the outcome; False if its user takes more bytes than may be held."""
+        """Tell the job's client the outcome; False if more bytes are held for its user than may be."""
         client = job.client
         box = self._boxes.get(client)
         if box is None:
@@ -156,11 +169,12 @@ class Deliveries:
         return fits
 
     def _fits_nearly(self, user: str) -> bool:
-        """What is on its way to a client that reads is beyond the limit for a moment only."""
+        """Whether the user is beyond its limit by no more than a window: a client that reads soon takes so much."""
         admission = self._ledger.admission
         return admission.held_bytes.get(user, 0) <= admission.held_bytes_max + self._window_bytes
 
     def _begin(self, job: JobState) -> Undelivered:
+        """From now on outcomes of the job are kept."""
         key = _key(job)
         before = self._by_key.get(key)
         if before is not None:  # Of a job that its client has submitted anew, as if it had never been here.
@@ -174,21 +188,22 @@ class Deliveries:
 
     @staticmethod
     def _put(box: Mailbox, size: int, kept: Undelivered | None, task: int) -> None:
+        """A message of this size is about to be sent. Of an outcome: where it is kept, and its task."""
         box.sent.append((size, kept, task))
         box.in_flight_bytes += size
 
-    # ---- what has been received --------------------------------------------------------------
+    # ---- receipts ------------------------------------------------------------------------------
 
     def received(self, client: str, count: int) -> None:
         """The client has handled so many messages since it connected."""
         box = self._boxes.get(client)
         if box is None:
             return
-        news = count - box.received
-        if not 0 <= news <= len(box.sent):
+        new = count - box.received
+        if not 0 <= new <= len(box.sent):
             raise LinkError(f"{count} messages cannot have been received: {box.received + len(box.sent)} were sent")
         box.received = count
-        self._handled(client, box, news)
+        self._handled(client, box, new)
 
     def received_all(self, client: str) -> None:
         """The client, which does not say what it has received, has read all that was sent to it."""
@@ -198,6 +213,7 @@ class Deliveries:
             self._handled(client, box, len(box.sent))
 
     def _handled(self, client: str, box: Mailbox, count: int) -> None:
+        """The client has the next `count` messages that it was sent."""
         freed = 0
         for _ in range(count):
             size, kept, task = box.sent.popleft()
@@ -209,28 +225,29 @@ class Deliveries:
             freed += kept.remove(task, size)
             if kept.job_over and not kept.outcomes:
                 self._nothing_left(kept)
-                box.jobs.pop(kept.key, None)
+                if box.jobs.get(kept.key) is kept:  # Else the job has come again over this link.
+                    del box.jobs[kept.key]
         if freed:
             self._count(box.user, -freed)
         if box.waiting:
             self._go_on(client, box)
 
     def _go_on(self, client: str, box: Mailbox) -> None:
-        """There may be room for what waits."""
+        """Send messages that wait, as far as there is room."""
         waiting = box.waiting
         while waiting and (not box.sent or box.in_flight_bytes + waiting[0][0] <= self._window_bytes):
             entry = waiting.popleft()
             if entry[1] is None:
                 self._put(box, entry[0], None, 0)
                 self._send(client, entry[2])
-            elif (outcome := entry[1].outcomes.get(entry[2])) is not None:  # Else it is not this client's any more.
+            elif (outcome := entry[1].outcomes.get(entry[2])) is not None:  # Else the job has left, or has come again.
                 self._put(box, entry[0], entry[1], entry[2])
                 self._send(client, outcome)
 
-    # ---- jobs leave, and come back -----------------------------------------------------------
+    # ---- jobs leave, and come back -------------------------------------------------------------
 
     def job_ended(self, job: JobState) -> None:
-        """All its outcomes have been told, here or on their way."""
+        """All outcomes of the job were told: its client has them, or they are on their way, or wait here."""
         kept = job.undelivered
         if kept is not None:
             kept.job_over = True
@@ -239,6 +256,7 @@ class Deliveries:
                 self._no_box_has(job)
 
     def _nothing_left(self, kept: Undelivered) -> None:
+        """The client has all outcomes of this job, and no further one will come."""
         if self._by_key.get(kept.key) is kept:
             del self._by_key[kept.key]
 
@@ -249,13 +267,14 @@ class Deliveries:
             self._no_box_has(job)
 
     def _no_box_has(self, job: JobState) -> None:
+        """The end of the client's link no longer concerns the job's outcomes, and none of them is sent on it."""
         box = self._boxes.get(job.client)
         kept = None if box is None else box.jobs.pop(_key(job), None)
         if box is not None and kept is not None and box.waiting:
             box.waiting = deque(entry for entry in box.waiting if entry[1] is not kept)
 
     def part(self, job: JobState, now_s: float) -> None:
-        """The job's client comes with it again: what it may not have is kept until the job has been admitted anew."""
+        """The client submits the job again: outcomes that it may not have are kept until the job is admitted anew."""
         kept = job.undelivered or self._begin(job)
         for outcome in job.settled_before.values():
             size = kept.add(outcome)
@@ -272,11 +291,11 @@ class Deliveries:
             self._nothing_left(kept)
 
     def keeps(self, job: JobState) -> bool:
-        """Whether outcomes are kept of the job, which has come back."""
+        """Whether the job has been submitted again and outcomes of it are kept."""
         return job.epoch > 0 and _key(job) in self._by_key
 
     def give(self, job: JobState) -> None:
-        """The job, which has come back, was admitted: what is kept is its own until its tasks have arrived."""
+        """A job was admitted. If outcomes are kept of it, it has them itself until its tasks have arrived."""
         kept = self._by_key.pop(_key(job), None) if job.epoch else None
         if kept is not None:
             job.settled_before = kept.outcomes
@@ -284,10 +303,10 @@ class Deliveries:
             self._count(job.user, -size)
             self._ledger.holds(job, size)
 
-    # ---- the end, and what people look at ----------------------------------------------------
+    # ---- the end, and what is held -------------------------------------------------------------
 
     def send_all(self) -> None:
-        """This process is about to end: send what waits."""
+        """This process is about to end: send all messages that wait."""
         self._window_bytes = 1 << 62
         for client, box in self._boxes.items():
             self._go_on(client, box)
@@ -298,7 +317,7 @@ class Deliveries:
         return not any(kept.outcomes for kept in self._by_key.values())
 
     def counted_bytes(self) -> dict[str, int]:
-        """What is held here, by user, by a count from scratch."""
+        """Bytes that count towards each user's `held_bytes_max` here, counted from scratch."""
         counted: dict[str, int] = {}
         for user, size in (
             *((box.user, box.bytes) for box in self._boxes.values()),

@@ -29,13 +29,15 @@ REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
 OUTCOME_BYTES = 600
 """Of an outcome, besides its result and texts."""
+AVOIDED_BYTES = 700
+"""Of a job that another is to avoid: both know of each other."""
 UTF8_BYTES_MAX = 4
 """Of a character."""
 
 
 def job_bytes(job: SubmitJob) -> int:
     """Of a job with its stages and the tasks that are to come, without what is common to them."""
-    size = JOB_BYTES
+    size = JOB_BYTES + AVOIDED_BYTES * len(job.avoid)
     for stage in job.stages:
         size += TASK_BYTES * stage.task_count + stage_bytes(stage)
     return size

@@ -1,5 +1,5 @@
-"""Tasks whose outcome comes from elsewhere than the attempt that is counted for them: from one of another scheduler, or
-from a copy in another job. What they wait for is called off, and what runs of them is stopped."""
+"""Tasks that have an outcome although no attempt of this scheduler brought it: an attempt of another scheduler did, or
+a copy in another job. Such a task waits no more, and its attempt here is stopped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Overtaking:
-    """See the module's docstring."""
+    """Takes tasks out of the states in which they wait or run."""
 
     _ledger: Ledger
     _attempts: Attempts
     _outcomes: Outcomes
 
     def finished_elsewhere(self, job: JobState, message: m.FinishedElsewhere, now_s: float) -> None:
-        """A client has a task's result from a copy of it, and knows the outcome."""
+        """The job's client has the task's result from a copy, and needs no outcome from here."""
         number = message.task
         if not 0 <= number < job.received:
             raise LinkError(f"job {job.id}: there is no task {number}; it has {job.received}")
@@ -37,7 +37,7 @@ class Overtaking:
         stage = job.stage_of(number)
         task = number - stage.first
         if task in stage.rerun:
-            return  # Its outcome is known; it runs again for others.
+            return  # The client knows its outcome: the task runs again since other tasks need its result.
         report = m.Report(job.id, number, 0, FINISHED, message.result, "", None, None)
         if self.take_out(stage, task, report, now_s):
             self._ledger.counters.finished_elsewhere += 1
@@ -45,12 +45,12 @@ class Overtaking:
             self._outcomes.settle_known(stage, task, message.result, now_s)
 
     def take_out(self, stage: StageState, task: int, report: m.Report, now_s: float) -> bool:
-        """Take the task out of what it waits or runs in: the caller settles it. The report is what is told of its
-        attempt. False if it is settled already."""
+        """Take the task out of its state, for the caller to settle it; False if it is settled already. If it has an
+        attempt, the plane hears this report of it."""
         state, ledger = stage.states[task], self._ledger
         if state == SETTLED:
             return False
-        if state == PLACED:  # It was started again, or runs twice: the first outcome counts.
+        if state == PLACED:  # The first outcome counts, so the attempt has become useless.
             attempt = stage.job.attempts[stage.attempts[task]]
             self._attempts.end(attempt)
             if ledger.placing.hears_reports:

@@ -53,3 +53,6 @@ def collect(core: SchedulerCore, clients: int, options: SchedulerOptions) -> Ite
     yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
     unplaced = sum(core.admission.unplaced.values())
     yield GaugeMetricFamily("sparrow_scheduler_unplaced_tasks", "Tasks accepted and not placed.", value=unplaced)
+    undelivered = sum(core.book.deliveries.counted_bytes().values())
+    help_text = "Bytes of outcomes and messages that clients were not sent yet, or have not said to have."
+    yield GaugeMetricFamily("sparrow_scheduler_undelivered_bytes", help_text, value=undelivered)

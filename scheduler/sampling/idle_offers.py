@@ -29,9 +29,6 @@ RESERVATIONS_PER_TASK_MAX = 8
 of them. Those that wait at busy nodes do not count: however many they are, a node that idles starts a task sooner."""
 LOOKED_AT_MAX = 100
 """Waiting stages of a user and kind that are looked at for an idle node."""
-ASK_S = 0.01
-"""An idle node that was given a reservation is expected to ask so soon: meanwhile no other node gets one for the same
-task. A few round trips; if the hint was out of date, the node asks later or never."""
 
 
 class IdleOffers:
@@ -44,11 +41,26 @@ class IdleOffers:
         self._probing = probing
         self._pushing = pushing
         self._reorders = book.options.order != "reserved"
+        idle.look_again = self.look_again
 
     def told(self, node: Node, message: m.Idle, now_s: float) -> None:
         """The node has free slots and nothing queued."""
         check_idle(node.id, message.free)
         free = min(message.free, node.info.slots)  # Whatever it says: it gets no more than it can run.
+        self._offer(node, free, now_s)
+
+    def look_again(self, stage: StageState, now_s: float) -> None:
+        """The nodes that were promised to the stage have not asked: offer those that have idled since to whatever
+        waits, as if they said so now, until the stage has enough."""
+        for node_id in self._idle.usable(stage):
+            if not self._wants_more(stage):
+                break
+            self._offer(self._book.nodes[node_id], self._idle.free[node_id], now_s)
+            if node_id in self._idle.free:
+                break  # Stages that come first have enough, and this one is far behind them.
+
+    def _offer(self, node: Node, free: int, now_s: float) -> None:
+        """Give the node's free slots to what waits, or remember them."""
         self._idle.forget(node.id)
         while free:
             stage = self._waiting_stage(node, now_s)
@@ -75,19 +87,27 @@ class IdleOffers:
 
     def _waiting_stage(self, node: Node, now_s: float) -> StageState | None:
         """The stage that gets the node: the oldest of the highest priority of one user and kind after the other, each
-        in turn."""
+        in turn. If there is none, those to which other nodes are promised look for nodes again once that has lapsed."""
         turns, eligible_set = self._turns, self._book.nodes.eligible_set
         families = turns.families
+        promised: list[StageState] = []
         for family in families:
             if node.id not in eligible_set(family[1]):
                 continue
             for stage in islice(chain.from_iterable(turns.of(family)), LOOKED_AT_MAX):
-                plan = stage.plan
-                if plan.promised and plan.promised_at_s + ASK_S < now_s:
-                    plan.promised = 0
-                unasked_max = RESERVATIONS_PER_TASK_MAX * stage.unplaced
-                enough = plan.promised >= stage.unplaced or plan.unasked >= unasked_max
-                if stage.open and not enough and self._book.test_node(stage)(node.id):
+                self._idle.forget_late_promises(stage, now_s)
+                if not self._wants_more(stage):
+                    if stage.plan.promised:
+                        promised.append(stage)
+                elif self._book.test_node(stage)(node.id):
                     families[family] = families.pop(family)  # Next time another comes first.
                     return stage
+        for stage in promised:
+            self._idle.await_lapse(stage)
         return None
+
+    @staticmethod
+    def _wants_more(stage: StageState) -> bool:
+        """Whether the stage has tasks for further idle nodes."""
+        plan, unplaced = stage.plan, stage.unplaced
+        return stage.open and plan.promised < unplaced and plan.unasked < RESERVATIONS_PER_TASK_MAX * unplaced

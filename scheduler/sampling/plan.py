@@ -27,8 +27,8 @@ class StagePlan:
     """The `plan` of a stage."""
 
     __slots__ = (
-        "asked_too_soon", "group", "live", "locality", "own_ticket", "probe_ratio", "promised", "promised_at_s",
-        "pushes", "tickets", "unasked",
+        "asked_too_soon", "group", "lapse_awaited", "live", "locality", "own_ticket", "probe_ratio", "promised",
+        "promised_at_s", "pushes", "tickets", "unasked",
     )  # fmt: skip
 
     def __init__(self, stage: StageState) -> None:
@@ -49,6 +49,8 @@ class StagePlan:
         """Reservations on idle nodes that are about to ask, about."""
         self.promised_at_s = 0.0
         """When the last of them was made."""
+        self.lapse_awaited = False
+        """Whether a timer waits for the time at which those nodes should have asked."""
         self.unasked = 0
         """Reservations on idle nodes, about, that have not led to an ask."""
         self.pushes = False

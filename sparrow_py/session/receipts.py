@@ -1,4 +1,4 @@
-"""Schedulers are told how much of what they sent has been handled, so that they keep it no longer and send on."""
+"""Schedulers are told how many of their messages were handled: they keep these no longer, and send further ones."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ from typing import Any
 from sparrow_py.wire import messages as m
 
 RECEIPT_DELAY_S = 0.1
-"""So long a scheduler waits at most to be told. A frame for each of its frames would cost more than these do."""
+"""A scheduler waits no longer than that for a receipt. A receipt for each of its frames would cost more."""
 RECEIPT_BYTES = 1 << 20
 RECEIPT_MESSAGES = 2000
-"""After so many bytes of results, or messages, it is told at once: it sends no more than a window ahead."""
+"""After so many bytes of outcomes, or so many messages, a scheduler has a receipt at once, as it sends no more than a
+window ahead."""
 
 
 class _Handled:
-    """What one scheduler has sent."""
+    """The messages of one scheduler since its link stands."""
 
     __slots__ = ("bytes", "count", "timer", "told")
 
     def __init__(self) -> None:
         self.count = 0
         self.told = 0
+        """The count in the last receipt."""
         self.bytes = 0
-        """Of results, since it was told."""
+        """Bytes of outcomes since the last receipt."""
         self.timer: asyncio.TimerHandle | None = None
+        """Until the next receipt, if one is due."""
 
 
 class Receipts:
-    """Counts what each scheduler's link has brought, and says `Received` with `send`."""
+    """Counts the messages of each scheduler's link, and sends receipts (`Received`) by `send`."""
 
     def __init__(self, send: Callable[[str, m.Message], None]) -> None:
         self._send = send
         self._by_scheduler: dict[str, _Handled] = {}
 
     def begin(self, scheduler: str) -> None:
-        """A link to it stands."""
+        """A link to this scheduler stands, which wants receipts."""
         self._by_scheduler[scheduler] = _Handled()
 
     def end(self, scheduler: str) -> None:
-        """The link is gone."""
+        """The link to this scheduler is gone."""
         handled = self._by_scheduler.pop(scheduler, None)
         if handled is not None and handled.timer is not None:
             handled.timer.cancel()
 
     def stop(self) -> None:
-        """Say nothing more."""
+        """Send no further receipt."""
         for scheduler in list(self._by_scheduler):
             self.end(scheduler)
 
     def handled(self, scheduler: str, batch: list[Any]) -> None:
-        """These messages of it have been handled."""
+        """These messages of the scheduler have been handled."""
         handled = self._by_scheduler.get(scheduler)
-        if handled is None:  # It does not ask for that.
+        if handled is None:  # The scheduler wants no receipts.
             return
         handled.count += len(batch)
         for message in batch:
-            if type(message) is m.Outcome and type(message.result) is bytes:
-                handled.bytes += len(message.result)
+            if type(message) is m.Outcome:
+                handled.bytes += _size(message)
         if handled.bytes > RECEIPT_BYTES or handled.count - handled.told > RECEIPT_MESSAGES:
             self._tell(scheduler, handled)
         elif handled.timer is None:
@@ -72,3 +75,9 @@ class Receipts:
             handled.timer = None
         handled.told, handled.bytes = handled.count, 0
         self._send(scheduler, m.Received(handled.count))
+
+
+def _size(outcome: m.Outcome) -> int:
+    """About how many bytes the outcome has: those of a command may be in its output alone."""
+    texts = len(outcome.error) + len(outcome.stdout) + len(outcome.stderr)
+    return texts + (len(outcome.result) if type(outcome.result) is bytes else 0)

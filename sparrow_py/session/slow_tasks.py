@@ -13,7 +13,7 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.speculation import Speculation
 
 ROUNDING = 1e-9
-"""A share of a number of tasks may come out this much too large."""
+"""By rounding, a share of a number of tasks may be this much too large."""
 
 
 class RunningMedian:
@@ -23,8 +23,9 @@ class RunningMedian:
 
     def __init__(self) -> None:
         self._lower: list[float] = []
-        """The lower half, negated: the largest comes first. Never shorter than the upper one."""
+        """A heap of the lower half, negated, so that the largest comes first. Never shorter than the upper half."""
         self._upper: list[float] = []
+        """A heap of the upper half."""
 
     def add(self, number: float) -> None:
         """One more number."""
@@ -34,7 +35,7 @@ class RunningMedian:
 
     @property
     def value(self) -> float | None:
-        """The median; None of no numbers."""
+        """The median; None if there are no numbers."""
         if not self._lower:
             return None
         if len(self._lower) > len(self._upper):
@@ -43,13 +44,13 @@ class RunningMedian:
 
 
 class SlowTasks:
-    """The tasks of one stage, of which so many are to be submitted again as `speculate` allows. They may have any
-    numbers. Times are seconds of any clock that never goes back."""
+    """The tasks of one stage: those that run, and which of them are slow and get a copy, as far as `speculate` allows.
+    Tasks may have any numbers. Times are seconds of any clock that never goes back."""
 
     def __init__(self, task_count: int, speculate: Speculation) -> None:
         self.running: OrderedDict[int, float] = OrderedDict()
-        """When the tasks that run and may get a copy were placed, first ones first. (To find the first key of a
-        plain dict takes the longer the more before it are gone.)"""
+        """The tasks that run and may get a copy, and when each was placed; the first one comes first. (In a plain dict
+        the search for the first key takes the longer, the more keys before it are gone.)"""
         self._speculate = speculate
         self._task_count = task_count
         self._copies_left = math.ceil(speculate.copies_max * task_count - ROUNDING)
@@ -60,7 +61,7 @@ class SlowTasks:
     # ---- events ------------------------------------------------------------------------------
 
     def runs(self, task: int, now_s: float) -> None:
-        """The task, which may get a copy, has left the queue, perhaps again."""
+        """The task was placed, perhaps not for the first time, and may get a copy."""
         self.running[task] = now_s
         self.running.move_to_end(task)
 
@@ -69,7 +70,7 @@ class SlowTasks:
         self.running.pop(task, None)
 
     def count(self, status: TaskStatus, service_s: float | None) -> None:
-        """A task has ended so, after so long."""
+        """A task has ended with this status, after it ran for so long."""
         if status is not TaskStatus.FINISHED:
             self._ended_otherwise += 1
             return
@@ -85,7 +86,7 @@ class SlowTasks:
     # ---- decisions ---------------------------------------------------------------------------
 
     def next_deadline_s(self) -> float | None:
-        """When the next task that runs will be slow; None if that is not known, or it would get no copy."""
+        """When the next task will be slow; None if that is not known, or if no task may get a copy any more."""
         if not self.running or not self._copies_left:
             return None
         slow_s = self._slow_s()
@@ -107,7 +108,7 @@ class SlowTasks:
         return slow
 
     def _slow_s(self) -> float | None:
-        """A task that runs for longer is slow; None while too few have finished to say."""
+        """A task that runs for longer than that is slow; None while too few tasks have finished."""
         median_s = self._median_s.value
         counted = self._task_count - self._ended_otherwise
         if median_s is None or self._finished < self._speculate.quantile * counted - ROUNDING:

@@ -1,6 +1,7 @@
 """The driver of `speculator.Speculator`: submits copies of slow tasks as jobs of their own, and cancels losers.
 
-It sits between the client's core and the sink of a job. It needs no event loop itself: timers are its host's.
+A `SpeculatedJob` lies between the client's core and the sink of a job. Its timers are its host's, so that this module
+needs no event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sparrow_py.speculation import Speculation
 from sparrow_py.wire import messages as m
 
 AGAIN = " (again)"
-"""What the names of copies end in."""
+"""The end of each copy's name."""
 
 
 class Timer(Protocol):
@@ -36,34 +37,34 @@ class Timer(Protocol):
 
 
 class Host(Protocol):
-    """Whose core the jobs are submitted to: the session."""
+    """The session, to whose core the jobs are submitted."""
 
     core: ClientCore
 
     def now_s(self) -> float:
-        """The clock."""
+        """The time by the session's clock."""
 
     def timer(self, next_deadline_s: Callable[[], float | None], tick: Callable[[], None]) -> Timer:
         """A timer that calls `tick` when the deadline is due."""
 
     def submit_copy(self, original: str, spec: JobSpec, sink: Sink, given: Mapping[int, m.Data]) -> None:
-        """Submit a copy of tasks of this job, with results that it is given; raises what `ClientCore.submit` raises."""
+        """Submit a copy of tasks of this job, with results that these need; raises as `ClientCore.submit` does."""
 
     def speculated(self, job_id: str) -> None:
         """All outcomes of this job have been told."""
 
 
 class SpeculatedJob:
-    """The `Sink` of a job whose slow tasks are submitted again; `sink` is told what becomes of it.
+    """The `Sink` of a job whose slow tasks are submitted again; `sink` hears of the job as if there were no copies.
 
-    The job must be submitted with `report_placed`; the sink is told of it only if the spec given here asks for that.
+    The job must be submitted with `report_placed`. `sink` hears of placed tasks only if `spec` asks for that.
     """
 
     def __init__(self, spec: JobSpec, speculate: Speculation, sink: Sink, host: Host) -> None:
         self._spec = spec
         self._host = host
         self._copies: dict[int, tuple[str, int]] = {}
-        """Task to the id of its copy's job, and its number there."""
+        """Task to the id of its copy's job, and the copy's number there."""
         stages = spec.as_stages()
         self._shape = Shape(stages)
         self._core = Speculator(
@@ -85,7 +86,7 @@ class SpeculatedJob:
         self._timer.cancel()
 
     def _update(self) -> None:
-        """After events."""
+        """An event was handled: the deadline may have moved, or the job may be over."""
         if not self._core.over:
             self._timer.update()
         elif not self._closed:
@@ -130,9 +131,9 @@ class SpeculatedJob:
     # ---- copies ------------------------------------------------------------------------------
 
     def copy_outcome(self, outcome: m.Outcome) -> None:
-        """A copy's task has ended, whose number is the original's already."""
+        """The copy of a task has ended; `outcome` names the original's job and task."""
         if self._is_followed(outcome.task) and not self._host.core.may_finish(self._spec.job_id):
-            self._core.copies_refused([outcome.task])  # Its scheduler would not take the result.
+            self._core.copies_refused([outcome.task])  # The original's scheduler would not take it.
         else:
             self._core.copy_outcome(outcome)
         self._update()
@@ -177,7 +178,7 @@ class SpeculatedJob:
 
 
 class _Copy:
-    """The `Sink` of a job of copies: tells the original's, in its numbers."""
+    """The `Sink` of a job of copies: tells the `SpeculatedJob`, by the original's numbers."""
 
     __slots__ = ("_first", "_job", "_original", "_tasks")
 
@@ -186,10 +187,10 @@ class _Copy:
         self._original = original
         self._tasks = tasks
         self._first = first
-        """The number in this job of the first of them."""
+        """The first copy's number in its job: the tasks before it stand for results that the copies need."""
 
     def accepted(self) -> None:
-        """The original's acceptance is what the user was told."""
+        """The user has been told that the original was accepted."""
 
     def refused(self, error: SparrowError) -> None:
         self._job.copies_refused(self._tasks)
@@ -205,7 +206,7 @@ class _Copy:
         """Copies are cancelled even if they run."""
 
     def ended(self) -> None:
-        """Its outcomes have said what there is to say."""
+        """All outcomes of the copies have come already."""
 
 
 class Shape:
@@ -223,16 +224,17 @@ class Shape:
         return bisect.bisect_right(self.firsts, task) - 1
 
     def numbers(self, index: int) -> range:
-        """Of the stage's tasks."""
+        """The numbers of the stage's tasks."""
         return range(self.firsts[index], self.firsts[index] + len(self.stages[index].tasks))
 
 
 def copy_of(spec: JobSpec, shape: Shape, tasks: list[int]) -> tuple[JobSpec, list[int]]:
-    """These tasks, all of one stage, as a new job, with a new id and the same attempts; and what it is to be given: the
-    tasks of the original whose results the first tasks of the new job stand for.
+    """Returns a new job with copies of these tasks, which are all of one stage, and the tasks of the original whose
+    results the copies need.
 
-    Those are all tasks of the stages whose results are asked for. Large inputs that were replaced by references stay
-    so. Nobody needs the copies when the client is gone.
+    The new job has a new id, and allows as many attempts. Its first tasks stand for those whose results are needed: all
+    tasks of each stage from which a copy has inputs. Large inputs that were replaced by references stay references. The
+    new job is cancelled if its client is lost: nobody needs copies then.
     """
     index = shape.stage_of(tasks[0])
     stage, first = shape.stages[index], shape.firsts[index]
@@ -255,5 +257,5 @@ def copy_of(spec: JobSpec, shape: Shape, tasks: list[int]) -> tuple[JobSpec, lis
 
 
 def _again(name: str) -> str:
-    """The name of a copy, as long as a name may be."""
+    """The name of a copy; the original's is cut if the whole would be too long."""
     return name.encode()[: NAME_BYTES_MAX - len(AGAIN)].decode(errors="ignore") + AGAIN

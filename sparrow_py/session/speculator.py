@@ -1,16 +1,16 @@
-"""Straggler mitigation on top of batch sampling (Sparrow §3.4), decided: whose outcome counts, original's or copy's.
+"""Straggler mitigation on top of batch sampling (Sparrow §3.4): which tasks get copies, and whose outcome counts.
 
 `Speculation` says what the user wants, `slow_tasks` which tasks are slow, `Speculator` decides for one job. It has no
-sockets, clock or chance: it is told what happens to the job (the *original*) and to the jobs that its slow tasks were
-submitted again as (the *copies*), and tells the job's `Sink` as if there had been no copies.
+sockets, clock or chance. It hears of the job (the *original*), and of the further jobs in which slow tasks were
+submitted again (the *copies*). The job's `Sink` hears of one job alone, as if there were no copies.
 
 - A task gets one copy at most, when it has been running for too long while enough others of its stage have finished.
 - Whichever of original and copy is first to finish decides: its outcome is told, the other is cancelled even if it
-  runs, and what is heard of that one later is swallowed.
+  runs, and the outcome of that other one is swallowed.
 - A copy that does not finish (it failed, was lost, refused or cancelled) decides nothing.
 - An original that failed or was lost while its copy is out waits for the copy: a task that could have finished is
-  not reported lost. If the copy does not finish either, the original's outcome is told. Not so where other stages
-  come after the task's: its scheduler has given those up already, and the original's outcome is told at once.
+  not reported lost. If the copy does not finish either, the original's outcome is told. If other stages come after
+  the task's, the original's outcome is told at once, as its scheduler has given those stages up already.
 - An original that was cancelled is told at once, and its copy is cancelled: whoever cancelled it meant the task.
 - `ended` is told with the last outcome; nobody waits until losers have been cancelled.
 """
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class Copies(Protocol):
-    """Where effects go."""
+    """The effects that a `Speculator` asks for."""
 
     def submit_copies(self, tasks: list[int]) -> None:
         """Submit these tasks, which are of one stage, again, as one new job."""
 
     def end_original(self, outcome: m.Outcome) -> None:
-        """The copy's outcome is the task's: the task of the original job is to end, even if it runs."""
+        """The copy has decided: the task of the original job is to end, even if it runs."""
 
     def cancel_copy(self, task: int) -> None:
         """Cancel the copy of this task, even if it runs."""
 
 
 class Speculator:
-    """See the module's docstring. Tasks are numbered as in the original job, through all its stages. Times are seconds
+    """Decides for one job. Tasks are numbered as in the original job, through all its stages. Times are seconds
     of any clock that never goes back.
 
     task_counts: of each stage. followed: the stages that others come after, by their position.
@@ -77,7 +77,7 @@ class Speculator:
         self._told = bytearray(task_count)
         self._untold = task_count
         self._closed = bytearray(task_count)
-        """Tasks that will get no copy (any more)."""
+        """Tasks that have a copy, or get none."""
         self._out: set[int] = set()
         """Tasks whose copy may still decide."""
         self._held: dict[int, m.Outcome] = {}
@@ -99,7 +99,7 @@ class Speculator:
         self._sink.refused(error)
 
     def placed(self, task: int, now_s: float) -> None:
-        """The task has left the queue, perhaps again: then what it did before is lost."""
+        """The original's task was placed. If it was placed before, that attempt is lost."""
         if self._told[task]:
             return
         if not self._closed[task]:
@@ -119,7 +119,7 @@ class Speculator:
             self._held[task] = outcome
 
     def _may_be_rescued(self, task: int) -> bool:
-        """Whether the copy's result would still be of use if the original does not finish."""
+        """Whether a copy may still finish the task although the original did not."""
         return task in self._out and self._stage_of(task) not in self._followed
 
     def not_cancelled(self, task: int) -> None:
@@ -128,7 +128,7 @@ class Speculator:
             self._sink.not_cancelled(task)
 
     def ended(self) -> None:
-        """All outcomes of the original have been heard; some may wait for their copies."""
+        """All outcomes of the original have come; some of them may be held for a copy."""
         self._end_if_told()
 
     # ---- events: copies ----------------------------------------------------------------------
@@ -150,10 +150,9 @@ class Speculator:
     # ---- events: the user and time -----------------------------------------------------------
 
     def cancel_tasks(self, tasks: Iterable[int]) -> None:
-        """The user cancels these tasks: their copies go, running or not, and they get no others.
+        """The user cancels these tasks: their copies are cancelled, even if they run, and they get no others.
 
-        What becomes of the originals is the client core's matter. If one has ended already, and waited for its
-        copy, its outcome is told now.
+        The client core cancels the originals. An original's outcome that is held for its copy is told now.
         """
         for task in tasks:
             self._close(task)
@@ -169,12 +168,12 @@ class Speculator:
         self.cancel_tasks(sorted(self._out))
 
     def next_deadline_s(self) -> float | None:
-        """When `tick` is due next; may become earlier or later with any event."""
+        """When `tick` is due next. Any event may make that earlier or later."""
         deadlines_s = [due_s for stage in self._stages if (due_s := stage.next_deadline_s()) is not None]
         return min(deadlines_s, default=None)
 
     def tick(self, now_s: float) -> None:
-        """Time has come to `now_s`: submit again what has been running for too long, the longest first."""
+        """Time has come to `now_s`: submit copies of the tasks that are slow by now, the slowest first."""
         for stage in self._stages:
             slow = stage.take_slow(now_s)
             if slow:
@@ -191,7 +190,7 @@ class Speculator:
         self._stages[self._stage_of(task)].forget(task)
 
     def _copy_over(self, task: int) -> None:
-        """The copy cannot decide any more: the original does, or has."""
+        """The copy cannot decide any more: the original will, or its outcome, which was held, does now."""
         self._out.discard(task)
         held = self._held.pop(task, None)
         if held is not None:
@@ -200,7 +199,7 @@ class Speculator:
     def _decide(self, outcome: m.Outcome, *, of_copy: bool = False) -> None:
         """This is the task's outcome."""
         task = outcome.task
-        # First of all, as to cancel the loser may bring its outcome at once.
+        # All of this comes first, as a loser that is cancelled may have its outcome at once.
         self._told[task] = True
         self._untold -= 1
         self._close(task)

@@ -238,6 +238,33 @@ def test_a_client_may_vanish_again_before_its_tasks_have_arrived() -> None:
     assert tasks_of(rig.told("c3")) == [0, 1]
 
 
+def test_a_job_may_come_twice_over_one_link_and_nothing_of_it_is_kept_for_ever() -> None:
+    rig = Rig()
+    rig.ran(1)
+    first = len(rig.told())
+    rig.submit_job(1, m.Known("j", [], {}), epoch=1)  # Before the client has said that it has what it was told.
+    assert tasks_of(rig.told()) == [0]
+    rig.client(m.Received(first))
+    rig.vanish(now_s=1.0)
+    assert rig.core.admission.held_bytes, "the outcome may not have been read"
+    rig.tick(11.0)
+    assert rig.core.is_done and rig.core.admission.held_bytes == {}
+
+
+def test_a_client_that_was_refused_when_it_came_back_has_the_whole_grace_time_again() -> None:
+    rig = Rig()
+    rig.submit_job(2, probe_ratio=1.0)
+    rig.report(rig.launched()[0])
+    rig.vanish(now_s=1.0)
+    rig.core.admission.unplaced_tasks_max = 1
+    rig.come_back(2, now_s=9.0)
+    assert [type(one) for one in rig.told("c2")] == [m.JobRefused]
+    rig.core.admission.unplaced_tasks_max = 100
+    rig.tick(12.0)  # Later than the end of the time that began when it vanished.
+    rig.come_back(2, client="c3", epoch=2, now_s=12.0)
+    assert tasks_of(rig.told("c3")) == [0]
+
+
 @pytest.mark.parametrize("held_bytes_max", [3000, 4 << 30])
 def test_who_comes_back_for_outcomes_is_taken_though_they_fill_its_share(held_bytes_max: int) -> None:
     rig = Rig()

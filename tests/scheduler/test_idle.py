@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from scheduler.book.waiting import BACKOFF_MAX_S
-from scheduler.sampling.idle_offers import ASK_S, RESERVATIONS_PER_TASK_MAX
+from scheduler.sampling.idle import ASK_S
+from scheduler.sampling.idle_offers import RESERVATIONS_PER_TASK_MAX
 from sparrow_py import constraints
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
@@ -160,6 +162,107 @@ def test_while_idle_nodes_are_about_to_ask_no_others_get_a_reservation_for_the_s
     assert not scheduler.reserved()
     scheduler.node("n22", m.Idle(1), now_s=2.5 * ASK_S)
     assert scheduler.reserved() == {"n22": 1}
+
+
+def chosen_idle_node(scheduler: Scheduler) -> str:
+    """Job j, of one task, gets a reservation on a node that has said that it is idle; returns the node."""
+    scheduler.node("n1", m.Idle(1))
+    scheduler.submit("j", 1)
+    assert "n1" in scheduler.reserved()
+    return "n1"
+
+
+def after(wait_s: float) -> float:
+    """A moment later than that: a promise has lapsed only when its time is over."""
+    return math.nextafter(wait_s, math.inf)
+
+
+def test_a_node_that_idles_while_another_is_about_to_ask_is_used_if_that_one_does_not() -> None:
+    scheduler = Scheduler(50)
+    chosen_idle_node(scheduler)
+    scheduler.node("n20", m.Idle(1), now_s=ASK_S / 2)
+    scheduler.tick(ASK_S)
+    assert not scheduler.reserved()
+    scheduler.tick(after(ASK_S))  # No message comes in the meantime.
+    assert scheduler.reserved() == {"n20": 1}
+    assert not scheduler.core.plane.idle.free
+
+
+def test_of_nodes_that_idled_before_the_job_came_the_next_is_used_if_the_first_does_not_ask() -> None:
+    scheduler = Scheduler(500)
+    for node in ("n1", "n3", "n5"):
+        scheduler.node(node, m.Idle(1))
+    scheduler.submit("j", 1)
+    assert "n5" in scheduler.reserved()
+    now_s = 0.0
+    for node in ("n3", "n1"):
+        now_s = after(now_s + ASK_S)
+        scheduler.tick(now_s)
+        assert scheduler.reserved() == {node: 1}
+    scheduler.tick(1.0)
+    assert not scheduler.reserved()
+
+
+def test_a_task_is_pushed_to_a_remembered_node_if_the_one_that_was_promised_does_not_ask() -> None:
+    rig = SchedulerRig(f"n{number}" for number in range(50))
+    rig.submit_job()
+    probed = list(rig.reserves())
+    remembered = next(node for node in map("n{}".format, range(50)) if node not in probed)
+    rig.node(probed[0], m.Idle(1))  # It has a reservation of the job already, so that nothing is pushed to it.
+    rig.node(remembered, m.Idle(1), now_s=ASK_S / 2)
+    assert not rig.outbox.take(m.LaunchNow)
+    rig.tick(after(ASK_S))
+    assert [node for node, _ in rig.outbox.take(m.LaunchNow)] == [remembered]
+
+
+def test_a_promise_that_was_kept_leaves_the_remembered_node_to_the_next_job() -> None:
+    scheduler = Scheduler(50)
+    node = chosen_idle_node(scheduler)
+    (ticket,) = scheduler.core.jobs["j"].stages[0].plan.tickets
+    scheduler.node("n20", m.Idle(1), now_s=ASK_S / 2)
+    scheduler.node(node, m.GetTasks(1, ticket, 1), now_s=ASK_S / 2)
+    scheduler.tick(1.0)
+    assert not scheduler.reserved() and list(scheduler.core.plane.idle.free) == ["n20"]
+
+
+def test_a_later_promise_gives_the_earlier_one_its_time_too() -> None:
+    scheduler = Scheduler(50)
+    scheduler.submit("j", 2)
+    scheduler.reserved()
+    scheduler.node("n1", m.Idle(1))
+    scheduler.node("n2", m.Idle(1), now_s=ASK_S / 2)
+    scheduler.node("n3", m.Idle(1), now_s=ASK_S / 2)
+    assert scheduler.reserved() == {"n1": 1, "n2": 1}
+    scheduler.tick(after(ASK_S))
+    assert not scheduler.reserved()
+    scheduler.tick(after(1.5 * ASK_S))
+    assert scheduler.reserved() == {"n3": 1}
+
+
+def test_a_stage_has_one_timer_at_most_for_its_promises_and_none_if_no_node_idles() -> None:
+    scheduler = Scheduler(50)
+    scheduler.submit("j", 20)
+    timers = scheduler.core.book.ledger.timers
+    for number in range(20):
+        scheduler.node(f"n{number}", m.Idle(1), now_s=number * ASK_S / 100)
+    assert not timers
+    for number in range(20, 30):
+        scheduler.node(f"n{number}", m.Idle(1), now_s=ASK_S / 2)
+    assert len(timers) == 1
+
+
+@pytest.mark.parametrize("how", ["the job ends", "the remembered node goes"])
+def test_a_promise_that_lapses_when_nothing_is_left_to_do_does_nothing(how: str) -> None:
+    scheduler = Scheduler(50)
+    chosen_idle_node(scheduler)
+    scheduler.node("n20", m.Idle(1), now_s=ASK_S / 2)
+    if how == "the job ends":
+        scheduler.client(m.CancelTasks("j", [0], False), now_s=ASK_S / 2)
+    else:
+        scheduler.node_down("n20", ASK_S / 2)
+    scheduler.reserved()
+    scheduler.tick(1.0)
+    assert not scheduler.reserved()
 
 
 @pytest.mark.parametrize("how", ["gone", "cordoned"])

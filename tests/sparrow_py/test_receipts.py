@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from sparrow_py.job import FINISHED
@@ -39,7 +40,14 @@ async def test_frames_that_come_one_after_the_other_have_one_receipt_after_a_whi
     assert told.said.empty()
 
 
-@pytest.mark.parametrize("batch", [[outcome(RECEIPT_BYTES + 1)], [m.JobEnded("j")] * (RECEIPT_MESSAGES + 1)])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [outcome(RECEIPT_BYTES + 1)],
+        [msgspec.structs.replace(outcome(0), stdout="o" * RECEIPT_BYTES, stderr="e")],
+        [m.JobEnded("j")] * (RECEIPT_MESSAGES + 1),
+    ],
+)
 async def test_much_is_told_at_once(batch: list[m.Message], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receipts, "RECEIPT_DELAY_S", 0.0)
     told = Told()
