@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow_py import calls
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
+from sparrow_py.call_jobs import (
+    MAP_WINDOW_DEFAULT,
+    CallOptions,
+    CallStage,
+    MapJobs,
+    calls_job,
+    checked_options,
+    encoded_function,
+)
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
@@ -330,7 +338,7 @@ class AsyncClient(StaysHere):
         options: CallOptions | None = None,
     ) -> AsyncJob:
         """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
-        options = options or self.options
+        options = checked_options(options, self.options)
         spec = calls_job(options, function, arguments, name)
         return self.submit_job(spec, speculate=options.speculate)
 
@@ -338,8 +346,8 @@ class AsyncClient(StaysHere):
         self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None
     ) -> AsyncJob:
         """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
-        options = options or self.options
-        return self.submit_job(options.stages_job(name, list(stages)), speculate=options.speculate)
+        options = checked_options(options, self.options)
+        return self.submit_job(options.stages_job(name, stages), speculate=options.speculate)
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
@@ -360,7 +368,7 @@ class AsyncClient(StaysHere):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
-        common = calls.encode_function(function, capture_output=self.options.capture_output)
+        common = encoded_function(self.options, function)
         payload = calls.encode_arguments(args, kwargs)
         spec = self.options.job(calls.function_name(function), common, [payload])
         return self.submit_job(spec, speculate=self.options.speculate).futures[0]
@@ -374,7 +382,7 @@ class AsyncClient(StaysHere):
         options: CallOptions | None = None,
     ) -> AsyncIterator[Any]:
         """The results of `function` over the iterables, in order, with about `window` calls in flight."""
-        options = options or self.options
+        options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
         try:

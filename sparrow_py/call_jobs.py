@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sparrow_py import calls
-from sparrow_py.errors import InvalidRequest
+from sparrow_py.errors import InvalidRequest, shown
 from sparrow_py.job import (
     MAX_ATTEMPTS_DEFAULT,
     PROBE_RATIO_DEFAULT,
@@ -19,11 +19,15 @@ from sparrow_py.job import (
 )
 from sparrow_py.speculation import Speculation, check_job
 
+T = TypeVar("T")
+
 _STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
     "priority", "avoid_by",
 )  # fmt: skip
+_WHOLE_JOB = (*_JOB_FIELDS, "speculate")
+"""Fields that a stage cannot have for itself."""
 
 MAP_WINDOW_DEFAULT = 20_000
 """Tasks of a `map` in flight at a time."""
@@ -87,13 +91,31 @@ class CallOptions:
     def _job_fields(self) -> dict[str, Any]:
         return {field: getattr(self, field) for field in _JOB_FIELDS}
 
-    def stages_job(self, name: str, stages: Sequence[CallStage]) -> JobSpec:
+    def stages_job(self, name: str, stages: Iterable[CallStage]) -> JobSpec:
         """The job of these stages of calls; raises `InvalidRequest`, or what pickling raises."""
+        stages = _listed("stages", stages, "a list of CallStages")
         for index, stage in enumerate(stages):
             if not isinstance(stage, CallStage):
                 raise InvalidRequest(f"stages[{index}]", stage, "a CallStage")
+            self._check_stage(stage)
         sizes = {stage.name: len(stage.arguments) for stage in stages}
         return JobSpec(stages=[self._stage(stage, sizes) for stage in stages], name=name, **self._job_fields())
+
+    def _check_stage(self, stage: CallStage) -> None:
+        """Raise `InvalidRequest` if the stage's options ask for what only a whole job can have, and this one has not.
+
+        Defaults are nobody's wish: who makes options for the sake of one field states no other.
+        """
+        if stage.options is None or stage.options is self:
+            return
+        for field in _WHOLE_JOB:
+            value, of_job = getattr(stage.options, field), getattr(self, field)
+            if not _is_one_of(value, (of_job, getattr(CallOptions, field))):
+                allowed = (
+                    f"the job's {shown(of_job)}: {field} is of the whole job, to be given to the client or as options "
+                    "to submit_stages"
+                )
+                raise InvalidRequest(f"{field} in the options of stage {stage.name!r}", value, allowed)
 
     def _stage(self, stage: CallStage, sizes: dict[str, int]) -> StageSpec:
         options = stage.options or self
@@ -117,7 +139,8 @@ class CallOptions:
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
             spec.preferred = preferred
             tasks[task] = spec
-        common = calls.encode_function(stage.function, name=stage.name, capture_output=options.capture_output)
+        of_stage = f" of stage {stage.name!r}"
+        common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
 
@@ -137,7 +160,8 @@ class CallStage:
 
     A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
     another stage, after which this one then comes; `after` names further ones. `preferred` maps
-    numbers of tasks to the nodes that have their input; `options` replaces the job's for this stage.
+    numbers of tasks to the nodes that have their input; `options` replaces the job's for this stage, but for the
+    fields that are of the whole job: of these each is the default or the job's, or `submit_stages` refuses the stage.
     """
 
     def __init__(
@@ -150,11 +174,10 @@ class CallStage:
         preferred: Mapping[int, Sequence[str]] | None = None,
         options: CallOptions | None = None,
     ) -> None:
-        if not callable(function):
-            raise InvalidRequest(f"function of stage {name!r}", function, "something that can be called")
+        check_function(function, f" of stage {name!r}")
         self.name = name
         self.function = function
-        self.arguments = list(arguments)
+        self.arguments = _listed(f"arguments of stage {name!r}", arguments, "a list of tuples, one for each task")
         for index, given in enumerate(self.arguments):
             if not isinstance(given, tuple):
                 raise InvalidRequest(f"arguments[{index}] of stage {name!r}", given, "a tuple of arguments")
@@ -164,6 +187,8 @@ class CallStage:
             raise InvalidRequest(f"preferred of stage {name!r}", preferred, "a mapping of task numbers to nodes")
         for task in self.preferred:
             check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
+        if options is not None and not isinstance(options, CallOptions):
+            raise InvalidRequest(f"options of stage {name!r}", options, "CallOptions")
         self.options = options
 
 
@@ -171,7 +196,7 @@ def calls_job(
     options: CallOptions, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], name: str
 ) -> JobSpec:
     """A job with a task `function(*args)` for each tuple (or list) of arguments; `InvalidRequest` for what is none."""
-    common = calls.encode_function(function, name=name, capture_output=options.capture_output)
+    common = encoded_function(options, function, name=name)
     payloads = argument_payloads(arguments)
     return options.job(name or calls.function_name(function), common, payloads)
 
@@ -192,9 +217,9 @@ class MapJobs:
         check_whole("window", window, 1, 1 << 24)
         self.in_flight_max = max(1, window // chunksize)
         """Tasks."""
+        self._common = encoded_function(options, function, chunked=True)
         self.name = calls.function_name(function)
         self._options = options
-        self._common = calls.encode_function(function, capture_output=options.capture_output, chunked=True)
         self._chunks = calls.encode_chunks(iterables, chunksize)
 
     def next(self, in_flight: int) -> JobSpec | None:
@@ -203,11 +228,30 @@ class MapJobs:
         return self._options.job(self.name, self._common, payloads) if payloads else None
 
 
-def checked_options(options: CallOptions | None) -> CallOptions:
-    """These options, or the default ones; `InvalidRequest` for anything else."""
+def checked_options(options: CallOptions | None, otherwise: CallOptions | None = None) -> CallOptions:
+    """These options, or `otherwise`, or the default ones; `InvalidRequest` for anything else."""
     if options is not None and not isinstance(options, CallOptions):
         raise InvalidRequest("options", options, "CallOptions")
-    return options or CallOptions()
+    return options or otherwise or CallOptions()
+
+
+def check_function(function: object, of_stage: str = "") -> None:
+    """Raise `InvalidRequest` for what cannot be called."""
+    if not callable(function):
+        raise InvalidRequest(f"function{of_stage}", function, "something that can be called")
+
+
+def encoded_function(
+    options: CallOptions, function: Callable[..., Any], *, name: str = "", chunked: bool = False, of_stage: str = ""
+) -> bytes:
+    """The common bytes of calls of the function with these options; `InvalidRequest`, or what pickling raises.
+
+    What these bytes say is checked here, as nobody on the way to the worker reads them.
+    """
+    check_function(function, of_stage)
+    if not isinstance(options.capture_output, bool):
+        raise InvalidRequest(f"capture_output{of_stage}", options.capture_output, "True or False")
+    return calls.encode_function(function, name=name, capture_output=options.capture_output, chunked=chunked)
 
 
 def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
@@ -216,8 +260,26 @@ def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
     `InvalidRequest` for anything else: a lone string would be an argument for each of its characters.
     """
     payloads = []
-    for index, args in enumerate(arguments):
+    for index, args in enumerate(_iterated("arguments", arguments, "a list of tuples, one for each task")):
         if not isinstance(args, tuple | list):
             raise InvalidRequest(f"arguments[{index}]", args, "a tuple of arguments, of one as in (1,)")
         payloads.append(calls.encode_arguments(tuple(args), {}, named=f"arguments[{index}]"))
     return payloads
+
+
+def _listed(field: str, value: Iterable[T], allowed: str) -> list[T]:
+    return list(_iterated(field, value, allowed))
+
+
+def _iterated(field: str, value: Iterable[T], allowed: str) -> Iterator[T]:
+    """Its items; `InvalidRequest` for what has none. Errors of the caller's own iteration stay what they are."""
+    try:
+        return iter(value)
+    except TypeError:
+        raise InvalidRequest(field, value, allowed) from None
+
+
+def _is_one_of(value: object, known: Iterable[object]) -> bool:
+    """Whether it is equal to one of these; lists and tuples are the same here."""
+    plain = tuple(value) if isinstance(value, list) else value
+    return any(plain == (tuple(other) if isinstance(other, list) else other) for other in known)

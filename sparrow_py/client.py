@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparrow_py import calls
 from sparrow_py.access.principals import check_secret
 from sparrow_py.auth import TLS
-from sparrow_py.call_jobs import MAP_WINDOW_DEFAULT, CallOptions, CallStage, MapJobs, calls_job, checked_options
+from sparrow_py.call_jobs import (
+    MAP_WINDOW_DEFAULT,
+    CallOptions,
+    CallStage,
+    MapJobs,
+    calls_job,
+    checked_options,
+    encoded_function,
+)
 from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
@@ -351,7 +359,7 @@ class Client(ClusterAccess):
         try:
             # Each time anew, and without the lock: what a function is may change between calls, and to
             # pickle runs the user's code.
-            common = calls.encode_function(function, capture_output=options.capture_output)
+            common = encoded_function(options, function)
             payload = calls.encode_arguments(args, kwargs)
         except Exception as error:
             self._check_open()
@@ -446,7 +454,7 @@ class Client(ClusterAccess):
     ) -> Job:
         """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
         `InvalidRequest` for what is no tuple."""
-        options = options or self.options
+        options = checked_options(options, self.options)
         spec = calls_job(options, function, arguments, name)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
@@ -455,8 +463,8 @@ class Client(ClusterAccess):
 
         Pickling errors are raised here, `InvalidRequest` if stages refer to ones that do not exist or to themselves.
         """
-        options = options or self.options
-        return self.submit_job(options.stages_job(name, list(stages)), speculate=options.speculate)
+        options = checked_options(options, self.options)
+        return self.submit_job(options.stages_job(name, stages), speculate=options.speculate)
 
     def map(
         self,
@@ -476,7 +484,7 @@ class Client(ClusterAccess):
         it has not started.
         """
         self._check_open()
-        options = options or self.options
+        options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window)
         pending: deque[TaskFuture] = deque()
 

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
-import psutil
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paper.claims import Claim, named
-from benchmarks.paper.document import PROFILES, document, duration, verdict
+from benchmarks.paper.document import PROFILES, SUMMARY_COLUMNS, document, duration, summary, verdict
+from benchmarks.paper.measuring import DOCUMENT, RESULTS, tried
 from benchmarks.paper.quantities import SIZES, Size
 from benchmarks.paper.results import Result, Results, Writer, key, read, writer
 from benchmarks.paper.rules import NOT_HERE
-from benchmarks.paper.runs import ROOT, Run
+from benchmarks.paper.runs import Run
 from benchmarks.report import progress
 from simulator.processes import side_by_side
 from sparrow_py.errors import InvalidOption, SparrowError
-
-RESULTS = ROOT / "benchmarks/paper/results.jsonl"
-DOCUMENT = ROOT / "docs/paper.md"
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     help="Hold every figure, table and quantified sentence of the paper beside this implementation, and write the "
-    "table. Results are kept as they come: stopped and started again, the command goes on.",
+    "table. Results are kept as they come: stopped and started again, the command goes on. What is kept is not run "
+    "again; to measure again, name files that are not there yet: --results NEW --out NEW.",
 )
 @click.option("--quick", is_flag=True, help="Short for --scale quick: 10 minutes at most on two quiet cores.")
 @click.option("--scale", type=click.Choice(list(SIZES)), help="How large everything is run.  [default: full]")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this row; may be repeated.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this row, and print it; may be repeated.")
 @click.option("--list", "listed", is_flag=True, help="List the rows with the time that they are expected to take.")
 @click.option("--document", "document_only", is_flag=True, help="Run nothing: write the table from the results.")
 @click.option(
@@ -81,7 +76,10 @@ def main(
         if not document_only:
             with writer(results) as file:
                 failed = _measure(claims, size, read(results), file, processes)
-        _write(out, document(read(results)))
+        known = read(results)
+        _write(out, document(known))
+        if only:
+            _print_rows(claims, known)
     except (InvalidOption, SparrowError) as error:
         raise click.ClickException(" ".join(str(error).split())) from None
     if failed:
@@ -133,43 +131,6 @@ def _results(todo: list[Run], processes: int) -> Iterator[tuple[Run, Result | st
             yield run, tried(run)
 
 
-def tried(run: Run) -> Result | str:
-    """The run's result, or why it failed: one that fails does not take the others with it."""
-    try:
-        return measured(run)
-    except SparrowError as error:
-        return " ".join(str(error).split())
-
-
-def measured(run: Run) -> Result:
-    """Run it."""
-    started_s = time.monotonic()
-    found = run.measure()
-    return Result(
-        run=run.settings,
-        figures=found.figures,
-        commit=_commit(),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        cores=os.cpu_count() or 1,
-        memory_gb=round(psutil.virtual_memory().total / 2**30),
-        took_s=round(time.monotonic() - started_s, 1),
-        why_invalid=found.why_invalid,
-    )
-
-
-def _commit() -> str:
-    """Of the working tree, with a mark if the code differs from it; results and document are no code."""
-    written = [f":(exclude){path.relative_to(ROOT)}" for path in (RESULTS, DOCUMENT)]
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
-    return (_git("rev-parse", "--short=10", "HEAD") or "unknown") + "-dirty" * bool(changed)
-
-
-def _git(*words: str) -> str:
-    """What git prints; nothing where there is no repository."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
 def _write(out: Path, text: str) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -179,11 +140,30 @@ def _write(out: Path, text: str) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
+def _print_rows(claims: tuple[Claim, ...], known: Results) -> None:
+    """What the document says of them, without the paper's sentences."""
+    table = _table(SUMMARY_COLUMNS)
+    for claim in claims:
+        table.add_row(*summary(claim, known))
+    _console().print(table)
+
+
+def _table(columns: Iterable[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    return table
+
+
+def _console() -> Console:
+    """The terminal, or wide enough for a row a line."""
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=160)
+
+
 def _list(claims: tuple[Claim, ...], size: Size, known: Results) -> None:
     """A row has the time of its own runs, of which rows may share some; the sum counts each once."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for name in ("row", "section", "verdict so far", f"time at {size.name}", "of it missing"):
-        table.add_column(name)
+    table = _table(("row", "section", "verdict so far", f"time at {size.name}", "of it missing"))
     for claim in claims:
         all_s = sum(run.expected_s for run in runs_of([claim], size).values())
         left_s = sum(run.expected_s for run in missing([claim], size, known))
@@ -191,12 +171,10 @@ def _list(claims: tuple[Claim, ...], size: Size, known: Results) -> None:
         nothing = said == NOT_HERE or not all_s
         times = ("–", "–") if nothing else (duration(all_s), duration(left_s) if left_s else "–")
         table.add_row(claim.name, claim.section, said, *times)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=160)
+    console = _console()
     console.print(table)
     whole_s = sum(run.expected_s for run in runs_of(claims, size).values())
-    console.print(f"in all {duration(whole_s)} on one quiet core at scale {size.name}", markup=False)
+    console.print(f"in all {duration(whole_s)} on one quiet core at scale {size.name}")
 
 
 if __name__ == "__main__":

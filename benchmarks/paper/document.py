@@ -21,6 +21,7 @@ COLUMNS = (
     "row", "the paper says", "paper's value", "ours, `paper`", "ours, `default`", "at", "verdict", "rule", "command",
     "time",
 )  # fmt: skip
+SUMMARY_COLUMNS = ("row", "paper's value", "ours, paper", "ours, default", "scale", "verdict")
 CHAPTERS = {
     "1": "Introduction", "2": "Target Workload", "3": "Probe-Based Scheduling", "4": "Analysis",
     "5": "Simulation Results", "6": "Implementation", "7": "Experimental Evaluation",
@@ -89,6 +90,15 @@ def row(claim: Claim, results: Results) -> list[str]:
         f"`{claim.name}`", says, claim.paper, *texts, _where(claim, size, results), _verdict_text(claim, results), rule,
         _command(claim, size), _time(claim, size, results),
     ]  # fmt: skip
+
+
+def summary(claim: Claim, results: Results) -> list[str]:
+    """The cells of a claim for a terminal, as `SUMMARY_COLUMNS` names them: no Markdown."""
+    size = shown_at(claim, results)
+    cells = [cell(claim, size, profile, results) for profile in PROFILES]
+    texts = [_passed(found) if _is_test(claim) and found else _text(found) for found in cells]
+    scale = size.name if any(cells) and claim.ours is not None and claim.ours.of else "–"
+    return [claim.name, claim.paper, *texts, scale, _verdict_text(claim, results).replace("**", "")]
 
 
 def _is_test(claim: Claim) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.paper import __main__ as command
+from benchmarks.paper import measuring
 from benchmarks.paper.claims import CLAIMS, Claim, named
-from benchmarks.paper.document import document, verdict
+from benchmarks.paper.document import document, summary, verdict
 from benchmarks.paper.quantities import (
     SIZES,
     Measure,
@@ -45,6 +48,7 @@ from benchmarks.paper.runs import KEPT, Measured, Run, numbers
 from simulator.figures import FIGURES
 from simulator.sweep import compute
 from sparrow_py.errors import ClusterError, InvalidOption
+from tests.support.waiting import TIMEOUT_S
 
 QUICK, FULL = SIZES["quick"], SIZES["full"]
 POINT = Measure(OfFigure("5", "response", "d = 2", 0.6), "response_p50_ms")
@@ -279,7 +283,7 @@ def test_a_simulated_point_gives_what_the_simulator_gives() -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The command, with results and document in a directory of their own; runs give 100 of everything."""
-    monkeypatch.setattr(command, "measured", lambda one: result(one, dict.fromkeys(KEPT, 100.0)))
+    monkeypatch.setattr(measuring, "measured", lambda one: result(one, dict.fromkeys(KEPT, 100.0)))
 
     def invoke(*words: str) -> Any:
         files = ["--results", str(tmp_path / "r.jsonl"), "--out", str(tmp_path / "d.md"), "--processes", "1"]
@@ -297,11 +301,13 @@ def test_it_goes_on_where_it_was_stopped(run: Any, tmp_path: Path, monkeypatch: 
         done.append(key(one.settings))
         return result(one, {POINT.name: 100.0})
 
-    monkeypatch.setattr(command, "measured", stopped_after_three)
+    monkeypatch.setattr(measuring, "measured", stopped_after_three)
     assert run("--quick", "--only", "within-4-percent").exit_code != 0
     kept = read(tmp_path / "r.jsonl")
     assert sorted(kept) == sorted(done)
-    monkeypatch.setattr(command, "measured", lambda one: done.append(key(one.settings)) or result(one, {POINT.name: 1}))
+    monkeypatch.setattr(
+        measuring, "measured", lambda one: done.append(key(one.settings)) or result(one, {POINT.name: 1})
+    )
     found = run("--quick", "--only", "within-4-percent")
     assert found.exit_code == 0, found.output
     assert len(done) == len(set(done)) == 12  # Four seeds of each profile, and of central.
@@ -325,7 +331,7 @@ def test_a_kept_result_is_found_again(tmp_path: Path) -> None:
 def test_what_was_no_measurement_is_run_again(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whys = ["it was late"]
     monkeypatch.setattr(
-        command, "measured", lambda one: result(one, {"value": 0.1}, why_invalid=whys.pop() if whys else "")
+        measuring, "measured", lambda one: result(one, {"value": 0.1}, why_invalid=whys.pop() if whys else "")
     )
     run("--quick", "--only", "recovery")
     assert "(0.1 s beyond ideal)" in (tmp_path / "d.md").read_text("utf-8")
@@ -340,7 +346,7 @@ def test_a_run_that_fails_leaves_the_others(run: Any, tmp_path: Path, monkeypatc
             raise ClusterError("no\nroom")
         return result(one, {POINT.name: 100.0})
 
-    monkeypatch.setattr(command, "measured", fails_at_seed_2)
+    monkeypatch.setattr(measuring, "measured", fails_at_seed_2)
     found = run("--quick", "--only", "within-4-percent")
     assert found.exit_code == 1
     assert "failed: no room" in found.output and "Error: 3 runs failed" in found.output
@@ -352,6 +358,44 @@ def test_the_list_has_all_rows_and_runs_nothing(run: Any, tmp_path: Path) -> Non
     assert found.exit_code == 0
     assert all(f" {row.name} " in found.output for row in CLAIMS)
     assert not (tmp_path / "r.jsonl").exists() and not (tmp_path / "d.md").exists()
+
+
+def test_simulated_rows_are_run_by_several_processes(tmp_path: Path) -> None:
+    """Of the real command: the pool's processes find what they are to do."""
+    kept, page = tmp_path / "r.jsonl", tmp_path / "d.md"
+    words = ["--quick", "--only", "idle-while-asking", "--processes", "2", "--results", str(kept), "--out", str(page)]
+    line = [sys.executable, "-m", "benchmarks.paper", *words]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = command.runs_of(named(["idle-while-asking"]), QUICK)
+    assert len(wanted) > 1 and set(read(kept)) == set(wanted)
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith(" idle-while-asking ")]
+    assert all(cell in row for cell in summary(*named(["idle-while-asking"]), read(kept)))
+    assert "not run" not in row and " quick " in row
+
+
+def test_only_prints_the_rows_and_nothing_else_does(run: Any) -> None:
+    found = run("--quick", "--only", "within-4-percent", "--only", "mesos")
+    assert found.exit_code == 0, found.output
+    within, mesos = (re.search(rf"^ {name} .*$", found.output, re.MULTILINE) for name in ("within-4-percent", "mesos"))
+    assert within and mesos
+    assert re.search(r" 4 % +0 % above central +0 % above central +quick +reproduced", within[0]), within[0]
+    assert re.search(r" – +– +– +not here: ", mesos[0]), mesos[0]
+    assert "**" not in found.output
+    assert "within-4-percent" not in run("--document").output
+    assert "0 %" in run("--document", "--only", "within-4-percent").output  # Of what is kept.
+
+
+def test_a_summary_has_the_document_s_numbers_and_verdict() -> None:
+    found = measured({1: 100}) | measured({1: 500}, "default")
+    assert summary(claim(), found) == ["row", "1", "100 ms", "500 ms", "quick", REPRODUCED]
+    assert summary(claim(), {})[2:] == ["–", "–", "–", NOT_RUN]
+    late = measured({1: 100}, size=FULL, why_invalid="it was late")
+    assert summary(claim(), late)[2:] == ["(100 ms)", "–", "full", f"{INVALID}: it was late"]
+
+
+def test_the_help_says_how_to_measure_again(run: Any) -> None:
+    assert "--results NEW --out NEW" in run("--help").output
 
 
 def test_the_document_alone_runs_nothing(run: Any, tmp_path: Path) -> None:
@@ -405,6 +449,6 @@ def test_a_measurement_says_when_of_which_commit_and_where() -> None:
         def measure(self) -> Measured:
             return Measured({"value": 1.0}, "it was late")
 
-    found = command.measured(Quick())  # type: ignore[arg-type]
+    found = measuring.measured(Quick())  # type: ignore[arg-type]
     assert found.figures == {"value": 1.0} and found.why_invalid == "it was late"
     assert re.fullmatch(r"[0-9a-f]{10}(-dirty)?|unknown", found.commit) and re.fullmatch(r"\d{4}-\d\d-\d\d", found.date)

@@ -1,17 +1,31 @@
 """Python calls as tasks: how they are encoded."""
 
+import dataclasses
 import pickle
+import re
 import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from frontends.python.executor import Function
-from sparrow_py import AsyncClient, Client, LocalCluster, calls
+from sparrow_py import (
+    AsyncClient,
+    CallOptions,
+    CallStage,
+    Client,
+    JobSpec,
+    LocalCluster,
+    Speculation,
+    calls,
+)
 from sparrow_py.call_jobs import argument_payloads
 from sparrow_py.errors import InvalidRequest
 from tests.support import tasks
+from tests.support.waiting import TIMEOUT_S
 
 
 @pytest.mark.parametrize(
@@ -119,3 +133,123 @@ async def test_who_submits_calls_hears_of_it_at_once(client: Client, cluster: Lo
     async with AsyncClient(cluster) as other:
         with pytest.raises(InvalidRequest, match=r"arguments\[0\]: 'ab'"):
             other.submit_calls(len, ["ab"])  # type: ignore[list-item]
+
+
+# ---- options of stages, and arguments that cannot be -------------------------------------------
+
+OF_THE_WHOLE_JOB: dict[str, Any] = {
+    "max_attempts": 1, "retry_failed": True, "queue_timeout_s": 5.0, "wait_for_nodes_s": 5.0, "avoid": ("a",),
+    "on_client_lost": "finish", "report_placed": True, "priority": -3, "speculate": Speculation(),
+}  # fmt: skip
+OF_A_STAGE: dict[str, Any] = {
+    "probe_ratio": 3.0, "prefetch": 4, "expected_duration_s": 1.0, "demand": {"gpu": 1}, "where": ("gpu exists",),
+    "delay_s": 1.0, "task_timeout_s": 9.0, "capture_output": True,
+}  # fmt: skip
+
+
+def stages_job(of_stage: CallOptions, of_job: CallOptions | None = None) -> JobSpec:
+    """A job with one stage of these options."""
+    return (of_job or CallOptions()).stages_job("", [CallStage("a", abs, [(1,)], options=of_stage)])
+
+
+def test_each_option_is_of_the_stage_or_of_the_whole_job() -> None:
+    assert {*OF_THE_WHOLE_JOB, *OF_A_STAGE} == {field.name for field in dataclasses.fields(CallOptions)}
+    text = Path("docs/python.md").read_text("utf-8")
+    of_stage, of_job = re.findall(r"of these ((?:`\w+`(?:, | and )?)+) are the stage's\. The others \((.*?)\)", text)[0]
+    assert re.findall(r"`(\w+)`", of_stage) == list(OF_A_STAGE)
+    assert re.findall(r"`(\w+)`", of_job) == list(OF_THE_WHOLE_JOB)
+
+
+@pytest.mark.parametrize("field", OF_THE_WHOLE_JOB)
+def test_a_stage_cannot_have_for_itself_what_is_of_the_whole_job(field: str) -> None:
+    own, default = OF_THE_WHOLE_JOB[field], getattr(CallOptions(), field)
+    for value in (own, "nonsense", -7):
+        with pytest.raises(InvalidRequest) as caught:
+            stages_job(CallOptions(**{field: value}))
+        assert caught.value.field == f"{field} in the options of stage 'a'" and caught.value.value == value
+        said = f"the job's {default!r}: {field} is of the whole job, to be given to the client or as options to submit"
+        assert said in str(caught.value)
+    with pytest.raises(InvalidRequest, match=rf"{field} in the options of stage 'a': 'nonsense'.*of the whole job"):
+        stages_job(CallOptions(**{field: "nonsense"}), CallOptions(**{field: own}))
+
+
+@pytest.mark.parametrize("field", OF_THE_WHOLE_JOB)
+def test_a_stage_may_repeat_the_job_s_value_or_the_default(field: str) -> None:
+    of_job = CallOptions(**{field: OF_THE_WHOLE_JOB[field]})
+    expected = of_job.stages_job("", [CallStage("a", abs, [(1,)])])
+    for value in (OF_THE_WHOLE_JOB[field], getattr(CallOptions(), field)):
+        repeated = list(value) if isinstance(value, tuple) else value
+        assert stages_job(CallOptions(**{field: repeated}), of_job) == expected
+
+
+@pytest.mark.parametrize("field", OF_A_STAGE)
+def test_a_stage_s_own_options_are_heeded(field: str) -> None:
+    (stage,) = stages_job(CallOptions(**{field: OF_A_STAGE[field]})).stages
+    (plain,) = stages_job(CallOptions()).stages
+    changed = "common" if field == "capture_output" else field
+    assert getattr(stage, changed) != getattr(plain, changed)
+    assert dataclasses.replace(stage, **{changed: getattr(plain, changed)}) == plain
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "allowed"),
+    [
+        (lambda: CallStage("a", abs, options={"prefetch": 1}), "options of stage 'a'", "CallOptions"),  # type: ignore[arg-type]
+        (lambda: CallStage("a", abs, 5), "arguments of stage 'a'", "a list of tuples, one for each task"),  # type: ignore[arg-type]
+        (lambda: CallStage("a", 5), "function of stage 'a'", "something that can be called"),  # type: ignore[arg-type]
+        (lambda: CallOptions().stages_job("", 5), "stages", "a list of CallStages"),  # type: ignore[arg-type]
+        (lambda: CallOptions().stages_job("", CallStage("a", abs)), "stages", "a list of CallStages"),  # type: ignore[arg-type]
+        (lambda: stages_job(CallOptions(capture_output="x")), "capture_output of stage 'a'", "True or False"),  # type: ignore[arg-type]
+        (lambda: argument_payloads(5), "arguments", "a list of tuples, one for each task"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_named_at_once(made: Callable[[], object], field: str, allowed: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        made()
+    assert (caught.value.field, caught.value.allowed) == (field, allowed)
+
+
+def test_errors_of_the_caller_s_own_arguments_stay_what_they_are() -> None:
+    def broken() -> Iterator[tuple[int]]:
+        yield (1,)
+        raise TypeError("mine")
+
+    for consume in (argument_payloads, lambda given: CallStage("a", abs, given)):
+        with pytest.raises(TypeError, match=r"^mine$"):
+            consume(broken())  # type: ignore[operator]
+
+
+WRONG_CALLS: list[tuple[Any, dict[str, Any], str]] = [
+    (5, {}, "function: 5 is not valid; allowed: something that can be called"),
+    (abs, {"capture_output": "x"}, "capture_output: 'x' is not valid; allowed: True or False"),
+]
+
+
+@pytest.mark.parametrize(("function", "changes", "said"), WRONG_CALLS)
+async def test_clients_say_at_once_what_cannot_be(
+    client: Client, cluster: LocalCluster, function: Any, changes: dict[str, Any], said: str
+) -> None:
+    view = client.with_options(**changes)
+    error = view.submit(function, 1).exception(TIMEOUT_S)  # As everything that is wrong with one call.
+    assert isinstance(error, InvalidRequest) and str(error) == said
+    async with AsyncClient(cluster, options=CallOptions(**changes)) as other:
+        for wrong in (
+            lambda: view.submit_calls(function, [(1,)]),
+            lambda: view.map(function, [1]),
+            lambda: other.submit(function, 1),
+            lambda: other.submit_calls(function, [(1,)]),
+        ):
+            with pytest.raises(InvalidRequest) as caught:
+                wrong()
+            assert str(caught.value) == said
+
+
+async def test_options_of_one_call_are_call_options(client: Client, cluster: LocalCluster) -> None:
+    async with AsyncClient(cluster) as other:
+        for one in (client, other):
+            for wrong in (
+                lambda one=one: one.submit_calls(abs, [(1,)], options={"prefetch": 1}),
+                lambda one=one: one.submit_stages([CallStage("a", abs, [(1,)])], options={}),
+            ):
+                with pytest.raises(InvalidRequest, match=r"^options: .* allowed: CallOptions$"):
+                    wrong()
