@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,6 +22,8 @@ LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
 }  # fmt: skip
 """With less no executor would start, or do anything."""
+SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
+"""A directory whose data sets may be loaded, and the user they belong to. The executor of the app sql reads it so."""
 
 
 @dataclass(kw_only=True)
@@ -187,6 +190,9 @@ class NodeMonitorOptions(DaemonOptions):
         )  # fmt: skip
         for entry in self.python_path:
             require(bool(entry) and "\0" not in entry, "python_path", entry, "a directory")
+        for text in self.sql_data:  # Whether or not the app sql is installed.
+            allowed = "DIR or USER=DIR, where DIR begins with /"
+            require(SQL_DATA.fullmatch(text) is not None, "sql_data", text, allowed)
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
-from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PRIORITY_MAX, PROBE_RATIO_MAX
 from sparrow_py.profiles import SCHEDULER
 from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
@@ -139,10 +138,10 @@ class SchedulerOptions(DaemonOptions):
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
-            0 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
+            self.probe_ratio_max == 0 or 1 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
             "probe_ratio_max",
             self.probe_ratio_max,
-            f"a number from 0 to {PROBE_RATIO_MAX:g}",
+            f"0 for never, or a number from 1 to {PROBE_RATIO_MAX:g}",
         )
         require(self.overtaken_max >= 0, "overtaken_max", self.overtaken_max, "a whole number of tasks from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
@@ -151,9 +150,9 @@ class SchedulerOptions(DaemonOptions):
             "audit_log_bytes_max", self.audit_log_bytes_max, "a whole number from 1048576",
         )  # fmt: skip
         for user, text in parse_pairs("user_weight", self.user_weight).items():
-            self.weights[user] = _number("user_weight", text)
+            self.weights[user] = _weight(user, text)
         for user, text in parse_pairs("user_priority", self.user_priority).items():
-            self.priorities[user] = _whole("user_priority", text)
+            self.priorities[user] = _priority(user, text)
 
     @property
     def payload_bytes_max(self) -> int:
@@ -169,20 +168,21 @@ class SchedulerOptions(DaemonOptions):
         return self.priorities.get(user, 0)
 
 
-def _whole(name: str, text: str) -> int:
+def _priority(user: str, text: str) -> int:
+    least, most = -USER_PRIORITY_MAX, USER_PRIORITY_MAX
     try:
         value = int(text)
     except ValueError:
-        raise InvalidOption(name, text, "a whole number") from None
-    least, most = -USER_PRIORITY_MAX, USER_PRIORITY_MAX
-    require(least <= value <= most, name, text, f"a whole number from {least} to {most}")
+        value = most + 1
+    require(least <= value <= most, "user_priority", f"{user}={text}", f"a whole number from {least} to {most}")
     return value
 
 
-def _number(name: str, text: str) -> float:
+def _weight(user: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    require(WEIGHT_MIN <= value <= WEIGHT_MAX, name, text, f"a number from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}")
+    allowed = f"a number from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}"
+    require(WEIGHT_MIN <= value <= WEIGHT_MAX, "user_weight", f"{user}={text}", allowed)
     return value

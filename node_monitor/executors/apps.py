@@ -25,7 +25,6 @@ NO_USER_SITE = ("-s",)
 """Flags of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks may
 write there would otherwise choose what others' tasks run in."""
 FORK_SERVER = "sparrow_py.executors.fork_server"
-SQL_DATA = re.compile("([^/=]+=)?/[^\\0]*")
 APP_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of others: they become part of executors' names and of directories'."""
 
@@ -129,9 +128,6 @@ def _refuse_sql(options: NodeMonitorOptions) -> None:
 
 def _sql_data(options: NodeMonitorOptions) -> list[str]:
     """What the executor of the app sql is told about whose data sets are whose."""
-    for text in options.sql_data:
-        if not SQL_DATA.fullmatch(text):
-            raise InvalidOption("sql_data", text, "DIR or USER=DIR, where DIR begins with /")
     if not options.sql_data and not options.guarded:
         return ["--any-data"]  # Users are whoever they say.
     return [f"--data={text}" for text in options.sql_data]

@@ -4,8 +4,9 @@ A client that lost its scheduler hands the job, with a higher epoch and the outc
 another. That one claims the job at all node monitors: they fence lower epochs, report the
 outcomes that they still hold, and name what runs. What runs is adopted, what is reported is
 settled, and only what nobody accounts for is started again, as if it had been started in vain: unless
-nodes that can know it have said that it has not been started (`JobState.accounted_for`). What is counted
-so, the client is told, and knows it before anything is started again (`advance_notice`).
+nodes that can know it have said that it has not been started (`JobState.accounted_for`), or the job comes back
+to the scheduler that had it, which knows that no start of the task was open (`carried`). What is counted so,
+the client is told, and knows it before anything is started again (`advance_notice`).
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Claims:
             if not 0 <= starts <= job.max_attempts:
                 raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
             stage = job.stage_of(task)
-            stage.starts[task - stage.first] = starts
+            if starts >= stage.starts.get(task - stage.first, 0):  # Else it was here, and more has been counted.
+                stage.starts[task - stage.first] = starts
+                if job.carried is not None:
+                    job.carried.untold.discard(task)
         if message.used is not None and job.using is not None:
             if any(len(memory) > m.MEMORY_CHARS_MAX for memory in message.used):
                 raise LinkError(f"job {job.id}: a memory's name is longer than {m.MEMORY_CHARS_MAX} characters")
@@ -282,8 +286,9 @@ class Claims:
 
     def _count(self, job: JobState) -> set[int]:
         """Count each start that the client does not know of and that cannot be ruled out; returns whose starts have
-        become more by that. Of starts in vain the client knows some, and nodes some, which may be the same ones."""
-        counted = set()
+        become more by that, or were counted here before without the client's knowing. Of starts in vain the client
+        knows some, and nodes some, which may be the same ones."""
+        counted = set() if job.carried is None else job.carried.untold
         open_before = set() if job.accounted_for else self._may_have_been_open(job)
         for stage in job.stages:
             for task, state in enumerate(stage.states):
@@ -301,6 +306,7 @@ class Claims:
                 if starts > known:
                     stage.starts[task] = starts
                     counted.add(number)
+        job.carried = None
         return counted
 
     @staticmethod

@@ -13,6 +13,7 @@ import math
 from enum import Enum
 from typing import Any
 
+from scheduler.book.carried import Carried
 from scheduler.book.footprint import job_bytes, known_bytes, outcome_bytes
 from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
@@ -280,7 +281,7 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
-        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "client", "counts", "epoch",
+        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "carried", "client", "counts", "epoch",
         "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name",
         "on_client_lost", "phase", "priority", "queue_timeout_s", "received", "report_placed", "results",
         "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
@@ -344,6 +345,8 @@ class JobState:
         """What the client knows of tasks that have not arrived yet (epoch above 0)."""
         self.unstarted: list[tuple[int, int]] = []
         """(first, count) of tasks, in order, of which the scheduler before has said that no start was open."""
+        self.carried: Carried | None = None
+        """What is known of it here, as it was here just before, until it is claimed."""
         self.in_vain: dict[int, int] = {}
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
         self.failed_before: dict[int, tuple[str, Report]] = {}
@@ -410,9 +413,13 @@ class JobState:
         return self.stages[bisect.bisect_right(self.stages, task, key=lambda stage: stage.first) - 1]
 
     def was_unstarted(self, task: int) -> bool:
-        """Whether the scheduler before has said that no start of the task was open."""
-        index = bisect.bisect_right(self.unstarted, (task, self.task_count)) - 1
-        return index >= 0 and task < sum(self.unstarted[index])
+        """Whether the scheduler before has said that no start of the task was open, or was this one, and knows it."""
+        here = self.carried is not None and self._is_in(self.carried.unstarted, task)
+        return here or self._is_in(self.unstarted, task)
+
+    def _is_in(self, ranges: list[tuple[int, int]], task: int) -> bool:
+        index = bisect.bisect_right(ranges, (task, self.task_count)) - 1
+        return index >= 0 and task < sum(ranges[index])
 
     def without_start(self) -> list[tuple[int, int]]:
         """(first, count) of tasks, in order, of which no start is open and no outcome known."""
@@ -428,6 +435,21 @@ class JobState:
                 else:
                     ranges.append((stage.first + task, 1))
         return ranges
+
+    def carry_over(self, before: JobState) -> None:
+        """Take over what is known of starts from the job that this one supersedes, if it is the same one and no other
+        scheduler had it meanwhile."""
+        sizes, sizes_before = ([stage.spec.task_count for stage in job.stages] for job in (self, before))
+        if self.epoch != before.epoch + 1 or self.instance != before.instance or sizes != sizes_before:
+            return
+        if before.phase is not CLAIMING:
+            starts = {stage.first + task: count for stage in before.stages for task, count in stage.starts.items()}
+            self.carried = Carried(before.without_start(), starts)
+        elif before.carried is not None:  # Nothing was started meanwhile.
+            self.carried = Carried(before.carried.unstarted, before.carried.starts)
+        for number, count in self.carried.starts.items() if self.carried else ():
+            stage = self.stage_of(number)
+            stage.starts[number - stage.first] = min(count, self.max_attempts)
 
     @property
     def accounted_for(self) -> bool:

@@ -52,6 +52,8 @@ class Submission:
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
         job = JobState(message, client, user, now_s, self._ledger.options.priority(user))
+        if before is not None:
+            job.carry_over(before)
         if self._ledger.draining and not self._deliveries.keeps(job):  # Else it was accepted before.
             self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return

@@ -155,12 +155,14 @@ def _parameter(field: dataclasses.Field[Any], options: type) -> click.Option:
 
 
 def parse_pairs(name: str, pairs: tuple[str, ...]) -> dict[str, str]:
-    """`("a=1", "b=2")` as a dict; `InvalidOption` names the pair that is none."""
-    parsed = {}
+    """`("a=1", "b=2")` as a dict; `InvalidOption` names the pair that is none, or whose key has been there before."""
+    parsed: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise InvalidOption(name, pair, "key=value")
+        if key in parsed:
+            raise InvalidOption(name, pair, f"each key once; {key!r} is {parsed[key]!r} already")
         parsed[key] = value
     return parsed
 

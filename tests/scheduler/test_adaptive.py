@@ -94,10 +94,15 @@ class TestAdaptiveRatio:
             assert own <= adaptive.ratio(own) <= max(own, ratio_max)
 
 
-@pytest.mark.parametrize("value", [-1.0, 1001.0, float("nan")])
+@pytest.mark.parametrize("value", [-1.0, 0.5, 0.999, 1001.0, float("nan")])
 def test_bad_options(value: float) -> None:
-    with pytest.raises(InvalidOption, match="probe_ratio_max"):
+    with pytest.raises(InvalidOption, match=r"probe_ratio_max: .* 0 for never, or a number from 1 to 1000"):
         SchedulerOptions(probe_ratio_max=value)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1000.0])
+def test_options_that_may_be(value: float) -> None:
+    assert SchedulerOptions(probe_ratio_max=value).probe_ratio_max == value
 
 
 class Scheduler(SchedulerRig):

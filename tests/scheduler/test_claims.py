@@ -9,6 +9,7 @@ import pytest
 from scheduler.book import footprint
 from scheduler.book.register import TAKEN_OVER_MAX
 from scheduler.options import PLACEMENTS
+from simulator.fallible_hosts import ClientHost
 from simulator.world import World
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
@@ -377,6 +378,113 @@ def test_the_same_scheduler_may_get_the_job_again_with_a_higher_epoch() -> None:
     rig.node("a", claimed((0, launch.attempt)))
     rig.node("a", report(0, launch.attempt))
     assert rig.outcomes() == [(0, FINISHED, 1)]
+
+
+# ---- a client that comes back to its own scheduler ------------------------------------------------
+
+
+def launch_one(rig: Rig) -> m.Launch:
+    """One task of what is reserved is launched at the node a."""
+    rig.node("a", m.GetTasks(1, rig.reserves()["a"].ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    return launch
+
+
+def counted(rig: Rig) -> dict[int, int]:
+    """The starts of which the client is told."""
+    return {task: starts for message in rig.take(m.Counted) for task, starts in message.starts.items()}
+
+
+def rig_with_one_of_two_launched(**fields: Any) -> tuple[Rig, m.Launch]:
+    """The client has just brought the job j of two tasks, the first of which was sent to the node a."""
+    rig = Rig("a")
+    rig.bring(2, **{"epoch": 0, "acknowledges": True, **fields})
+    return rig, launch_one(rig)
+
+
+def test_only_what_may_run_counts_as_started_when_the_client_comes_back_to_its_scheduler() -> None:
+    rig, _ = rig_with_one_of_two_launched(max_attempts=2)
+    for epoch in (1, 2, 3):
+        rig.bring(2, m.Known("j", [], {0: 1}) if epoch > 1 else None, epoch=epoch, acknowledges=True, max_attempts=2)
+        rig.node("a", m.Claimed("j", epoch, []))
+        assert not rig.take(m.Outcome)
+        assert counted(rig) == ({0: 1} if epoch == 1 else {})
+    rig.node("a", m.GetTasks(1, rig.reserves()["a"].ticket, 2))
+    for launch in rig.take(m.Launch):
+        rig.node("a", report(launch.task, launch.attempt))
+    assert rig.outcomes() == [(0, FINISHED, 2), (1, FINISHED, 1)]
+
+
+@pytest.mark.parametrize("knows", [None, 0, 1, 2])
+def test_starts_that_were_counted_before_the_client_knew_are_not_forgotten_when_it_comes_back(
+    knows: int | None,
+) -> None:
+    rig, launch = rig_with_one_of_two_launched(max_attempts=4)
+    rig.node("a", report(0, launch.attempt, LOST))
+    assert counted(rig) == {0: 1}
+    known = None if knows is None else m.Known("j", [], {0: knows})
+    rig.bring(2, known, acknowledges=True, max_attempts=4)
+    rig.node("a", claimed())
+    starts = max(knows or 0, 1)
+    assert counted(rig) == ({} if knows else {0: 1})
+    if not knows:
+        rig.client(m.CountKnown("j", {0: 1}))
+    for reserve_ in rig.take(m.Reserve):
+        rig.node("a", m.GetTasks(1, reserve_.ticket, reserve_.count))
+    (launch,) = [one for one in rig.take(m.Launch) if one.task == 0]
+    rig.node("a", report(0, launch.attempt))
+    assert rig.outcomes() == [(0, FINISHED, starts + 1)]
+
+
+def test_what_starts_again_waits_until_the_client_that_came_back_knows_earlier_starts() -> None:
+    rig, launch = rig_with_one_of_two_launched()
+    rig.node("a", report(0, launch.attempt, LOST))
+    rig.bring(2, acknowledges=True)
+    rig.node("a", claimed())
+    for _, reserve_ in rig.outbox.take(m.Reserve):
+        rig.node("a", m.GetTasks(1, reserve_.ticket, reserve_.count))
+    assert [one.task for one in rig.take(m.Launch)] == [1]
+
+
+def test_a_client_that_comes_back_twice_before_its_job_is_claimed_finds_the_same_counts() -> None:
+    rig, launch = rig_with_one_of_two_launched()
+    rig.node("a", report(0, launch.attempt, LOST))
+    rig.bring(2, acknowledges=True)
+    rig.bring(2, epoch=2, acknowledges=True)
+    rig.take(m.Counted)
+    rig.node("a", m.Claimed("j", 2, []))
+    assert counted(rig) == {0: 1}
+
+
+@pytest.mark.parametrize("fields", [{"epoch": 2}, {"instance": 1}])
+def test_a_job_that_was_elsewhere_meanwhile_or_is_another_finds_no_counts(fields: dict[str, int]) -> None:
+    rig, _ = rig_with_one_of_two_launched()
+    rig.bring(2, acknowledges=True, **{"epoch": 1, **fields})
+    rig.node("a", m.Claimed("j", fields.get("epoch", 1), []))
+    assert counted(rig) == {0: 1, 1: 1}
+
+
+def test_a_task_that_may_start_once_and_has_not_is_not_lost_when_its_client_comes_back() -> None:
+    rig, _ = rig_with_one_of_two_launched(max_attempts=1, acknowledges=False)
+    rig.bring(2, max_attempts=1)
+    rig.node("a", claimed())
+    assert rig.outcomes() == [(0, LOST, 1)]
+    assert launch_one(rig).task == 1
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 3])
+def test_a_client_whose_link_breaks_again_and_again_loses_no_task(max_attempts: int) -> None:
+    world = World(1, nodes=[1], receipts=True)
+    log = world.submit([0.5] * 40, max_attempts=max_attempts)
+    for _ in range(3):
+        world.run_for(1.0)
+        for link in world.links(ClientHost):
+            world.drop_link(link, 0.1)
+    world.run()
+    world.check_end()
+    assert log.submitted_to == ["s0"] * 4
+    assert log.statuses() == [FINISHED] * 40
+    assert [outcome.attempts for outcome in log.outcomes] == [1] * 40
 
 
 def test_of_jobs_that_were_taken_over_the_latest_are_remembered_until_they_come_back() -> None:

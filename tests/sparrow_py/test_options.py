@@ -151,6 +151,12 @@ def test_help_names_every_option() -> None:
         (NodeMonitorOptions, ["--queue", "lifo"], "queue"),
         (NodeMonitorOptions, ["--attr", "gpu"], "attr"),
         (NodeMonitorOptions, ["--attr", "=x"], "attr"),
+        (NodeMonitorOptions, ["--sql-data", "relative"], "sql_data: 'relative' "),
+        (NodeMonitorOptions, ["--sql-data", "/data", "--sql-data", "ada=data"], "sql_data: 'ada=data' "),
+        (NodeMonitorOptions, ["--resource", "gpu=-1"], "resource: 'gpu=-1' "),
+        (SchedulerOptions, ["--user-weight", "bob=1", "--user-weight", "ann=-1"], "user_weight: 'ann=-1' "),
+        (SchedulerOptions, ["--user-priority", "ann=high"], "user_priority: 'ann=high' "),
+        (SchedulerOptions, ["--probe-ratio-max", "0.5"], "probe_ratio_max"),
         (NodeMonitorOptions, ["--scheduler", "somewhere"], "scheduler"),
         (NodeMonitorOptions, ["--scheduler", ""], "scheduler"),
         (NodeMonitorOptions, ["--get-task-timeout-s", "0"], "get_task_timeout_s"),
@@ -181,6 +187,24 @@ def test_pairs() -> None:
     assert parse_pairs("attr", ("a=1", "b=")) == {"a": "1", "b": ""}
     with pytest.raises(InvalidOption, match="attr"):
         parse_pairs("attr", ("a",))
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        (NodeMonitorOptions, "--attr"),
+        (NodeMonitorOptions, "--resource"),
+        (SchedulerOptions, "--user-weight"),
+        (SchedulerOptions, "--user-priority"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(options: type, flag: str) -> None:
+    for value in "21":
+        with pytest.raises(click.ClickException) as caught:
+            parse(options, [flag, "a=1", flag, "b=1", flag, f"a={value}"])
+        name = flag[2:].replace("-", "_")
+        said = f"{name}: 'a={value}' is not valid; allowed: each key once; 'a' is '1' already"
+        assert caught.value.message == said
 
 
 # ---- the token -------------------------------------------------------------------------------
