@@ -50,7 +50,7 @@ def work_here(starts: Path, task: int, cpu_s: float) -> int:
 
 
 def sleep_here(starts: Path, task: int, seconds: float, slower: float) -> int:
-    """As `work_here`, without using the CPU; so many times slower in a process of niceness 10 or more: a slow node's."""
+    """As `work_here`, without using the CPU; so many times slower in a process of niceness 10 or more."""
     (starts / f"{task}.{os.getpid()}").touch()
     time.sleep(seconds * (slower if os.nice(0) >= 10 else 1.0))
     return task
