@@ -139,7 +139,7 @@ async def test_who_submits_calls_hears_of_it_at_once(client: Client, cluster: Lo
 
 OF_THE_WHOLE_JOB: dict[str, Any] = {
     "max_attempts": 1, "retry_failed": True, "queue_timeout_s": 5.0, "wait_for_nodes_s": 5.0, "avoid": ("a",),
-    "on_client_lost": "finish", "report_placed": True, "priority": -3, "speculate": Speculation(),
+    "on_client_lost": "finish", "report_placed": True, "priority": -3, "avoid_by": "rack", "speculate": Speculation(),
 }  # fmt: skip
 OF_A_STAGE: dict[str, Any] = {
     "probe_ratio": 3.0, "prefetch": 4, "expected_duration_s": 1.0, "demand": {"gpu": 1}, "where": ("gpu exists",),
