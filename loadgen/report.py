@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from sparrow_py.daemon.command_group import exit_code, one_line
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption, SparrowError
 
 REPORT_FILE = "report.html"
@@ -28,7 +29,7 @@ def write_report(directory: str | Path) -> Path:
         from loadgen.recorded import read_run
         from loadgen.report_page import render
     except ModuleNotFoundError as error:
-        allowed = f'nothing without {error.name}: pip install "sparrow-py[loadgen]"'
+        allowed = f"nothing without {error.name}: {install_command('loadgen')}"
         raise InvalidOption("directory", str(directory), allowed) from None
     path = Path(directory) / REPORT_FILE
     page = render(read_run(directory))

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from simulator import figures, sweep
 from simulator.figures import FIGURES, QUICK, Figure, Row, Scale
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption
 
 RESULTS = "results.jsonl"
@@ -75,7 +76,7 @@ def _check_matplotlib(names: Sequence[str]) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise InvalidOption(
-            "figure", " ".join(names), 'nothing without matplotlib: pip install "sparrow-py[simulator]"'
+            "figure", " ".join(names), f"nothing without matplotlib: {install_command('simulator')}"
         ) from None
 
 

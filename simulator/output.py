@@ -14,6 +14,7 @@ from rich.table import Table
 
 from loadgen.jobs import WorkloadJob
 from simulator.simulate import COOL_DOWN, WARM_UP, Result
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption
 
 COLUMNS = {
@@ -63,7 +64,7 @@ class TaskTable:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
-            raise InvalidOption("out", path, 'nothing without pyarrow: pip install "sparrow-py[simulator]"') from None
+            raise InvalidOption("out", path, f"nothing without pyarrow: {install_command('simulator')}") from None
         self._arrow = pyarrow
         self._parquet = pyarrow.parquet
         self._path = Path(path)

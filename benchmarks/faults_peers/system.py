@@ -13,6 +13,7 @@ import psutil
 from benchmarks.faults_peers.faults import Fault
 from benchmarks.faults_peers.processes import Processes
 from benchmarks.laboratory.network import Network
+from sparrow_py.distribution import install_command
 
 READY_TIMEOUT_S = 60.0
 """From the start of a cluster until it has all its workers."""
@@ -55,7 +56,7 @@ class System(ABC):
     def missing(self) -> str:
         """What is not installed, with what to do about it; empty if it can run."""
         absent = [package for package in self.packages if _version(package) is None]
-        return f"{', '.join(absent)} not installed: pip install 'sparrow-py[peers]'" if absent else ""
+        return f"{', '.join(absent)} not installed: {install_command('peers')}" if absent else ""
 
     def version(self) -> str:
         """Of its first package."""

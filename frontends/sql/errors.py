@@ -13,6 +13,7 @@ SparrowError
 
 from __future__ import annotations
 
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidRequest, SparrowError
 
 QUERY_FIELD = "sql"
@@ -81,7 +82,7 @@ class ExtraMissing(SparrowError):
     """A package that the sql framework needs is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(f"the package {package} is not installed; the extra brings it: pip install 'sparrow-py[sql]'")
+        super().__init__(f"the package {package} is not installed; the extra brings it: {install_command('sql')}")
         self.package = package
 
     def __reduce__(self) -> tuple[type, tuple[str]]:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import click
 
-from sparrow_py.daemon.version import DISTRIBUTION, version_option
+from sparrow_py.daemon.version import version_option
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.logs.printable import printable
 
@@ -54,7 +55,7 @@ class CommandGroup(click.Group):
             if package not in self.extra_packages:
                 raise
             raise click.ClickException(
-                f"the package {package} is not installed; it comes with pip install '{DISTRIBUTION}[{self.extra}]'"
+                f"the package {package} is not installed; it comes with {install_command(self.extra)}"
             ) from None
         return command
 

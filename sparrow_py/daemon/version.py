@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-DISTRIBUTION = "sparrow-py"
+from sparrow_py.distribution import DISTRIBUTION
+
 UNKNOWN = "of a source tree that is not installed"
 
 

@@ -139,3 +139,11 @@ def test_errors_name_the_flag(capsys: pytest.CaptureFixture[str], arguments: tup
     assert code == 2
     assert named in error
     assert len(error.splitlines()) == 1
+
+
+def test_help_and_document_say_how_long_queries_take(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0 and "4000 take about 25 s for each placement" in " ".join(out.split())
+    assert "4,000 queries, the default of `--jobs`, takes about 25 seconds" in Path("docs/simulator.md").read_text(
+        "utf-8"
+    )

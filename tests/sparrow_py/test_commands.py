@@ -2,6 +2,7 @@
 
 import builtins
 import importlib
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -22,6 +23,7 @@ from scheduler.options import SchedulerOptions
 from simulator.__main__ import main as simulator
 from sparrow_py.daemon import version
 from sparrow_py.daemon.options import command
+from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption
 
 COMMANDS = {
@@ -151,9 +153,20 @@ def test_loadgen_without_its_extra_says_what_to_install(monkeypatch: pytest.Monk
     for arguments in (["run", "--preset", "fig9"], ["--help"]):
         result = invoke(loadgen, *arguments)
         assert (result.exit_code, result.output.count("\n")) == (1, 1), result.output
-        assert "pyarrow is not installed; it comes with pip install 'sparrow-py[loadgen]'" in result.output
+        assert f"pyarrow is not installed; it comes with {install_command('loadgen')}" in result.output
     monkeypatch.undo()
     importlib.invalidate_caches()
+
+
+def test_a_clone_s_extras_are_installed_from_its_directory() -> None:
+    """A package index need not have this version, nor any."""
+    assert install_command("sql").endswith(", of a clone pip install 'PATH-OF-ITS-DIRECTORY[sql]'")
+    extras = PYPROJECT["optional-dependencies"]
+    for document in [Path("README.md"), *Path("docs").glob("*.md")]:
+        text = document.read_text("utf-8")
+        assert "pip install sparrow-py" not in re.sub("[\"']", "", text), document
+        for extra in re.findall(r"pip install '[^']*\[(\w+)\]'", text):
+            assert extra in extras, document
 
 
 def test_the_packages_of_loadgens_extra_are_those_that_are_declared() -> None:

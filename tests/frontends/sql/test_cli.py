@@ -13,6 +13,7 @@ import pytest
 from frontends.sql.dataset import Dataset
 from frontends.sql.frontend import SqlFrontend
 from sparrow_py import LocalCluster
+from sparrow_py.distribution import install_command
 from tests.support.daemons import clean_environment
 
 Ended = subprocess.CompletedProcess[str]
@@ -144,6 +145,5 @@ def test_a_package_of_the_extra_that_is_missing_is_named(tmp_path: Path) -> None
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert ended.returncode == 1
-    assert ended.stderr == (
-        "sparrow: the package duckdb is not installed; the extra brings it: pip install 'sparrow-py[sql]'\n"
-    )
+    said = f"the package duckdb is not installed; the extra brings it: {install_command('sql')}"
+    assert ended.stderr == f"sparrow: {said}\n"
