@@ -360,6 +360,7 @@ def test_the_list_has_all_rows_and_runs_nothing(run: Any, tmp_path: Path) -> Non
     assert not (tmp_path / "r.jsonl").exists() and not (tmp_path / "d.md").exists()
 
 
+@pytest.mark.rest
 def test_simulated_rows_are_run_by_several_processes(tmp_path: Path) -> None:
     """Of the real command: the pool's processes find what they are to do."""
     kept, page = tmp_path / "r.jsonl", tmp_path / "d.md"

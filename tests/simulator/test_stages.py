@@ -15,6 +15,7 @@ from simulator.__main__ import main
 from simulator.cluster import Cluster
 from simulator.queries_command import POLICIES
 from simulator.simulate import simulate
+from tests.support.suites import rest_after
 
 BLOCKER = '{"arrival_s": 0, "durations_s": [1.2]}'
 """All others wait behind it when it ends: from then on the order follows from what the daemons decide alone. There is
@@ -48,7 +49,7 @@ def in_order(starts: list[Start]) -> list[tuple[int, int]]:
     return [(job, task) for _, job, task in sorted(starts)]
 
 
-@pytest.mark.parametrize("placement", ["sparrow", "random", "central"])
+@pytest.mark.parametrize("placement", rest_after(1, "sparrow", "random", "central"))
 def test_stages_start_in_the_order_in_which_live_daemons_start_them(placement: str, tmp_path: Path) -> None:
     with LocalTarget(Shape(nodes=1, slots=1, schedulers=1, placement=placement), tmp_path) as target:
         plan = Plan("run", "sleep", 2.0, target.nodes, 60.0)

@@ -71,10 +71,8 @@ def clients_of(address: str) -> float:
 @pytest.mark.parametrize(
     ("heartbeat_s", "max_attempts", "schedulers"),
     [
-        (PATIENT, 3, 1),
         (IMPATIENT, 1, 2),
-        pytest.param(PATIENT, 1, 2, marks=pytest.mark.rest),
-        pytest.param(IMPATIENT, 1, 1, marks=pytest.mark.rest),
+        pytest.param(PATIENT, 3, 1, marks=pytest.mark.rest),
         pytest.param(IMPATIENT, 3, 2, marks=pytest.mark.rest),
     ],
 )
