@@ -8,14 +8,9 @@ from sparrow_py.daemon.options import command
 
 
 def _run(options: SchedulerOptions) -> None:
-    process.run(lambda: _daemon(options), options)
-
-
-def _daemon(options: SchedulerOptions) -> process.Daemon:
-    """Imported here, as that takes most of the start: signals are heeded meanwhile."""
     from scheduler.daemon import SchedulerDaemon
 
-    return SchedulerDaemon(options)
+    process.run(lambda: SchedulerDaemon(options), options)
 
 
 main = command(
