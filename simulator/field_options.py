@@ -58,7 +58,18 @@ def made(settings: type, values: Mapping[str, Any], **more: Any) -> Any:
     return settings(**{name: value for name, value in values.items() if name in names} | more)
 
 
-def about_flag(error: InvalidRequest, command: click.Command) -> InvalidRequest:
+class FlagCommand(click.Command):
+    """A command whose errors about a field name its flag."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run."""
+        try:
+            return super().invoke(ctx)
+        except InvalidRequest as error:
+            raise _about_flag(error, self) from None
+
+
+def _about_flag(error: InvalidRequest, command: click.Command) -> InvalidRequest:
     """The error, with the flag in place of the field's name if the command has such a flag."""
     flag = flag_of(error.field)
     if any(flag in parameter.opts for parameter in command.params):

@@ -18,13 +18,13 @@ import click
 
 from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from simulator.cluster import Cluster
-from simulator.field_options import about_flag, made, options_of
+from simulator.field_options import FlagCommand, made, options_of
 from simulator.network import Delay
 from simulator.policies import ROOMS, Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.daemon.options import given as stated
 from sparrow_py.distribution import install_command
-from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, PROFILES, completed
 
 if TYPE_CHECKING:
@@ -185,15 +185,6 @@ def _simulated(points: Sequence[QueriesPoint]) -> Iterator[tuple[Point, Any, Any
         yield recorded_run(number, point, point.simulate())
 
 
-class _QueriesCommand(click.Command):
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run; an error about a field names its flag."""
-        try:
-            return super().invoke(ctx)
-        except InvalidRequest as error:
-            raise about_flag(error, self) from None
-
-
 @click.pass_context
 def _queries(ctx: click.Context, /, report: str | None, as_json: bool, **values: Any) -> None:
     points = _points(values, stated(ctx, values))
@@ -229,7 +220,7 @@ def _write(directory: str, done: list[tuple[Point, Any, Any, Any]]) -> None:
     click.echo(f"wrote {write_report(directory)}", err=True)
 
 
-queries_command = _QueriesCommand(
+queries_command = FlagCommand(
     "queries",
     callback=_queries,
     params=[

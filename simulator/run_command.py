@@ -19,13 +19,13 @@ from node_monitor.options import QUEUE_POLICIES
 from scheduler.options import SchedulerOptions
 from simulator import output
 from simulator.cluster import Cluster
-from simulator.field_options import about_flag, made, options_of
+from simulator.field_options import FlagCommand, made, options_of
 from simulator.network import KINDS as DELAY_KINDS
 from simulator.network import Delay
 from simulator.policies import POLICIES, ROOMS, Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.daemon.options import given as stated
-from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, PROFILES, completed
 
 CLUSTER = {
@@ -90,15 +90,6 @@ def _options() -> list[click.Parameter]:
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object a run instead of a table."),
         click.Option(["--out"], metavar="FILE", help="Write a row for each task to this Parquet file."),
     ]  # fmt: skip
-
-
-class _RunCommand(click.Command):
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run; an error about a field names its flag."""
-        try:
-            return super().invoke(ctx)
-        except InvalidRequest as error:
-            raise about_flag(error, self) from None
 
 
 @click.pass_context
@@ -195,7 +186,7 @@ def _trace(values: dict[str, Any], given: dict[str, Any], cluster: Cluster) -> T
     return trace
 
 
-run_command = _RunCommand(
+run_command = FlagCommand(
     "run",
     callback=_run,
     params=_options(),

@@ -7,12 +7,10 @@ stopped is cut off.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar, cast
@@ -22,7 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from loadgen.traces import Trace
-from simulator import idle_slots  # noqa: F401  (its policy is one that points may name)
+from simulator import (
+    idle_slots,  # noqa: F401  (its policy is one that points may name)
+    results_file,
+)
 from simulator.cluster import Cluster
 from simulator.measures import measures
 from simulator.policies import Settings
@@ -111,7 +112,7 @@ def run(
     `InvalidOption` if the file has the results of another sweep than `name`, or of other code.
     """
     distinct = {point.key: point for point in points}
-    with _opened(results) as file:
+    with results_file.opened(results) as file:
         known = _read(file, name, results)
         missing = [point for key, point in distinct.items() if key not in known]
         at_a_time = processes or os.cpu_count() or 1
@@ -140,22 +141,6 @@ def _computed(
 
 
 # ---- the results file ------------------------------------------------------------------------
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file, for reading and appending, for nobody else at the same time."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
-    except OSError as error:
-        raise InvalidOption("results", str(path), f"a file that can be written ({error.strerror})") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidOption("results", str(path), "a file that no other sweep is writing") from None
-        yield file
 
 
 def _read(file: IO[bytes], name: str, path: Path) -> dict[str, Figures]:

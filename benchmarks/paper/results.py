@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import IO, Any
 
 import msgspec
 
+from simulator import results_file
 from sparrow_py.errors import InvalidOption
 
 
@@ -72,16 +72,7 @@ class Writer:
 @contextmanager
 def writer(path: Path) -> Iterator[Writer]:
     """Holds the file; at the end it is in order, and without what was measured again."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
-    except OSError as error:
-        raise InvalidOption("results", str(path), f"a file that can be written ({error.strerror})") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidOption("results", str(path), "a file that no other run of this command is writing") from None
+    with results_file.opened(path) as file:
         known = read(path)
         _rewrite(file, known.values())
         try:

@@ -135,7 +135,7 @@ def test_two_sweeps_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(InvalidOption, match="no other sweep"):
+        with pytest.raises(InvalidOption, match="no other command"):
             sweep.run("test", POINTS, path, processes=1)
 
 
