@@ -439,7 +439,7 @@ def test_a_line_that_was_not_finished_is_left_out(tmp_path: Path) -> None:
 
 def test_a_file_that_another_run_writes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    with writer(path), pytest.raises(InvalidOption, match="no other run"), writer(path):
+    with writer(path), pytest.raises(InvalidOption, match="no other command"), writer(path):
         pass
 
 
