@@ -45,13 +45,16 @@ ACTION = st.tuples(
 )
 
 
-@settings(
+WHOLE_CLUSTERS = settings(
     derandomize=True,
     database=None,
     deadline=None,
     max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+@WHOLE_CLUSTERS
 @given(
     st.integers(0, 1000),
     st.lists(st.tuples(JOB, SPECULATE), min_size=1, max_size=3),
@@ -74,13 +77,7 @@ def test_guarantees_hold_with_copies_whatever_happens(
     client.check_end()
 
 
-@settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@WHOLE_CLUSTERS
 @given(
     st.integers(0, 1000),
     st.lists(st.tuples(STAGED, SPECULATE), min_size=1, max_size=2),
