@@ -30,9 +30,9 @@ from loadgen.point import PointPlan, run_point
 from loadgen.synthetic import Synthetic
 from loadgen.targets import Shape
 from simulator.cluster import Cluster
-from simulator.intervals import interval
+from simulator.figures.intervals import interval
+from simulator.figures.sweep import Figures, Point, run
 from simulator.policies import ROOMS, Settings
-from simulator.sweep import Figures, Point, run
 from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, PAPER, settings
 

@@ -11,10 +11,10 @@ from statistics import fmean, pstdev
 from benchmarks.report import Report, Row, command, median_rows, progress
 from loadgen.synthetic import Synthetic
 from scheduler.spreading import reservations_wanted
-from simulator import closed_forms
 from simulator.cluster import Cluster
-from simulator.figures import paper
-from simulator.measures import zero_wait
+from simulator.figures import closed_forms
+from simulator.figures.catalogue import paper
+from simulator.figures.measures import zero_wait
 from simulator.network import Delay
 from simulator.policies import POLICIES, Sparrow
 from simulator.records import JobRecord

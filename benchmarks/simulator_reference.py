@@ -18,10 +18,10 @@ from rich.console import Console
 from benchmarks.report import Report, Row, progress
 from loadgen.synthetic import Synthetic
 from simulator.cluster import Cluster
-from simulator.figures import paper
-from simulator.intervals import interval
+from simulator.figures.catalogue import paper
+from simulator.figures.intervals import interval
+from simulator.figures.sweep import Figures, Point, run
 from simulator.policies import Settings
-from simulator.sweep import Figures, Point, run
 from sparrow_py.errors import InvalidOption
 
 

@@ -24,7 +24,7 @@ from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import NodeMonitorOptions
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from simulator.blobs import FakeBlobs
+from simulator.soak.blobs import FakeBlobs
 from sparrow_py import calls
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.client import Job, _Sink

@@ -14,10 +14,10 @@ class SimulatorGroup(CommandGroup):
     """The commands of the simulator."""
 
     commands_at: ClassVar = {
-        "run": "simulator.run_command:run_command",
-        "figure": "simulator.figure_command:figure_command",
-        "queries": "simulator.queries_command:queries_command",
-        "soak": "simulator.soak:soak_command",
+        "run": "simulator.commands.run:run_command",
+        "figure": "simulator.commands.figure:figure_command",
+        "queries": "simulator.commands.queries:queries_command",
+        "soak": "simulator.soak.command:soak_command",
     }
 
 

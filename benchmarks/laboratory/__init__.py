@@ -10,5 +10,5 @@ guarantees. `Experiment` (experiment.py) plays a plan from the first process to 
 Four commands use it: `benchmarks.chaos` plays many short plans, `benchmarks.soak` one long one over wires, the fault
 matrix (`tests/faults`) one fault at a time on a cluster that goes on, and `benchmarks.faults_peers` compares what users
 of other systems see. The simulator's faults happen in virtual time; the rules by which it and the oracle judge are the
-same (`simulator/guarantees.py`).
+same (`simulator/soak/guarantees.py`).
 """

@@ -15,7 +15,7 @@ from benchmarks.laboratory.evidence import Evidence, Program, Run
 from benchmarks.laboratory.faults import OF_NODES, OF_SCHEDULERS, OF_WORKERS, STANDSTILLS, Happened, Kind
 from benchmarks.laboratory.jobs import GPUS, Job, Stage, Way
 from benchmarks.laboratory.told import Event, Told
-from simulator import guarantees
+from simulator.soak import guarantees
 
 COMMAND_STEP_NS = 10_000_000
 """Of the clock that commands have."""

@@ -12,9 +12,9 @@ from benchmarks.report import Report, Row
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
 from simulator.cluster import Cluster
+from simulator.figures.sweep import Figures, Point, run
 from simulator.network import Delay
 from simulator.policies import Settings
-from simulator.sweep import Figures, Point, run
 
 MEAN_MS = 100.0
 TASKS = 10

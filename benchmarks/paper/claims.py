@@ -24,8 +24,8 @@ from benchmarks.paper.quantities import (
     value,
 )
 from benchmarks.paper.rules import PASSES, Band, Rule, at_least, at_most, near
-from simulator import closed_forms
-from simulator.figures import POLICY_NAMES
+from simulator.figures import closed_forms
+from simulator.figures.catalogue import POLICY_NAMES
 from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, PAPER
 

@@ -13,7 +13,7 @@ from benchmarks.paper.quantities import SIZES, OfTests, Size
 from benchmarks.paper.results import Result, Results, key
 from benchmarks.paper.rules import INVALID, NOT_HERE, NOT_RUN
 from benchmarks.paper.runs import LivePoint
-from simulator.intervals import Interval
+from simulator.figures.intervals import Interval
 from sparrow_py.profiles import DEFAULT, PAPER
 
 PROFILES = (PAPER, DEFAULT)

@@ -17,8 +17,8 @@ from benchmarks.paper.runs import (
     SimulatedPreset,
     TestRun,
 )
-from simulator.figures import POLICY_NAMES, QUICK, Scale
-from simulator.intervals import Interval, interval
+from simulator.figures.catalogue import POLICY_NAMES, QUICK, Scale
+from simulator.figures.intervals import Interval, interval
 from sparrow_py.profiles import DEFAULT, PAPER
 
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from loadgen.presets import PRESETS, Size
 from simulator.cluster import Cluster
-from simulator.figures import FIGURES, SPARROW, Figure, Samples, Scale, paper
-from simulator.measures import measures
+from simulator.figures.catalogue import FIGURES, SPARROW, Figure, Samples, Scale, paper
+from simulator.figures.measures import measures
+from simulator.figures.sweep import Point, compute
 from simulator.policies import Settings
 from simulator.simulate import COOL_DOWN, WARM_UP, Result, simulate
-from simulator.sweep import Point, compute
 from sparrow_py.errors import ClusterError
 from sparrow_py.profiles import DEFAULT, PAPER
 
@@ -121,7 +121,7 @@ def _figure(name: str, scale: Scale) -> Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class FigurePoint:
-    """A point of a figure of `simulator.figures`, with one seed."""
+    """A point of a figure of `simulator.figures.catalogue`, with one seed."""
 
     figure: str
     group: str

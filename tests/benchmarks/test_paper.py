@@ -45,8 +45,8 @@ from benchmarks.paper.rules import (
     near,
 )
 from benchmarks.paper.runs import KEPT, Measured, Run, numbers
-from simulator.figures import FIGURES
-from simulator.sweep import compute
+from simulator.figures.catalogue import FIGURES
+from simulator.figures.sweep import compute
 from sparrow_py.errors import ClusterError, InvalidOption
 from tests.support.waiting import TIMEOUT_S
 

@@ -8,7 +8,7 @@ import pytest
 from frontends.cli import run, stopping
 from frontends.cli.output import FAILED_EXIT_MAX
 from node_monitor.executors import launcher
-from simulator import soak
+from simulator.soak import command
 from sparrow_py import errors
 from sparrow_py.daemon import command_group
 from tests.support.documents import ROOT, code_spans, headings, section
@@ -24,7 +24,7 @@ STATUSES = {
     run.NotRun.exit_code,
     stopping.TERMINATED_EXIT,
     launcher.CANNOT_RUN_EXIT,
-    soak.FAILED_EXIT,
+    command.FAILED_EXIT,
 }
 branch = re.compile(r"^((?:[│ ]   )*)(?:├── |└── )(\w+)", re.M).finditer
 

@@ -25,7 +25,7 @@ from scheduler.sampling import probing
 from scheduler.spreading import spread
 from simulator import hosts
 from simulator.cluster import Cluster
-from simulator.figures import paper
+from simulator.figures.catalogue import paper
 from simulator.policies import Settings
 from simulator.simulate import simulate
 from tests.support.module_state import described

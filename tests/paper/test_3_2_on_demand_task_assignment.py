@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.book.preferences import FREE
 from scheduler.sampling.locality import Locality
 from scheduler.spreading import reservations_wanted
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.constraints import parse
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

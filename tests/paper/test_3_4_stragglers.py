@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simulator.world import JobLog, World
+from simulator.soak.world import JobLog, World
 from sparrow_py.job import TaskStatus
 from sparrow_py.speculation import Speculation
 from sparrow_py.wire import messages as m

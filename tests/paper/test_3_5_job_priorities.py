@@ -25,7 +25,7 @@ from node_monitor.queueing.priority import PriorityQueue
 from node_monitor.queueing.tickets import QueuedTicket
 from simulator.cluster import Cluster
 from simulator.simulate import simulate
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig

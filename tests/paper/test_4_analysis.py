@@ -13,10 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from loadgen.synthetic import Synthetic
-from simulator import closed_forms
 from simulator.cluster import Cluster
-from simulator.figures import ZERO_WAIT
-from simulator.intervals import Interval
+from simulator.figures import closed_forms
+from simulator.figures.catalogue import ZERO_WAIT
+from simulator.figures.intervals import Interval
 from simulator.network import Delay
 from tests.support.paired import Case, mean, ratio, slack
 

@@ -1,6 +1,6 @@
 """Paper §5: what it simulates on 10,000 machines with jobs of 500 tasks, here on 200 with jobs of 10.
 
-A job has a task for one slot in 20, as in the paper. Sparrow is the paper's (`simulator.figures.paper`: no
+A job has a task for one slot in 20, as in the paper. Sparrow is the paper's (`simulator.figures.catalogue.paper`: no
 cancellation, no sharing of probes, nothing that came later), but for the tests that say "today's defaults".
 `python -m benchmarks.simulator_reference` compares larger simulations with the numbers of another implementation.
 """
@@ -18,8 +18,8 @@ from loadgen.durations import Durations
 from loadgen.jobs import WorkloadJob
 from loadgen.synthetic import Synthetic
 from simulator.cluster import Cluster
-from simulator.figures import SHARE_OF_CLUSTER, paper
-from simulator.intervals import interval
+from simulator.figures.catalogue import SHARE_OF_CLUSTER, paper
+from simulator.figures.intervals import interval
 from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.simulate import COOL_DOWN, WARM_UP

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import pytest
 
 from node_monitor.host.resources import cores
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py import LocalCluster
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.paper.runs import Shape, SimulatedPreset
 from loadgen.presets import PRESETS, Size
 from simulator.cluster import Cluster
-from simulator.figures import paper
+from simulator.figures.catalogue import paper
 from simulator.simulate import simulate
 
 SHAPE = Shape(nodes=50, slots=4, schedulers=5, seconds=2.5)

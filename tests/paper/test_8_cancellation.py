@@ -7,7 +7,7 @@ object identity and removes none.) Probe sharing, which may take the place of ca
 
 from __future__ import annotations
 
-from simulator.world import JobLog, World
+from simulator.soak.world import JobLog, World
 from sparrow_py.job import TaskStatus
 
 NO_SHARING = {"probe_sharing": False}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.job_log import JobLog
-from simulator.world import World
+from simulator.soak.job_log import JobLog
+from simulator.soak.world import World
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.book import footprint
 from scheduler.book.admission import RETRY_AFTER_MAX_S, RETRY_AFTER_MIN_S, RETRY_AFTER_UNKNOWN_S, Admission
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus

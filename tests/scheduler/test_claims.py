@@ -9,8 +9,8 @@ import pytest
 from scheduler.book import footprint
 from scheduler.book.register import TAKEN_OVER_MAX
 from scheduler.options import PLACEMENTS
-from simulator.fallible_hosts import ClientHost
-from simulator.world import World
+from simulator.soak.fallible_hosts import ClientHost
+from simulator.soak.world import World
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

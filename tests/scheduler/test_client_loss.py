@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission

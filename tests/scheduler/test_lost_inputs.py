@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.book.lost_inputs import INPUT_LOSSES_MAX
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import StagedRig as Rig

@@ -12,11 +12,11 @@ from loadgen.synthetic import Synthetic
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import PLACEMENTS, SchedulerOptions
 from scheduler.planes import PLANES
-from simulator import faults, scenarios
 from simulator.cluster import Cluster
 from simulator.policies import Settings
 from simulator.simulate import simulate
-from simulator.world import World
+from simulator.soak import faults, scenarios
+from simulator.soak.world import World
 from tests.support.most_free_slots import MostFreeSlots, SolvedPlacement
 
 SMALL_PLANES = [MostFreeSlots, SolvedPlacement]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -14,7 +14,7 @@ import pytest
 
 from scheduler.book.jobs import JobState
 from scheduler.core import SchedulerCore
-from simulator.world import World
+from simulator.soak.world import World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import StagedRig as Rig

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.options import ORDERS
-from simulator.world import ClientHost, NodeHost, World
+from simulator.soak.world import ClientHost, NodeHost, World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.suites import rest_after

@@ -27,12 +27,13 @@ import click
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
 from scheduler.audit.audited_core import AuditedCore
-from simulator import fallible_hosts, faults, hosts, job_log, links, scenarios
+from simulator import hosts
 from simulator.cluster import Cluster
 from simulator.engine import Engine
 from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.simulate import simulate
+from simulator.soak import fallible_hosts, faults, job_log, links, scenarios
 
 DIGESTS = Path(__file__).parent / "testdata/digests.txt"
 AUDIT_BYTES_MAX = 1 << 40

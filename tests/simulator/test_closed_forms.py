@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from simulator import closed_forms as forms
+from simulator.figures import closed_forms as forms
 
 
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])

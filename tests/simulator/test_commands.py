@@ -43,7 +43,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_command_is_imported_when_it_is_asked_for_and_matplotlib_when_something_is_drawn() -> None:
     program = (
         "import sys; from simulator.__main__ import main; heavy = {'matplotlib', 'pyarrow'};"
-        "assert 'simulator.run_command' not in sys.modules;"
+        "assert 'simulator.commands.run' not in sys.modules;"
         "main(['run', '--nodes', '5', '--tasks', '2', '--jobs', '20'], standalone_mode=False);"
         "main(['figure', '--help'], standalone_mode=False);"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from simulator import faults
-from simulator.clocks import HostClock
-from simulator.faults import Fault
-from simulator.links import Link
-from simulator.world import NodeHost, World
+from simulator.soak import faults
+from simulator.soak.clocks import HostClock
+from simulator.soak.faults import Fault
+from simulator.soak.links import Link
+from simulator.soak.world import NodeHost, World
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from simulator import figures
-from simulator.figure_command import COLUMNS, figure_command, make
-from simulator.figures import FIGURES, Figure, Panel, Samples, Scale
-from simulator.intervals import interval
-from simulator.sweep import Figures, Point
+from simulator.commands.figure import COLUMNS, figure_command, make
+from simulator.figures import catalogue
+from simulator.figures.catalogue import FIGURES, Figure, Panel, Samples, Scale
+from simulator.figures.intervals import interval
+from simulator.figures.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
 from tests.support.suites import rest_after
 
@@ -34,7 +34,7 @@ def made_up(figure: Figure) -> dict[str, Figures]:
 @pytest.mark.parametrize("scale", [TINY, Scale()], ids=["tiny", "the paper's"])
 def test_each_panel_has_its_curves_and_each_curve_its_seeds(name: str, scale: Scale) -> None:
     figure = FIGURES[name](scale)
-    found = figures.rows(figure, made_up(figure))
+    found = catalogue.rows(figure, made_up(figure))
     assert {row.panel for row in found} == {panel.title for panel in figure.panels}
     assert all(len(row.by_seed) == scale.seeds for row in found)
     assert {samples.group for samples in figure.samples} == {panel.group for panel in figure.panels}
@@ -80,7 +80,7 @@ def test_policies_are_paired() -> None:
     for samples in figure.samples:
         for point in samples.points:
             arrivals.setdefault(f"{point.workload} {point.seed}", set()).add(point.policy)
-    assert all(len(policies) == len(figures.POLICY_NAMES) for policies in arrivals.values())
+    assert all(len(policies) == len(catalogue.POLICY_NAMES) for policies in arrivals.values())
 
 
 def test_total_cores_stay_the_same_in_figure_7() -> None:
@@ -93,14 +93,14 @@ def test_a_ratio_is_taken_seed_by_seed() -> None:
         return (
             FIGURES["5"](TINY)
             .points[0]
-            .__class__(cluster=figures.Cluster(nodes=40), workload=figures.Synthetic(), policy=policy, seed=seed)
+            .__class__(cluster=catalogue.Cluster(nodes=40), workload=catalogue.Synthetic(), policy=policy, seed=seed)
         )
 
     above, below = (tuple(point(policy, seed) for seed in (1, 2)) for policy in ("sparrow", "central"))
     panel = Panel("", "g", "response_p50_ms", "")
     figure = Figure("x", "", "", "", (panel,), (Samples("g", "curve", 1.0, above, below),))
     values = dict(zip([one.key for one in (*above, *below)], (10.0, 30.0, 5.0, 10.0), strict=True))
-    (row,) = figures.rows(figure, {key: {"response_p50_ms": value} for key, value in values.items()})
+    (row,) = catalogue.rows(figure, {key: {"response_p50_ms": value} for key, value in values.items()})
     assert row.by_seed == (2.0, 3.0)
     assert row.value == interval([2.0, 3.0])
 
@@ -110,8 +110,8 @@ def test_plots_and_tables_are_written_the_same_each_time(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figure = FIGURES[name](TINY)
-    monkeypatch.setattr("simulator.sweep.run", lambda *_, **__: made_up(figure))
-    monkeypatch.setattr("simulator.figure_plots.PNG_DPI", 40)
+    monkeypatch.setattr("simulator.figures.sweep.run", lambda *_, **__: made_up(figure))
+    monkeypatch.setattr("simulator.figures.plots.PNG_DPI", 40)
     written = []
     for directory in (tmp_path / "one", tmp_path / "two"):
         directory.mkdir()
@@ -155,4 +155,4 @@ def test_what_cannot_be_is_named(tmp_path: Path, arguments: list[str], named: st
 
 
 def test_all_is_all_and_no_figure_is_made_twice() -> None:
-    assert figures.named(["5", "all"]) == ["5", *(name for name in FIGURES if name != "5")]
+    assert catalogue.named(["5", "all"]) == ["5", *(name for name in FIGURES if name != "5")]

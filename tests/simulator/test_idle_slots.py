@@ -4,9 +4,9 @@ import pytest
 
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
-from simulator import closed_forms, figures, idle_slots
 from simulator.cluster import Cluster
-from simulator.measures import measures
+from simulator.figures import catalogue, closed_forms, idle_slots
+from simulator.figures.measures import measures
 from simulator.network import Delay
 from simulator.policies import Settings
 from simulator.simulate import simulate
@@ -23,13 +23,13 @@ def asking_over_service(rtt_ms: float, settings: Settings) -> float:
 @pytest.mark.parametrize("ratio", [1.0, 2.0, 3.0])
 @pytest.mark.parametrize("rtt_ms", [1.0, 10.0])
 def test_without_cancellation_it_is_d_rtt_over_t(ratio: float, rtt_ms: float) -> None:
-    settings = figures.paper(probe_ratio=ratio)
+    settings = catalogue.paper(probe_ratio=ratio)
     expected = closed_forms.idle_while_asking(ratio, rtt_ms, 100.0)
     assert asking_over_service(rtt_ms, settings) == pytest.approx(expected, rel=1e-6)
 
 
 def test_cancellation_makes_it_less_but_each_task_is_asked_for_once() -> None:
-    found = asking_over_service(1.0, figures.paper(cancellation=True))
+    found = asking_over_service(1.0, catalogue.paper(cancellation=True))
     assert closed_forms.idle_while_asking(1, 1.0, 100.0) <= found < closed_forms.idle_while_asking(2, 1.0, 100.0)
 
 

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from simulator.intervals import interval, t_point
+from simulator.figures.intervals import interval, t_point
 
 
 @pytest.mark.parametrize(("degrees", "point"), [(1, 12.706), (4, 2.776), (10, 2.228), (30, 2.042), (120, 1.980)])

@@ -29,8 +29,8 @@ from scheduler.book.register import Register
 from scheduler.book.waiting import Waiting
 from scheduler.core import SchedulerCore
 from scheduler.sampling.binding import Binding
-from simulator.broken import Broken
-from simulator.world import World
+from simulator.soak.broken import Broken
+from simulator.soak.world import World
 from sparrow_py.errors import InvariantViolated
 from sparrow_py.job import TaskStatus
 from sparrow_py.session.core import ClientCore

@@ -12,9 +12,9 @@ from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
 from loadgen.traces import Trace, parse_lines
 from simulator.cluster import Cluster
-from simulator.figures import paper
+from simulator.figures.catalogue import paper
+from simulator.figures.intervals import interval
 from simulator.hosts import SimulationError
-from simulator.intervals import interval
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption

@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from scheduler.options import SchedulerOptions
-from simulator import run_command
 from simulator.__main__ import main
+from simulator.commands import run as run_module
 from simulator.hosts import SimulationError
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import simulate
@@ -94,12 +94,12 @@ def test_jobs_of_zones_run_in_their_zones(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_every_setting_of_policies_is_an_option() -> None:
-    flags = {name for parameter in run_command.run_command.params for name in [parameter.name]}
+    flags = {name for parameter in run_module.run_command.params for name in [parameter.name]}
     assert set(Settings.__dataclass_fields__) <= flags
 
 
 def test_settings_that_daemons_have_are_explained_in_the_same_words() -> None:
-    helps = {parameter.name: getattr(parameter, "help", "") for parameter in run_command.run_command.params}
+    helps = {parameter.name: getattr(parameter, "help", "") for parameter in run_module.run_command.params}
     assert helps["cancellation"] == SchedulerOptions.__dataclass_fields__["cancellation"].metadata["help"]
 
 
@@ -262,7 +262,7 @@ def test_a_simulation_that_cannot_go_on_says_so(
     def fails(*_: object, **__: object) -> None:
         raise SimulationError("job 7 was refused: too many tasks")
 
-    monkeypatch.setattr(run_command, "simulate", fails)
+    monkeypatch.setattr(run_module, "simulate", fails)
     code, out, err = run(capsys, *SMALL)
     assert (code, out, err) == (1, "", "simulator: job 7 was refused: too many tasks\n")
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from scheduler.book import deliveries
 from scheduler.book.endings import Endings
 from scheduler.sampling.probing import Probing
-from simulator import faults, scenarios, soak
-from simulator.soak import run_seed, soak_command
+from simulator.soak import command, faults, scenarios
+from simulator.soak.command import run_seed, soak_command
 from sparrow_py.errors import InvalidOption
 from tests.support.suites import rest_after
 
@@ -32,7 +32,7 @@ def run(*arguments: str) -> Result:
     "kinds", rest_after(1, (), ALL, ("duplication",), ("partition", "scheduler-crash", "loss", "stall"))
 )
 def test_some_seeds_pass(kinds: tuple[str, ...]) -> None:
-    counts, failures = soak.soak(SEEDS, kinds, processes=1)
+    counts, failures = command.soak(SEEDS, kinds, processes=1)
     assert not failures, failures
     assert counts.seeds == len(SEEDS) and set(counts.faults) == set(kinds)
     assert min(counts.jobs, counts.tasks, counts.retries, counts.outcomes["finished"]) > len(SEEDS)
@@ -56,7 +56,7 @@ def test_some_seeds_pass_with_clients_that_say_what_they_have_received(
 @pytest.mark.parametrize("kinds", [(), ALL])
 def test_some_seeds_pass_with_central_schedulers(kinds: tuple[str, ...]) -> None:
     """Some of them have two or three, which know nothing of each other: that costs time, and nothing else."""
-    counts, failures = soak.soak(SEEDS, kinds, processes=1, placement="central")
+    counts, failures = command.soak(SEEDS, kinds, processes=1, placement="central")
     assert not failures, failures
     assert min(counts.jobs, counts.tasks, counts.outcomes["finished"]) > len(SEEDS)
 

@@ -13,7 +13,7 @@ from loadgen.tpch import TpchLike, read_profile
 from loadgen.traces import Trace, parse_lines
 from simulator.__main__ import main
 from simulator.cluster import Cluster
-from simulator.queries_command import POLICIES
+from simulator.commands.queries import POLICIES
 from simulator.simulate import simulate
 from tests.support.suites import rest_after
 

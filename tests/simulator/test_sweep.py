@@ -10,10 +10,10 @@ import pytest
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
 from loadgen.traces import Trace, parse_lines
-from simulator import sweep
 from simulator.cluster import Cluster
+from simulator.figures import sweep
+from simulator.figures.sweep import Point
 from simulator.policies import Settings
-from simulator.sweep import Point
 from sparrow_py.errors import InvalidOption
 
 TRACE = ['{"arrival_s": 0, "durations_s": [0.1, 0.2]}', '{"arrival_s": 1, "durations_s": [0.1], "user": "b"}']

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simulator.world import JobLog, World
+from simulator.soak.world import JobLog, World
 from sparrow_py.speculation import Speculation
 from tests.support.speculating import SpeculatingClient, slow_down
 

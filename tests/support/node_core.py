@@ -9,7 +9,7 @@ from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.options import NodeMonitorOptions
-from simulator.blobs import FakeBlobs
+from simulator.soak.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m

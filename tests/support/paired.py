@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulator.cluster import Cluster
-from simulator.figures import paper
-from simulator.intervals import Interval, interval
+from simulator.figures.catalogue import paper
+from simulator.figures.intervals import Interval, interval
+from simulator.figures.sweep import Point, compute
 from simulator.policies import Settings
 from simulator.simulate import Workload
-from simulator.sweep import Point, compute
 
 SEEDS = range(1, 5)
 SEEDS_CHEAP = range(1, 2)
@@ -57,7 +57,7 @@ class Case:
     seeds: range = field(default_factory=lambda: _seeds)
 
     def by_seed(self, measure: str) -> list[float]:
-        """The measure (`simulator.measures`) with each seed."""
+        """The measure (`simulator.figures.measures`) with each seed."""
         return [float(self._measured(seed)[measure]) for seed in self.seeds]
 
     def _measured(self, seed: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulator.world import ClientHost, JobLog, NodeHost, World
+from simulator.soak.world import ClientHost, JobLog, NodeHost, World
 from sparrow_py.job import BlobRef, JobSpec, TaskStatus
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
@@ -183,7 +183,7 @@ class SpeculatingClient:
 
 
 def _bytes(result: m.Data) -> bytes:
-    """A result, or what the hash of a large one says that it is (`simulator.blobs`)."""
+    """A result, or what the hash of a large one says that it is (`simulator.soak.blobs`)."""
     return bytes.fromhex(result.hash[: 2 * result.size]) if isinstance(result, BlobRef) else result
 
 

@@ -1,8 +1,8 @@
-"""What is done to whole clusters under virtual time (`simulator.world.World`) by several tests."""
+"""What is done to whole clusters under virtual time (`simulator.soak.world.World`) by several tests."""
 
 from __future__ import annotations
 
-from simulator.world import World
+from simulator.soak.world import World
 
 
 def crash_all_that_know_a_job(world: World, times: int, every_s: float, restart_s: float) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from simulator.broken import Broken
 from simulator.engine import Engine
-from simulator.links import Link
+from simulator.soak.broken import Broken
+from simulator.soak.links import Link
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
 from sparrow_py.wire import messages as m

@@ -20,12 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from loadgen.traces import Trace
-from simulator import (
-    idle_slots,  # noqa: F401  (its policy is one that points may name)
-    results_file,
-)
+from simulator import results_file
 from simulator.cluster import Cluster
-from simulator.measures import measures
+from simulator.figures import idle_slots  # noqa: F401  (its policy is one that points may name)
+from simulator.figures.measures import measures
 from simulator.policies import Settings
 from simulator.processes import side_by_side
 from simulator.simulate import Workload, simulate

@@ -18,13 +18,13 @@ import numpy as np
 
 from loadgen.durations import Durations
 from loadgen.synthetic import Synthetic
-from simulator import closed_forms
 from simulator.cluster import Cluster
-from simulator.idle_slots import WATCHED
-from simulator.intervals import Interval, interval
+from simulator.figures import closed_forms
+from simulator.figures.idle_slots import WATCHED
+from simulator.figures.intervals import Interval, interval
+from simulator.figures.sweep import Figures, Point
 from simulator.network import Delay
 from simulator.policies import Settings
-from simulator.sweep import Figures, Point
 from sparrow_py.errors import InvalidOption
 from sparrow_py.profiles import DEFAULT, PAPER, check_profile, in_words
 

@@ -14,8 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from simulator import figures, sweep
-from simulator.figures import FIGURES, QUICK, Figure, Row, Scale
+from simulator.figures import catalogue, sweep
+from simulator.figures.catalogue import FIGURES, QUICK, Figure, Row, Scale
 from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption
 
@@ -59,7 +59,7 @@ def figure_command(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     profiles = tuple(dict.fromkeys(part.strip() for part in profile.split(",") if part.strip()))
     scale = replace(QUICK if quick else Scale(), profiles=profiles, **changes)
-    wanted = figures.named(names)
+    wanted = catalogue.named(names)
     _check_matplotlib(wanted)
     directory = Path(out_dir)
     try:
@@ -82,16 +82,16 @@ def _check_matplotlib(names: Sequence[str]) -> None:
 
 def make(figure: Figure, directory: Path, processes: int | None = None) -> list[Row]:
     """Compute a figure, print it and write it; its rows."""
-    from simulator import figure_plots
+    from simulator.figures import plots
 
     computed = sweep.run(
         "figures", figure.points, directory / RESULTS, processes=processes, label=f"figure {figure.name}"
     )
-    rows = figures.rows(figure, computed)
+    rows = catalogue.rows(figure, computed)
     _show(figure, rows)
     _write_csv(figure, rows, directory / f"figure-{figure.name}.csv")
     _write_json(figure, rows, directory / f"figure-{figure.name}.json")
-    for path in figure_plots.draw(figure, rows, directory):
+    for path in plots.draw(figure, rows, directory):
         click.echo(f"wrote {path}", err=True)
     return rows
 

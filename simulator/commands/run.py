@@ -17,9 +17,9 @@ from loadgen.synthetic import Synthetic
 from loadgen.traces import Trace, read_trace
 from node_monitor.options import QUEUE_POLICIES
 from scheduler.options import SchedulerOptions
-from simulator import output
 from simulator.cluster import Cluster
-from simulator.field_options import FlagCommand, made, options_of
+from simulator.commands import output
+from simulator.commands.field_options import FlagCommand, made, options_of
 from simulator.network import KINDS as DELAY_KINDS
 from simulator.network import Delay
 from simulator.policies import POLICIES, ROOMS, Settings

@@ -2,9 +2,9 @@
 
 The numbers are those of the guarantees in docs/reliability.md. `check` asks cores for their own invariants and compares
 what each side of a quiet link knows (5). `check_end` holds each job against 1 to 4 and looks for what is left anywhere
-(5). Executors check what they are given (`simulator.executors`), the hosts that honest peers send nothing that a core
-rejects (6 is the cores' business; what was refused is checked to have been refused wholly). Rules that need only what
-was submitted, started and reported are in `simulator.guarantees`.
+(5). Executors check what they are given (`simulator.soak.executors`), the hosts that honest peers send nothing that a
+core rejects (6 is the cores' business; what was refused is checked to have been refused wholly). Rules that need only
+what was submitted, started and reported are in `simulator.soak.guarantees`.
 
 Two allowances are made, and no others. A link over which a frame was delivered twice is exempt from the comparison of
 reservations: a getTask or a Reserve that came twice leaves each side with another count, which only a new link mends.
@@ -18,12 +18,12 @@ import itertools
 from collections.abc import Iterable
 
 from node_monitor.queueing.fair import FairQueue
-from simulator import guarantees
-from simulator.broken import Broken
-from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
-from simulator.job_log import JobLog, Start
-from simulator.links import Link
-from simulator.members import Members
+from simulator.soak import guarantees
+from simulator.soak.broken import Broken
+from simulator.soak.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
+from simulator.soak.job_log import JobLog, Start
+from simulator.soak.links import Link
+from simulator.soak.members import Members
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 

@@ -21,11 +21,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from scheduler.options import PLACEMENTS
-from simulator import faults, scenarios
-from simulator.broken import Broken
-from simulator.fallible_hosts import ClientHost, Host
 from simulator.processes import side_by_side
-from simulator.world import EVENTS_MAX, World
+from simulator.soak import faults, scenarios
+from simulator.soak.broken import Broken
+from simulator.soak.fallible_hosts import ClientHost, Host
+from simulator.soak.world import EVENTS_MAX, World
 from sparrow_py.errors import InvalidOption, InvariantViolated
 
 FAILED_EXIT = 1

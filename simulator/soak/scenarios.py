@@ -13,10 +13,10 @@ from typing import Any
 
 from node_monitor.options import QUEUE_POLICIES
 from scheduler.options import ORDERS
-from simulator import faults
-from simulator.clocks import HostClock
-from simulator.faults import Fault
-from simulator.world import World
+from simulator.soak import faults
+from simulator.soak.clocks import HostClock
+from simulator.soak.faults import Fault
+from simulator.soak.world import World
 
 HORIZON_S = 3.0
 """Users act, and faults begin, within so long."""

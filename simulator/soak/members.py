@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
-from simulator.links import Link
-from simulator.surroundings import Surroundings
+from simulator.soak.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
+from simulator.soak.links import Link
+from simulator.soak.surroundings import Surroundings
 from sparrow_py.job import BlobRef
 
 

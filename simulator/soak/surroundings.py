@@ -10,10 +10,10 @@ from typing import Any
 
 from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
-from simulator.clocks import HostClock
 from simulator.engine import Engine
-from simulator.job_log import JobLog, Start
-from simulator.links import FallibleNetwork, Link, Side
+from simulator.soak.clocks import HostClock
+from simulator.soak.job_log import JobLog, Start
+from simulator.soak.links import FallibleNetwork, Link, Side
 from sparrow_py.job import BlobRef
 
 START_S = 1000.0

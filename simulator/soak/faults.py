@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from simulator.fallible_hosts import NodeHost
-from simulator.links import Link
-from simulator.world import World
+from simulator.soak.fallible_hosts import NodeHost
+from simulator.soak.links import Link
+from simulator.soak.world import World
 from sparrow_py.errors import InvalidOption
 from sparrow_py.wire import messages as m
 

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
-from simulator.broken import Broken
-from simulator.job_log import Start
-from simulator.links import Link
-from simulator.surroundings import Surroundings
+from simulator.soak.broken import Broken
+from simulator.soak.job_log import Start
+from simulator.soak.links import Link
+from simulator.soak.surroundings import Surroundings
 from sparrow_py import constraints
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus

@@ -2,7 +2,7 @@
 
 Frames of different links overlap and overtake each other, as latencies are drawn at random from the world's seed.
 Executors run a task for as long as its payload says, and may return a result that is too large for a message. What
-may go wrong are methods, from `drop_link` to `clock_leaps`; `simulator.faults` makes schedules of them.
+may go wrong are methods, from `drop_link` to `clock_leaps`; `simulator.soak.faults` makes schedules of them.
 
 A run is a function of the arguments, the seed and what is done to the world. After each event `oracles.check` asks the
 cores concerned for their invariants and compares what a scheduler believes of a node with what the node has;
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from simulator import oracles
-from simulator.broken import Broken
-from simulator.clocks import HostClock
-from simulator.executors import VirtualExecutor
-from simulator.fallible_hosts import ClientHost, Dialler, Host, NodeHost, SchedulerHost
-from simulator.job_log import JobLog, Start
-from simulator.links import Link, Side
-from simulator.members import Members
+from simulator.soak import oracles
+from simulator.soak.broken import Broken
+from simulator.soak.clocks import HostClock
+from simulator.soak.executors import VirtualExecutor
+from simulator.soak.fallible_hosts import ClientHost, Dialler, Host, NodeHost, SchedulerHost
+from simulator.soak.job_log import JobLog, Start
+from simulator.soak.links import Link, Side
+from simulator.soak.members import Members
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec
 from sparrow_py.wire import messages as m
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from node_monitor.core import NodeMonitorCore
 from scheduler.core import SchedulerCore
-from simulator import guarantees
-from simulator.blobs import FakeBlobs
-from simulator.broken import Broken
-from simulator.clocks import HostClock
-from simulator.executors import FORKING_PLANS, PLANS, VirtualExecutor
-from simulator.job_log import Start
-from simulator.links import Link, Side
-from simulator.surroundings import Surroundings
+from simulator.soak import guarantees
+from simulator.soak.blobs import FakeBlobs
+from simulator.soak.broken import Broken
+from simulator.soak.clocks import HostClock
+from simulator.soak.executors import FORKING_PLANS, PLANS, VirtualExecutor
+from simulator.soak.job_log import Start
+from simulator.soak.links import Link, Side
+from simulator.soak.surroundings import Surroundings
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef

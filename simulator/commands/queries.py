@@ -18,7 +18,7 @@ import click
 
 from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from simulator.cluster import Cluster
-from simulator.field_options import FlagCommand, made, options_of
+from simulator.commands.field_options import FlagCommand, made, options_of
 from simulator.network import Delay
 from simulator.policies import ROOMS, Settings
 from simulator.simulate import Result, simulate

@@ -1,0 +1,1 @@
+"""Commands of `python -m simulator`, a module each, and what they print."""

@@ -1,0 +1,1 @@
+"""A cluster under virtual time whose parts fail, and the soak: many seeds of it, held to the guarantees."""
