@@ -8,9 +8,14 @@ from sparrow_py.daemon.options import command
 
 
 def _run(options: SchedulerOptions) -> None:
+    process.run(lambda: _daemon(options), options)
+
+
+def _daemon(options: SchedulerOptions) -> process.Daemon:
+    """Imported here, as that takes most of the start: signals are heeded meanwhile."""
     from scheduler.daemon import SchedulerDaemon
 
-    process.run(lambda: SchedulerDaemon(options), options)
+    return SchedulerDaemon(options)
 
 
 main = command(

@@ -222,10 +222,10 @@ class ExecutorPool:
             socket_path = self._directory.socket_path_of(account)
             own = executor_environment(socket_path, launched.hello_id, places, files.path)
             launched.process = await self._processes.start(app, executor, base, own)
-        except OSError as error:
-            log.info("executor of app %s cannot be started: %s", app.plan.name, error)
-            self._forget(launched)
-            self._events.executor_failed(app.plan.name, f"cannot be started: {error}")
+        except Exception as error:
+            if not isinstance(error, OSError):  # A bug of ours: who waits for the executor must hear all the same.
+                log.exception("executor of app %s was not started", app.plan.name)
+            self._cannot_start(launched, error)
             return
         if self._stopping:
             launched.kill()
@@ -234,6 +234,12 @@ class ExecutorPool:
         code = await launched.process.wait()
         hello_timer.cancel()
         await self._ended(launched, code)
+
+    def _cannot_start(self, launched: _Launched, error: Exception) -> None:
+        name = launched.app.plan.name
+        log.info("executor of app %s cannot be started: %s", name, error)
+        self._forget(launched)
+        self._events.executor_failed(name, f"cannot be started: {error}")
 
     def _due_hello(self, launched: _Launched) -> _Launched:
         self._due[launched.hello_id] = launched

@@ -212,15 +212,21 @@ class _ForkServer(asyncio.Protocol):
         self._asked: dict[str, asyncio.Future[ExecutorProcess]] = {}
         self._executors: dict[str, _ForkedExecutor] = {}
         self._transport: asyncio.Transport | None = None
+        """The connection, while it is open."""
+        self._stopped = False
+        self._reason = ""
+        """Why it has ended, in words, once all who asked are told so."""
         self._watch = asyncio.create_task(self._until_its_end())
 
     async def fork(self, executor: str, environment: dict[str, str]) -> ExecutorProcess:
         """Start an executor with these variables; `OSError` if it cannot be started."""
-        if self.over or self._transport is None:
-            raise OSError("the fork server has ended")
+        if self._reason:
+            raise OSError(self._reason)
         asked: asyncio.Future[ExecutorProcess] = asyncio.get_running_loop().create_future()
         self._asked[executor] = asked
-        self._transport.write(encode_frame([Fork(executor, environment)]))
+        # The end of the connection may be heard before that of the process, which then answers what was asked.
+        if self._transport is not None:
+            self._transport.write(encode_frame([Fork(executor, environment)]))
         try:
             async with asyncio.timeout(FORK_TIMEOUT_S):
                 return await asked
@@ -231,6 +237,7 @@ class _ForkServer(asyncio.Protocol):
 
     async def stop(self) -> None:
         """End it; executors that it has forked end with it."""
+        self._stopped = True
         self._kill()
         await asyncio.wait([self._watch], timeout=STOP_TIMEOUT_S)
 
@@ -245,16 +252,19 @@ class _ForkServer(asyncio.Protocol):
             self._transport.abort()
         if self._orphans is not None:
             self._orphans.ended(self._process.pid)
-        log.info("fork server of app %s ended: %s", self._app, exit_reason(code))
-        said = await _last_lines(self._tail) if self._asked else ""
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(OSError(f"its fork server {exit_reason(code)}{said}"))
-        self._asked.clear()
         for process in self._executors.values():
             process.kill()  # The kernel has done so already, where there is that of Linux.
             process.ended.set_result(-signal.SIGKILL)
         self._executors.clear()
+        said = ""
+        if not self._stopped:
+            log.info("fork server of app %s ended: %s", self._app, exit_reason(code))
+            said = await _last_lines(self._tail)
+        self._reason = f"its fork server {exit_reason(code)}{said}"
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(OSError(self._reason))
+        self._asked.clear()
 
     # ---- what it says
 
@@ -281,6 +291,7 @@ class _ForkServer(asyncio.Protocol):
         return known and _parent(message.pid) in (self._process.pid, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         self._kill()
 
     def _said(self, message: Forked | NotForked | Ended) -> None:

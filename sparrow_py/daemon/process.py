@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import orjson
@@ -77,8 +77,8 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     """Run a daemon as this process until it is told to end.
 
     Standard output gets one line of JSON once the daemon works ({"daemon", "address", "pid", …})
-    and nothing else; logs go to standard error. The first SIGTERM or SIGINT drains, a second
-    one ends at once.
+    and nothing else; logs go to standard error. The first SIGTERM or SIGINT drains, also while the
+    daemon starts; a second one ends at once.
     """
     limit_malloc_arenas()
     open_files.raise_limit()
@@ -91,7 +91,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     except ImportError:  # No uvloop on this platform.
         runner = asyncio.Runner()
     with runner:
-        runner.run(_main(daemon_of, options))
+        runner.run(serve(daemon_of, options))
 
 
 def _log_to_streams(options: DaemonOptions) -> None:
@@ -116,56 +116,108 @@ def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
     return handler
 
 
-async def _main(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
+async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
+    """Start the daemon, and return once it has been told to end and has stopped."""
     loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-    signals = 0
-
-    def on_signal(name: str) -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1 and not ended.done():
-            ended.set_result(f"{name} again")
-        elif signals == 1:
-            log.info("%s: draining for at most %g s; once more ends at once", name, options.drain_timeout_s)
-            draining.add(asyncio.ensure_future(drain(name)))
-
-    async def drain(name: str) -> None:
-        try:
-            async with asyncio.timeout(options.drain_timeout_s):
-                await daemon.drain()
-        except TimeoutError:
-            log.warning("not drained within %g s", options.drain_timeout_s)
-        finally:
-            if not ended.done():
-                ended.set_result(name)
-
-    draining: set[asyncio.Future[None]] = set()
+    ending = _Ending(loop, options.drain_timeout_s)  # First: from now on no signal ends the process by itself.
     daemon = daemon_of()
-    announcement = await daemon.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, signal.Signals(number).name)
     hangup = asyncio.Event()
     if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    announcement = await _started(daemon, ending)
+    if announcement is None:
+        return
+    ending.drain_with(daemon.drain)
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
     if options.exit_on_stdin_eof:
-        _watch_stdin(loop, ended)
-    line = orjson.dumps({"daemon": daemon.kind, **announcement, "profile": options.profile, "pid": os.getpid()})
-    sys.stdout.write(line.decode() + "\n")
-    sys.stdout.flush()
-    log.info("%s listens on %s, profile %s", daemon.kind, announcement["address"], options.profile)
-    # What was made at start lives as long as the process, and what comes and goes is freed without the
-    # collector's help: with Python's own thresholds it took a tenth of a busy daemon's time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+        _watch_stdin(loop, ending.over)
+    _announce(daemon, announcement, options)
+    freeze_garbage()
     collecting = asyncio.ensure_future(collect_garbage())
-    reason = await ended
+    reason = await ending.over
     log.info("ending: %s", reason)
     reloading.cancel()
     collecting.cancel()
     await daemon.stop()
+
+
+class _Ending:
+    """What ends the process: the first SIGTERM or SIGINT drains the daemon, once it has started, and a second one ends
+    it at once. Signals are heeded from the start, so that none ends the process without its exit code."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, drain_timeout_s: float) -> None:
+        self.over: asyncio.Future[str] = loop.create_future()
+        """Done with the reason once the process is to end."""
+        self._drain_timeout_s = drain_timeout_s
+        self._drain: Callable[[], Awaitable[None]] | None = None
+        self._first: str | None = None
+        """The name of the first signal."""
+        self._draining: asyncio.Future[None] | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
+
+    def _on_signal(self, name: str) -> None:
+        if self._first is not None:
+            self.end(f"{name} again")
+            return
+        self._first = name
+        log.info("%s: draining for at most %g s; once more ends at once", name, self._drain_timeout_s)
+        self._begin()
+
+    def drain_with(self, drain: Callable[[], Awaitable[None]]) -> None:
+        """The daemon has started, and drains by this: at once, if a signal has come already."""
+        self._drain = drain
+        if self._first is not None:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._drain is not None and self._first is not None:
+            self._draining = asyncio.ensure_future(self._drained(self._drain, self._first))
+
+    async def _drained(self, drain: Callable[[], Awaitable[None]], name: str) -> None:
+        try:
+            async with asyncio.timeout(self._drain_timeout_s):
+                await drain()
+        except TimeoutError:
+            log.warning("not drained within %g s", self._drain_timeout_s)
+        finally:
+            self.end(name)
+
+    def end(self, reason: str) -> None:
+        """The process is to end now."""
+        if not self.over.done():
+            self.over.set_result(reason)
+
+
+async def _started(daemon: Daemon, ending: _Ending) -> dict[str, Any] | None:
+    """Start the daemon; returns what to announce, None if the process is to end before it has started."""
+    starting = asyncio.ensure_future(daemon.start())
+    waited_for: list[asyncio.Future[Any]] = [starting, ending.over]
+    await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        return starting.result()
+    log.info("ending before the start is over: %s", ending.over.result())
+    starting.cancel()
+    await asyncio.wait([starting])
+    if not starting.cancelled() and starting.exception() is None:
+        await daemon.stop()  # The start was over in the same moment.
+    return None
+
+
+def _announce(daemon: Daemon, announcement: dict[str, Any], options: DaemonOptions) -> None:
+    """Say on standard output that the daemon works."""
+    line = orjson.dumps({"daemon": daemon.kind, **announcement, "profile": options.profile, "pid": os.getpid()})
+    sys.stdout.write(line.decode() + "\n")
+    sys.stdout.flush()
+    log.info("%s listens on %s, profile %s", daemon.kind, announcement["address"], options.profile)
+
+
+def freeze_garbage() -> None:
+    """What was made at start lives as long as the process, and what comes and goes is freed without the collector's
+    help: with Python's own thresholds it took a tenth of a busy daemon's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def _reload_at(hangup: asyncio.Event, daemon: Daemon) -> None:

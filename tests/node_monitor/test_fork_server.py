@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+import uvloop
 
 from node_monitor.executors import processes
 from node_monitor.executors.apps import FORK_SERVER, App, executor_command
@@ -129,6 +130,83 @@ async def test_a_server_that_does_not_start_is_a_start_in_vain() -> None:
     assert reason.startswith("cannot be started: its fork server exited with code 1; it said:\n")
     assert reason.endswith("\nModuleNotFoundError: No module named 'no_such_module'")
     await rig.pool.stop()
+
+
+NOT_TODAY = App(PLAN, ("sh", "-c", "echo not today >&2; exit 3"))
+ENDED = "cannot be started: its fork server exited with code 3; it said:\nnot today"
+
+
+def test_who_asks_a_server_whose_connection_has_closed_hears_why_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process that ends the loop may hear the end of its connection first, and its exit code later.
+
+    With the loop that daemons have, which raises an error of its own where asyncio's drops what is written too late.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(ask_before_the_end_is_known(monkeypatch))
+
+
+async def ask_before_the_end_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two executors are started; for the second the server is asked whose connection has closed."""
+    rig, let_on = Rig(NOT_TODAY), asyncio.Event()
+    lost: list[object] = []
+    wait, server = asyncio.subprocess.Process.wait, processes._ForkServer
+
+    async def delayed(process: asyncio.subprocess.Process) -> int:
+        await let_on.wait()
+        return await wait(process)
+
+    def connection_lost(self: Any, error: Exception | None) -> None:
+        forget(self, error)
+        lost.append(self)
+
+    forget = server.connection_lost
+    monkeypatch.setattr(asyncio.subprocess.Process, "wait", delayed)
+    monkeypatch.setattr(server, "connection_lost", connection_lost)
+    await rig.pool.start()
+    rig.pool.start_executor("forked", 1)
+    await eventually(lambda: lost)
+    await asyncio.sleep(0)  # The connection is closed once this was heard.
+    rig.pool.start_executor("forked", 1)
+    await eventually(lambda: len(rig.pool._processes._servers["forked"]._asked) == 2)
+    let_on.set()
+    assert [await rig.events.next() for _ in range(2)] == [("failed", "forked", ENDED)] * 2
+    await rig.pool.stop()
+
+
+async def test_who_asks_a_server_that_has_ended_hears_why() -> None:
+    """As one that ends while it is being connected."""
+    rig = Rig(NOT_TODAY)
+    await rig.pool.start()
+    server = await rig.pool._processes._server(NOT_TODAY, {})
+    await server._watch
+    with pytest.raises(OSError, match="its fork server exited with code 3; it said:\nnot today"):
+        await server.fork("forked-1", {})
+    await rig.pool.stop()
+
+
+async def test_a_start_that_fails_by_a_bug_of_ours_is_a_start_in_vain(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the executor would count as being started for ever, and no other would be."""
+
+    async def start(*_: object) -> None:
+        raise RuntimeError("the handler is closed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.pool._processes, "start", start)
+        rig.pool.start_executor("forked", 1)
+        assert await rig.events.next() == ("failed", "forked", "cannot be started: the handler is closed")
+    assert "RuntimeError: the handler is closed" in caplog.text
+    assert await rig.started()
+
+
+async def test_a_server_that_is_ended_with_its_pool_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    caplog.set_level("INFO")
+    await rig.pool.start()
+    await rig.started()
+    await rig.pool.stop()
+    assert "ended" not in caplog.text
 
 
 async def test_a_server_that_never_answers_is_a_start_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,18 @@
 import asyncio
 import gc
 import platform
+import signal
 import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparrow_py.access.credentials import Credentials
 from sparrow_py.daemon import process
+from sparrow_py.daemon.options import DaemonOptions
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S
 
@@ -73,3 +77,58 @@ def test_threads_have_no_heaps_of_their_own(tmp_path: Path, how: str, one: bool)
     told = tmp_path / "arenas.xml"
     subprocess.run([sys.executable, "-c", COUNT_ARENAS, how, str(told)], env=clean_environment(), check=True)
     assert (told.read_text().count("<heap nr=") == 1) is one
+
+
+class Recorded:
+    """A daemon that notes what is done with it. While it is made and while it starts, so many signals come."""
+
+    kind = "recorded"
+
+    def __init__(self, done: list[str], *, when_made: int = 0, at_start: int = 0, starts: bool = True) -> None:
+        self.done = done
+        self.credentials = Credentials(DaemonOptions(), dials=False)
+        self._at_start = at_start
+        self._starts = starts
+        _raise_signals(when_made)
+
+    async def start(self) -> dict[str, Any]:
+        _raise_signals(self._at_start)
+        if not self._starts:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        self.done.append("started")
+        return {"address": "here"}
+
+    async def drain(self) -> None:
+        self.done.append("drained")
+
+    async def stop(self) -> None:
+        self.done.append("stopped")
+
+    async def renew(self) -> None:
+        self.done.append("renewed")
+
+
+def _raise_signals(count: int) -> None:
+    for _ in range(count):
+        assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN, None)
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("when", [{"when_made": 1}, {"at_start": 1}])
+async def test_a_signal_while_a_daemon_starts_drains_it_once_it_has_started(
+    monkeypatch: pytest.MonkeyPatch, when: dict[str, int]
+) -> None:
+    monkeypatch.setattr(process, "freeze_garbage", lambda: None)
+    done: list[str] = []
+    async with asyncio.timeout(TIMEOUT_S):
+        await process.serve(lambda: Recorded(done, **when), DaemonOptions())
+    assert done == ["started", "drained", "stopped"]
+
+
+async def test_a_second_signal_ends_a_start_that_takes_for_ever() -> None:
+    done: list[str] = []
+    async with asyncio.timeout(TIMEOUT_S):
+        # One in the constructor and one later: signals that come together may count as one.
+        await process.serve(lambda: Recorded(done, when_made=1, at_start=1, starts=False), DaemonOptions())
+    assert done == []
