@@ -46,12 +46,12 @@ class Claims:
         owner, job_id, epoch = (message.user, message.instance), message.job, message.epoch
         known = self._fences.epoch(owner, job_id)
         if known > epoch:
-            self._to_scheduler(scheduler, m.Fenced(job_id, known))
+            self._to_scheduler(scheduler, m.Fenced(job_id, known, *owner))
             return
         self._fences.raise_to(owner, job_id, epoch)
         for job in [job for job in self._jobs.by_key.values() if job.id == job_id and job.owner == owner]:
             if job.scheduler != scheduler:
-                self._to_scheduler(job.scheduler, m.Fenced(job_id, epoch))
+                self._to_scheduler(job.scheduler, m.Fenced(job_id, epoch, *owner))
                 self._hand_over(job, scheduler)
         for report in self._outcomes.of(owner, job_id):
             self._to_scheduler(scheduler, report)
@@ -87,7 +87,7 @@ class Claims:
             )
         ):
             if key[0] != scheduler:
-                self._to_scheduler(key[0], m.Fenced(job_id, epoch))
+                self._to_scheduler(key[0], m.Fenced(job_id, epoch, *owner))
                 self._backlog.say_handed_back(key[0], task, "another scheduler has the job")
             self._backlog.withdraw(key, task)
 

@@ -86,10 +86,11 @@ class Starting:
     def _fenced(self, scheduler: str, task: m.Launch, user: str) -> bool:
         """Whether another scheduler has claimed the task's job; then this one is told."""
         job = self._jobs.by_key.get((scheduler, task.job))
-        epoch = self._fences.epoch((user, job.instance if job is not None else 0), task.job)
+        owner = user, job.instance if job is not None else 0
+        epoch = self._fences.epoch(owner, task.job)
         if task.attempt >> m.EPOCH_SHIFT >= epoch:
             return False
-        self._to_scheduler(scheduler, m.Fenced(task.job, epoch))
+        self._to_scheduler(scheduler, m.Fenced(task.job, epoch, *owner))
         self._hand_back(scheduler, task, "another scheduler has the job")
         return True
 

@@ -118,9 +118,10 @@ class SchedulerCore:
         """A client has connected of which it is heard what it has received: by `Received`, or by `client_has_read`."""
         self.book.deliveries.client_up(client, user)
 
-    def client_has_read(self, client: str) -> None:
+    def client_has_read(self, client: str, now_s: float) -> None:
         """A client that does not say `Received` has read all that was sent to it."""
-        self.book.deliveries.received_all(client)
+        self.book.deliveries.received_all(client, now_s)
+        self._let_go()
 
     def tell_client(self, client: str, message: m.Message) -> None:
         """Send the client a message, after all that it was told before."""
@@ -143,7 +144,7 @@ class SchedulerCore:
         if type(message) is m.SubmitJob:
             self.book.submission.submit(client, user, message, now_s)
         elif type(message) is m.Received:
-            self.book.deliveries.received(client, message.count)
+            self.book.deliveries.received(client, message.count, now_s)
         else:
             job = self.jobs.get(message.job)
             if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.

@@ -62,16 +62,31 @@ class NoBlobs:
         """Nothing is kept."""
 
 
-class _Waking:
-    """A host that calls its core when the core's deadline comes."""
+class _Host:
+    """A process that sends what its core says, and calls it when its deadline comes."""
 
-    __slots__ = ("_engine", "_wake_at_s", "core")
+    __slots__ = ("_engine", "_unsent", "_wake_at_s", "core", "name", "peers", "received")
 
     core: SchedulerCore | NodeMonitorCore
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, name: str, engine: Engine, network: Network) -> None:
+        self.name = name
+        self.peers: dict[str, Pipe] = {}
+        self.received = 0
+        """Messages that came."""
         self._engine = engine
+        self._unsent = network.unsent
         self._wake_at_s = inf
+
+    def _send(self, peer: str, message: m.Message) -> None:
+        """As `Network.send`, without a call: most of a simulation is this."""
+        pipe = self.peers[peer]
+        frame = pipe.frame
+        if frame is None:
+            pipe.frame = [message]
+            self._unsent.append(pipe)
+        else:
+            frame.append(message)
 
     def _arm(self) -> None:
         deadline_s = self.core.next_deadline_s()
@@ -90,30 +105,16 @@ class _Waking:
         self.core.tick(now_s)
 
 
-class SchedulerHost(_Waking):
+class SchedulerHost(_Host):
     """A scheduler."""
 
     core: SchedulerCore
 
     def __init__(self, name: str, options: SchedulerOptions, engine: Engine, network: Network, seed: str) -> None:
-        self.name = name
-        self.peers: dict[str, Pipe] = {}
-        self.received = 0
-        """Messages that came."""
-        super().__init__(engine)
-        self._unsent = network.unsent
+        super().__init__(name, engine, network)
         self.core = SchedulerCore(options, random.Random(seed), self, now_s=engine.now_s)
 
-    def to_node(self, node_id: str, message: m.Message) -> None:
-        pipe = self.peers[node_id]
-        frame = pipe.frame
-        if frame is None:
-            pipe.frame = [message]
-            self._unsent.append(pipe)
-        else:
-            frame.append(message)
-
-    to_client = to_node
+    to_node = to_client = _Host._send
 
     def solve(self, number: int, problem: Problem) -> None:
         """Effect of the core: the answer is there after `SOLVE_S`."""
@@ -149,26 +150,20 @@ class SchedulerHost(_Waking):
         self.core.pump(now_s)
 
 
-class NodeHost(_Waking):
+class NodeHost(_Host):
     """A node monitor and its one executor, which has a place for each slot."""
 
     core: NodeMonitorCore
 
-    __slots__ = (
-        "_asks", "_unsent", "ended", "name", "peers", "received", "run_ends", "slots",
-    )  # fmt: skip
+    __slots__ = ("_asks", "ended", "run_ends", "slots")
 
     def __init__(
         self, name: str, slots: int, options: NodeMonitorOptions, engine: Engine, network: Network, blobs: NoBlobs
     ) -> None:
-        self.name = name
+        super().__init__(name, engine, network)
         self.slots = slots
-        self.peers: dict[str, Pipe] = {}
-        self.received = 0
         self.ended = 0
         """Tasks that ended here."""
-        super().__init__(engine)
-        self._unsent = network.unsent
         plan = AppPlan(APP, one_process=True, supervised=False)
         self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
         self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
@@ -182,14 +177,7 @@ class NodeHost(_Waking):
 
     # ---- the core's outbox
 
-    def to_scheduler(self, scheduler: str, message: m.Message) -> None:
-        pipe = self.peers[scheduler]
-        frame = pipe.frame
-        if frame is None:
-            pipe.frame = [message]
-            self._unsent.append(pipe)
-        else:
-            frame.append(message)
+    to_scheduler = _Host._send
 
     def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
         if type(message) is x.Run:

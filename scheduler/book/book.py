@@ -62,6 +62,7 @@ class Book:
         self.client_loss = ClientLoss(
             ledger, self.deliveries, self.register, self.restarts, self.lost_inputs, self.cancellation
         )
+        self.deliveries.has_room = self.outcomes.go_on_leaving
         self.outcomes.stage_over = self.stages.over
         self.outcomes.doom = self.stages.doom
         self.outcomes.produced_again = self.lost_inputs.produced_again

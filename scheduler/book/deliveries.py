@@ -10,25 +10,29 @@ client vanishes, its outcomes, and those that its jobs still produce, are kept f
 comes back with a job in that time, it is told the job's outcomes, and none of these tasks runs again, even if the job
 has ended.
 
+Tasks that end without having run may be a million at once. `room` says how many of them the client may be told now; the
+others are not settled before there is room, and so have no outcomes that would have to be kept (`wait_for_room`).
+
 Clients in this process are not announced (`client_up`): they have each message as soon as it is sent.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from scheduler.book.undelivered import Key, Undelivered
 from sparrow_py.errors import LinkError
 
 if TYPE_CHECKING:
-    from scheduler.book.jobs import JobState
+    from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from sparrow_py.wire import messages as m
 
 WINDOW_BYTES_MAX = 16 << 20
 """Bytes of messages that a client was sent and may not have. Half of `link_backlog_bytes_max` if that is less."""
+NO_LIMIT = 1 << 62
 NEWS_MAX = 300_000
 """Messages besides outcomes, which are counted otherwise, that a client may not have received: one that asks for more
 is cut off."""
@@ -39,7 +43,7 @@ MESSAGE_BYTES = 300
 class Mailbox:
     """Messages to a connected client: those that it was sent and may not have, and those that wait until it reads."""
 
-    __slots__ = ("bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting")
+    __slots__ = ("bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting", "waiting_for_room")
 
     def __init__(self, user: str) -> None:
         self.user = user
@@ -57,10 +61,15 @@ class Mailbox:
         """Sizes of the messages in `sent` and `waiting` that are no outcomes. Outcomes count where they are kept."""
         self.jobs: dict[Key, Undelivered] = {}
         """Jobs with outcomes that were put into `sent` or `waiting`, and where these outcomes are kept."""
+        self.waiting_for_room: dict[Key, None] = {}
+        """Jobs with tasks that are settled once there is room."""
 
 
 class Deliveries:
     """See the module's docstring."""
+
+    has_room: Callable[[list[StageState], float], None]
+    """Called with stages that have waited for room, when there may be some."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -69,6 +78,8 @@ class Deliveries:
         self._boxes: dict[str, Mailbox] = {}
         self._by_key: dict[Key, Undelivered] = {}
         """All outcomes that are kept, also of jobs that have ended and of clients that have vanished."""
+        self._stages_waiting: dict[Key, list[StageState]] = {}
+        """Stages of jobs that are here, with tasks that are settled once there is room to tell the client."""
         self.overfull: set[str] = set()
         """Clients that have more to hear than `NEWS_MAX` messages."""
         self._window_bytes = min(WINDOW_BYTES_MAX, ledger.options.link_backlog_bytes_max // 2)
@@ -91,6 +102,7 @@ class Deliveries:
         if not may_return:
             for one in kept:
                 self._drop(one)
+            self._look_for_room([one.key for one in kept], now_s)
             return
         for job in jobs:
             if job.undelivered is None:
@@ -110,9 +122,10 @@ class Deliveries:
 
     def _expire(self, kept: list[Undelivered], now_s: float) -> None:
         """The client has not come back with these jobs in time: nobody is told any more."""
-        for one in kept:
-            if one.kept_until_s <= now_s:  # Else the client has come since, and has its time anew.
-                self._drop(one)
+        expired = [one for one in kept if one.kept_until_s <= now_s]  # Of others the client has come, and gone again.
+        for one in expired:
+            self._drop(one)
+        self._look_for_room([one.key for one in expired], now_s)  # Nobody is left to whom too much may be told.
 
     def _drop(self, undelivered: Undelivered) -> None:
         """Keep these outcomes no longer."""
@@ -186,6 +199,35 @@ class Deliveries:
         """Whether a message may be sent now. One always may, however large."""
         return not box.waiting and (not box.sent or box.in_flight_bytes + size <= self._window_bytes)
 
+    def room(self, job: JobState, size: int) -> int:
+        """How many outcomes of this size the job's client may be told now. If nothing is on its way to it that is one
+        at least, so that it says again what it has received."""
+        box = self._boxes.get(job.client)
+        if box is None:
+            kept = job.undelivered
+            return 0 if kept is not None and kept.awaits_client else NO_LIMIT
+        if box.waiting:
+            return 0
+        held, held_max = self._ledger.admission.held_bytes.get(job.user, 0), self._ledger.admission.held_bytes_max
+        free = self._window_bytes - max(box.in_flight_bytes, held - held_max)
+        return max(free // size, 0 if box.sent else 1)
+
+    def wait_for_room(self, stage: StageState) -> None:
+        """There is no room for outcomes of the stage's job: it is heard of again (`has_room`) when there may be."""
+        job = stage.job
+        box = self._boxes.get(job.client)
+        if box is not None:
+            if job.undelivered is None:  # What is kept of the job is looked at when the link ends.
+                box.jobs[_key(job)] = self._begin(job)
+            box.waiting_for_room[_key(job)] = None
+        self._stages_waiting.setdefault(_key(job), []).append(stage)
+
+    def _look_for_room(self, keys: Iterable[Key], now_s: float) -> None:
+        """There may be room for what is to be told of these jobs."""
+        stages = [stage for key in keys for stage in self._stages_waiting.pop(key, ())]
+        if stages:
+            self.has_room(stages, now_s)
+
     @staticmethod
     def _put(box: Mailbox, size: int, kept: Undelivered | None, task: int) -> None:
         """A message of this size is about to be sent. Of an outcome: where it is kept, and its task."""
@@ -194,7 +236,7 @@ class Deliveries:
 
     # ---- receipts ------------------------------------------------------------------------------
 
-    def received(self, client: str, count: int) -> None:
+    def received(self, client: str, count: int, now_s: float) -> None:
         """The client has handled so many messages since it connected."""
         box = self._boxes.get(client)
         if box is None:
@@ -203,16 +245,16 @@ class Deliveries:
         if not 0 <= new <= len(box.sent):
             raise LinkError(f"{count} messages cannot have been received: {box.received + len(box.sent)} were sent")
         box.received = count
-        self._handled(client, box, new)
+        self._handled(client, box, new, now_s)
 
-    def received_all(self, client: str) -> None:
+    def received_all(self, client: str, now_s: float) -> None:
         """The client, which does not say what it has received, has read all that was sent to it."""
         box = self._boxes.get(client)
         if box is not None and box.sent:
             box.received += len(box.sent)
-            self._handled(client, box, len(box.sent))
+            self._handled(client, box, len(box.sent), now_s)
 
-    def _handled(self, client: str, box: Mailbox, count: int) -> None:
+    def _handled(self, client: str, box: Mailbox, count: int, now_s: float) -> None:
         """The client has the next `count` messages that it was sent."""
         freed = 0
         for _ in range(count):
@@ -231,6 +273,9 @@ class Deliveries:
             self._count(box.user, -freed)
         if box.waiting:
             self._go_on(client, box)
+        if box.waiting_for_room and count:
+            waiting, box.waiting_for_room = box.waiting_for_room, {}
+            self._look_for_room(waiting, now_s)
 
     def _go_on(self, client: str, box: Mailbox) -> None:
         """Send messages that wait, as far as there is room."""
@@ -251,6 +296,7 @@ class Deliveries:
         kept = job.undelivered
         if kept is not None:
             kept.job_over = True
+            self._waits_no_more(job)
             if not kept.outcomes:
                 self._nothing_left(kept)
                 self._no_box_has(job)
@@ -263,8 +309,16 @@ class Deliveries:
     def forget(self, job: JobState) -> None:
         """The job is another scheduler's: its client does not wait for outcomes from here."""
         if job.undelivered is not None:
+            self._waits_no_more(job)
             self._drop(job.undelivered)
             self._no_box_has(job)
+
+    def _waits_no_more(self, job: JobState) -> None:
+        """The job leaves: none of its stages waits for room."""
+        self._stages_waiting.pop(_key(job), None)
+        box = self._boxes.get(job.client)
+        if box is not None:
+            box.waiting_for_room.pop(_key(job), None)
 
     def _no_box_has(self, job: JobState) -> None:
         """The end of the client's link no longer concerns the job's outcomes, and none of them is sent on it."""
@@ -276,6 +330,7 @@ class Deliveries:
     def part(self, job: JobState, now_s: float) -> None:
         """The client submits the job again: outcomes that it may not have are kept until the job is admitted anew."""
         kept = job.undelivered or self._begin(job)
+        self._waits_no_more(job)
         for outcome in job.settled_before.values():
             size = kept.add(outcome)
             self._ledger.holds(job, -size)
@@ -307,7 +362,7 @@ class Deliveries:
 
     def send_all(self) -> None:
         """This process is about to end: send all messages that wait."""
-        self._window_bytes = 1 << 62
+        self._window_bytes = NO_LIMIT
         for client, box in self._boxes.items():
             self._go_on(client, box)
 

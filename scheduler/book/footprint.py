@@ -3,6 +3,9 @@
 Payloads and results count as they are, while they are held. All else counts from when it comes until the job ends, by
 these constants: what CPython takes, measured and rounded up, so that neither a million empty stages nor long lists of
 names are memory that nobody counts.
+
+A task that is cancelled or lost without a report has no outcome in memory before its client may be told soon: until
+then the task is a byte of its stage (`Leave`), which `TASK_BYTES` cover.
 """
 
 from __future__ import annotations
@@ -74,13 +77,22 @@ def outcome_bytes(outcome: Outcome) -> int:
     size = OUTCOME_BYTES + (ref_bytes(result) if isinstance(result, BlobRef) else len(result))
     for text in (outcome.error, outcome.stdout, outcome.stderr):
         if text:
-            size += len(text) if text.isascii() else UTF8_BYTES_MAX * len(text)
+            size += _characters(text)
     return size
+
+
+def unrun_bytes(reason: str) -> int:
+    """Of an outcome that has nothing but its reason."""
+    return OUTCOME_BYTES + _characters(reason)
 
 
 def ref_bytes(ref: BlobRef) -> int:
     """Of a reference to large data."""
     return REF_BYTES + _texts(ref.at)
+
+
+def _characters(text: str) -> int:
+    return len(text) if text.isascii() else UTF8_BYTES_MAX * len(text)
 
 
 def _texts(texts: Iterable[str]) -> int:

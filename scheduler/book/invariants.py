@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from scheduler.book.jobs import (
     ASKED,
     BLOCKED,
-    LEAVING,
     NOT_ASKED,
     PLACED,
     SETTLED,
@@ -61,12 +60,15 @@ def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | 
 
 
 def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) -> str | None:
-    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING)]
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
+    counts.append(len(stage.states) - sum(counts))
     expected = [
         stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold), stage.leaving
     ]  # fmt: skip
     if counts != expected:
         return f"tasks unplaced, placed, settled, blocked, untold, leaving are {counts}, counted as {expected}"
+    if any(stage.states.count(leave.state) != leave.count for leave in stage.leaves):
+        return f"tasks do not leave as is counted: {[(leave.reason, leave.count) for leave in stage.leaves]}"
     open_successors = sum(not successor.closed for successor in stage.successors)
     if open_successors != stage.open_successors:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"

@@ -23,9 +23,12 @@ from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Outcome, R
 
 UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING = 0, 1, 2, 3, 4, 5
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
-knows how often it has been started. LEAVING: the task is cancelled, and is settled in a while (`Outcomes`)."""
+knows how often it has been started. LEAVING and above: the task will not start, and is settled in a while (`Outcomes`);
+how and why says the stage's `Leave` of this number."""
+LEAVES_MAX = 200
+"""Reasons for which tasks of a stage leave; tasks beyond have the last of them. A task's state has to fit a byte."""
 
-_WITHOUT_START = frozenset({UNPLACED, BLOCKED, UNTOLD, LEAVING})
+_WITHOUT_START = frozenset({UNPLACED, BLOCKED, UNTOLD, *range(LEAVING, LEAVING + LEAVES_MAX)})
 
 NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
 """What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
@@ -44,10 +47,23 @@ class Phase(Enum):
     """It was accepted, and nobody else may still run its tasks."""
 
 
-_ALL_LEAVE = bytes.maketrans(bytes([UNPLACED]), bytes([LEAVING]))
 _NONE_SETTLED = dict.fromkeys(TaskStatus, 0)
 ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
 """For quick comparison."""
+
+
+class Leave:
+    """Why some tasks of a stage leave. They are to be settled alike, so that a byte of each will do till then."""
+
+    __slots__ = ("count", "reason", "state", "status")
+
+    def __init__(self, state: int, status: TaskStatus, reason: str) -> None:
+        self.state = state
+        """The state of these tasks."""
+        self.status = status
+        self.reason = reason
+        self.count = 0
+        """How many of them have not been settled."""
 
 
 class Attempt:
@@ -106,7 +122,7 @@ class StageState:
 
     __slots__ = (
         "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
-        "input_losses", "job", "kind", "large", "leaving", "open_successors", "payloads", "place_by_s", "plan",
+        "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
         "predecessors", "preferences", "rerun", "reserved_at_s", "returned", "search", "settled", "spec", "starts",
         "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
@@ -141,8 +157,8 @@ class StageState:
         self.preferences = Preferences() if spec.local else None
         """Which of its unplaced tasks wants which nodes. A plane may put one of its own here when the stage comes."""
         self.unplaced = 0
-        self.leaving = 0
-        """Tasks in the state LEAVING."""
+        self.leaves: list[Leave] = []
+        """By the state of the tasks, LEAVING first."""
         self.settled = 0
         self.starts: dict[int, int] = {}
         """Earlier starts of tasks that were started before and are to be started again, or were."""
@@ -240,24 +256,53 @@ class StageState:
         if self.preferences is not None:
             self.preferences.remove(task)
 
-    def all_leave(self) -> None:
-        """All unplaced tasks are to be settled, in a while."""
+    @property
+    def leaving(self) -> int:
+        """Tasks that leave."""
+        return sum([leave.count for leave in self.leaves])
+
+    def all_leave(self, status: TaskStatus, reason: str) -> None:
+        """All unplaced tasks are to be settled so, in a while."""
         if self.preferences is not None:
             for task in self.unplaced_tasks():
                 self.preferences.remove(task)
-        self.states = self.states.translate(_ALL_LEAVE)
-        self.leaving += self.unplaced
+        leave = self._leave(status, reason)
+        self.states = self.states.translate(bytes.maketrans(bytes([UNPLACED]), bytes([leave.state])))
+        leave.count += self.unplaced
         self.unplaced = 0
 
-    def take_leaving(self, count_max: int) -> list[int]:
-        """The first of the tasks that leave, which are settled from now on."""
+    def begin_to_leave(self, tasks: list[int], status: TaskStatus, reason: str) -> None:
+        """These tasks, which the caller has taken out of their states, are to be settled so, in a while."""
+        leave = self._leave(status, reason)
+        for task in tasks:
+            self.states[task] = leave.state
+        leave.count += len(tasks)
+
+    def _leave(self, status: TaskStatus, reason: str) -> Leave:
+        for leave in self.leaves:
+            if leave.status is status and leave.reason == reason:
+                return leave
+        if len(self.leaves) < LEAVES_MAX:
+            self.leaves.append(Leave(LEAVING + len(self.leaves), status, reason))
+        return self.leaves[-1]
+
+    def next_leave(self) -> Leave | None:
+        """Why the tasks leave that are settled next; None if none leaves."""
+        return next((leave for leave in self.leaves if leave.count), None)
+
+    def take_leaving(self, leave: Leave, count_max: int) -> list[int]:
+        """The first of the tasks that leave for this reason, which are settled from now on."""
         states, tasks, task = self.states, [], -1
-        for _ in range(min(count_max, self.leaving)):
-            task = states.find(LEAVING, task + 1)
+        for _ in range(min(count_max, leave.count)):
+            task = states.find(leave.state, task + 1)
             states[task] = SETTLED
             tasks.append(task)
-        self.leaving -= len(tasks)
+        leave.count -= len(tasks)
         return tasks
+
+    def leave_no_more(self, task: int) -> None:
+        """A task that leaves has an outcome after all: the caller settles it."""
+        self.leaves[self.states[task] - LEAVING].count -= 1
 
     def await_client(self, task: int) -> None:
         """A task that was placed or settled is to start again, once its client knows its starts."""
@@ -281,10 +326,10 @@ class JobState:
 
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
-        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "carried", "client", "counts", "epoch",
-        "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known", "max_attempts", "name",
-        "on_client_lost", "phase", "priority", "queue_timeout_s", "received", "report_placed", "results",
-        "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
+        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
+        "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known",
+        "max_attempts", "name", "on_client_lost", "phase", "priority", "queue_timeout_s", "received", "report_placed",
+        "results", "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
         "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user",
         "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
@@ -312,6 +357,8 @@ class JobState:
         self.cancelled = False
         self.cancel_reason = ""
         """Why it was cancelled."""
+        self.cancelled_for_loss = False
+        """Whether it was cancelled as its client was gone: it goes on if that comes back with it."""
         self.cancel_running = False
         """Whether what runs is to be cancelled with it."""
         self.cancel_later: dict[int, bool] = {}
@@ -442,6 +489,9 @@ class JobState:
         sizes, sizes_before = ([stage.spec.task_count for stage in job.stages] for job in (self, before))
         if self.epoch != before.epoch + 1 or self.instance != before.instance or sizes != sizes_before:
             return
+        if before.cancelled and not before.cancelled_for_loss:  # Of its tasks some have left, and the rest follow.
+            self.cancelled, self.cancel_running = True, before.cancel_running
+            self.cancel_reason = before.cancel_reason
         if before.phase is not CLAIMING:
             starts = {stage.first + task: count for stage in before.stages for task, count in stage.starts.items()}
             self.carried = Carried(before.without_start(), starts)

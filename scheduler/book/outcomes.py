@@ -7,10 +7,10 @@ bytes is cancelled. `book` says who does that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from scheduler.book.footprint import outcome_bytes
+from scheduler.book.footprint import outcome_bytes, unrun_bytes
 from scheduler.book.jobs import SETTLED, UNPLACED, JobState, StageState
 from sparrow_py.job import CANCELLED, FINISHED, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.book.ledger import Ledger
 
 SETTLED_AT_ONCE_MAX = 5000
-"""Of the tasks of a stage that are cancelled so many are settled in one event."""
+"""Of the tasks of a stage that end together, without having run, so many are settled in one event."""
 SETTLING_PAUSE_S = 0.001
 """Others have their turn for so long, before the next of them are."""
 
@@ -43,8 +43,12 @@ class Outcomes:
         self._admission = ledger.admission
         self._settled = ledger.counters.settled
         self._tell = deliveries.outcome
-        self._leaving: deque[tuple[StageState, str]] = deque()
-        """Stages of which tasks leave, and why, in the order in which they are settled."""
+        self._deliveries = deliveries
+        self._leaving: deque[StageState] = deque()
+        """Stages of which tasks leave, in the order in which they have their turns, but for those whose clients are to
+        read first."""
+        self._settles_leaving = False
+        """Whether tasks that leave are settled just now, or at a time that is set."""
 
     # ---- with an executor's report -----------------------------------------------------------
 
@@ -82,8 +86,7 @@ class Outcomes:
             self._ledger.placing.tasks_withdrawn(stage)
         else:
             self._ledger.placing.none_unplaced(stage, now_s)
-        for task in tasks:
-            self.settle_unrun(stage, task, status, reason, now_s)
+        self._settle_or_leave(stage, tasks, status, reason, now_s)
 
     def settle_blocked(
         self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
@@ -91,7 +94,7 @@ class Outcomes:
         """Settle tasks that wait for inputs which got lost."""
         for task in tasks:
             self.unblock(stage, task)
-            self.settle_unrun(stage, task, status, reason, now_s)
+        self._settle_or_leave(stage, tasks, status, reason, now_s)
 
     @staticmethod
     def unblock(stage: StageState, task: int) -> None:
@@ -105,12 +108,11 @@ class Outcomes:
 
     def settle_untold(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
         """Settle tasks that were to start again as soon as the client knew their starts."""
-        for task in tasks:
-            stage.untold.discard(task)
-            self.settle_unrun(stage, task, status, reason, now_s)
+        stage.untold.difference_update(tasks)
+        self._settle_or_leave(stage, tasks, status, reason, now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
-        """Cancel the stage's tasks that are not placed, those that have not arrived included; many bit by bit."""
+        """Cancel the stage's tasks that are not placed, those that have not arrived included."""
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
         self.settle_blocked(stage, list(stage.blocked), CANCELLED, reason, now_s)
         self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
@@ -118,23 +120,56 @@ class Outcomes:
             self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
             return
         self._admission.withdrawn(stage.job.user, stage.unplaced)
-        stage.all_leave()
+        stage.all_leave(CANCELLED, reason)
         self._ledger.placing.none_unplaced(stage, now_s)
-        self._leaving.append((stage, reason))
-        if len(self._leaving) == 1:
+        self.go_on_leaving([stage], now_s)
+
+    # ---- as their clients can be told --------------------------------------------------------
+
+    def _settle_or_leave(
+        self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float
+    ) -> None:
+        """Settle tasks that are out of their states: now, if they are few and their client can be told all of them
+        soon; else they leave bit by bit, so that their outcomes take no memory until then."""
+        if len(tasks) <= min(SETTLED_AT_ONCE_MAX, self._deliveries.room(stage.job, unrun_bytes(reason))):
+            for task in tasks:
+                self.settle_unrun(stage, task, status, reason, now_s)
+        else:
+            stage.begin_to_leave(tasks, status, reason)
+            self.go_on_leaving([stage], now_s)
+
+    def go_on_leaving(self, stages: Iterable[StageState], now_s: float) -> None:
+        """Tasks of these stages leave, and have their turns from now on."""
+        self._leaving.extend(stages)
+        if self._leaving and not self._settles_leaving:
             self._settle_leaving(now_s)
 
     def _settle_leaving(self, now_s: float) -> None:
         """Settle some of the tasks that leave; others have their turn before the rest, tasks of other stages too."""
-        stage, reason = self._leaving[0]
-        if self._ledger.is_here(stage.job):
-            for task in stage.take_leaving(SETTLED_AT_ONCE_MAX):
-                self.settle_unrun(stage, task, CANCELLED, reason, now_s)
-        self._leaving.popleft()
-        if self._ledger.is_here(stage.job) and stage.leaving:
-            self._leaving.append((stage, reason))
+        self._settles_leaving = True
+        settled = False
+        while self._leaving and not settled:
+            settled = self._settle_some(self._leaving.popleft(), now_s)
+        self._settles_leaving = bool(self._leaving)
         if self._leaving:
             self._ledger.timers.at(now_s + SETTLING_PAUSE_S, self._settle_leaving)
+
+    def _settle_some(self, stage: StageState, now_s: float) -> bool:
+        """Settle some of the stage's tasks that leave, as many as its client may be told; False if that is none."""
+        leave = stage.next_leave()
+        if leave is None or not self._ledger.is_here(stage.job):
+            return False
+        room = self._deliveries.room(stage.job, unrun_bytes(leave.reason))
+        if not room:
+            self._deliveries.wait_for_room(stage)
+            return False
+        for task in stage.take_leaving(leave, min(SETTLED_AT_ONCE_MAX, room)):
+            self.settle_unrun(stage, task, leave.status, leave.reason, now_s)
+        if stage.next_leave() is not None and self._ledger.is_here(stage.job):
+            self._leaving.append(stage)
+        return True
+
+    # ---- as is known already -----------------------------------------------------------------
 
     def settle_known(self, stage: StageState, task: int, result: m.Data, now_s: float) -> None:
         """Settle a task that has finished with this result, as its client knows."""

@@ -66,6 +66,6 @@ class Overtaking:
             stage.untold.discard(task)
         elif state == BLOCKED:
             self._outcomes.unblock(stage, task)
-        elif state == LEAVING:
-            stage.leaving -= 1
+        elif state >= LEAVING:
+            stage.leave_no_more(task)
         return True

@@ -6,6 +6,10 @@ A task is sent to a node at once, and waits for its turn there; which node, is d
 - "per-task": the one with the shorter queue of d random nodes, for each task anew: the power of two choices (§3.1);
 - "batch": the m tasks of a stage go to the m shortest queues of ceil(d·m) random nodes (§3.1, without §3.2).
 
+A task with preferred nodes (§3.3) chooses among those alone. With "per-task" ceil(d) of them are asked for it, as for
+any task: that is what the technique is. With "batch" as many are asked for all tasks as without constraints, ceil(d·m):
+floor(d) for each, and one more for some, at random.
+
 A node that is asked says how many tasks it runs and holds. That is out of date by the time the task arrives, and a
 queue's length says little about how long it lasts: hence late binding, and "sparrow" as the default.
 
@@ -15,6 +19,7 @@ costs an attempt; with "sparrow" it does not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +95,12 @@ class DirectPlane:
         if tasks and stage.reserved_at_s is None:
             stage.reserved_at_s = now_s
         allowed = frozenset(nodes)
-        for task in [task for task in tasks if task in preferred]:
-            self._seek(stage, [task], [node for node in preferred[task] if node in allowed], chosen)
-        self._seek(stage, [task for task in tasks if task not in preferred], nodes, chosen)
+        own = {task: [node for node in preferred[task] if node in allowed] for task in tasks if task in preferred}
+        free = [task for task in tasks if task not in preferred]
+        asked, asked_for_free = self._shares(stage.spec.probe_ratio, own, len(free) if nodes else 0)
+        for task, its_nodes in own.items():
+            self._seek(stage, [task], its_nodes, asked[task], chosen)
+        self._seek(stage, free, nodes, asked_for_free, chosen)
         self._place(stage, chosen, now_s)
         if _lacks(stage):
             self._wait(stage, now_s)
@@ -173,8 +181,27 @@ class DirectPlane:
 
     # ---- questions ---------------------------------------------------------------------------
 
-    def _seek(self, stage: StageState, tasks: list[int], nodes: list[str], chosen: dict[str, list[int]]) -> None:
-        """Ask some of these nodes, on each of which the tasks may run; or add to `chosen` where they go."""
+    def _shares(self, ratio: float, own: dict[int, list[str]], free: int) -> tuple[dict[int, int], int]:
+        """How many nodes to ask for each of the tasks that have nodes of their own, and for so many others together."""
+        least, most = math.floor(round(ratio, 9)), reservations_wanted(ratio, 1)
+        if least == most or not own or self._technique != "batch":
+            return dict.fromkeys(own, most), reservations_wanted(ratio, free)
+        placeable = free + sum(bool(nodes) for nodes in own.values())
+        left = reservations_wanted(ratio, placeable) - least * placeable
+        roomy = [task for task, nodes in own.items() if len(nodes) > least]
+        places = len(roomy) + free
+        shares, free_share = dict.fromkeys(own, least), least * free
+        for drawn in self._book.rng.sample(range(places), min(left, places)):
+            if drawn < len(roomy):
+                shares[roomy[drawn]] += 1
+            else:
+                free_share += 1
+        return shares, free_share
+
+    def _seek(
+        self, stage: StageState, tasks: list[int], nodes: list[str], asked: int, chosen: dict[str, list[int]]
+    ) -> None:
+        """Ask so many of these nodes, on each of which the tasks may run; or add to `chosen` where they go."""
         rng, ratio = self._book.rng, stage.spec.probe_ratio
         if not nodes or not tasks:
             return
@@ -185,7 +212,7 @@ class DirectPlane:
             for task in tasks:
                 self._ask(stage, [task], rng.sample(nodes, min(reservations_wanted(ratio, 1), len(nodes))))
         else:
-            self._ask(stage, tasks, dict(spread(nodes, reservations_wanted(ratio, len(tasks)), rng)))
+            self._ask(stage, tasks, dict(spread(nodes, asked, rng)))
 
     def _ask(self, stage: StageState, tasks: list[int], nodes: list[str] | dict[str, int]) -> None:
         counts = nodes if isinstance(nodes, dict) else dict.fromkeys(nodes, 1)

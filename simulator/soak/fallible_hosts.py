@@ -274,6 +274,9 @@ class Dialler(Host):
     def _scheduler_down(self, scheduler: str) -> None:
         raise NotImplementedError
 
+    def unreachable(self, scheduler: str) -> None:
+        """It has dialled the scheduler, whose process is gone."""
+
 
 class NodeHost(Dialler):
     """A node monitor process and its executors. slowness: tasks that start take so many times longer."""
@@ -447,7 +450,10 @@ class ClientHost(Dialler):
             link.to_scheduler.send(m.Received(link.received))
 
     def _scheduler_down(self, scheduler: str) -> None:
-        self.core.scheduler_down(scheduler, "the link broke", self.now_s)
+        self.core.scheduler_down(scheduler, "the link broke", self.now_s, redialled=True)
+
+    def unreachable(self, scheduler: str) -> None:
+        self.core.scheduler_unreachable(scheduler, self.now_s)
 
 
 def node_attributes(name: str, racks: Sequence[str]) -> dict[str, str]:

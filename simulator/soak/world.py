@@ -210,7 +210,10 @@ class World(Members):
     def connect(self, scheduler: Side, peer: Side) -> None:
         """The peer dials, unless it has a link."""
         assert isinstance(scheduler, SchedulerHost) and isinstance(peer, Dialler)
-        if not scheduler.alive or not peer.alive or scheduler in peer.dialled:
+        if not peer.alive or scheduler in peer.dialled:
+            return
+        if not scheduler.alive:
+            peer.unreachable(scheduler.name)
             return
         if self.parted(scheduler.name, peer.name):
             self.dial_later(scheduler, peer, PARTED_REDIAL_S)

@@ -650,10 +650,15 @@ class StartedHere(Message, tag=51):
 
 
 class Fenced(Message, tag=48):
-    """Another scheduler has claimed the job with this epoch: it is yours no more."""
+    """Another scheduler has claimed the job with this epoch: it is yours no more.
+
+    `user` and `instance` say which job of that id; a node monitor that does not say them (`user` None) means any.
+    """
 
     job: str
     epoch: int
+    user: str | None = None
+    instance: int = 0
 
 
 class Idle(Message, tag=49):

@@ -43,7 +43,7 @@ def test_a_node_moves_what_runs_to_the_scheduler_that_claims_it() -> None:
     node.run(1, 1)
     node.hear("new", m.Claim("j", "anna", 1))
     assert node.to("new") == [m.Claimed("j", 1, [(0, 1)])]
-    assert node.to("old") == [m.Fenced("j", 1)]
+    assert node.to("old") == [m.Fenced("j", 1, "anna")]
     node.done("p1", 1)
     assert [type(message) for message in node.to("new")] == [m.Report] and not node.to("old")
 
@@ -55,7 +55,7 @@ def test_a_launch_of_a_lower_epoch_is_handed_back_and_its_slot_free() -> None:
     node.to("old")
     node.hear("old", m.Launch(1, "j", 0, 0, 1 << m.EPOCH_SHIFT | 1, b"p"))
     assert node.to("old") == [
-        m.Fenced("j", 2),
+        m.Fenced("j", 2, "anna"),
         m.HandBack("j", 1 << m.EPOCH_SHIFT | 1, "another scheduler has the job"),
     ]
     assert node.core.free_slots == 2 and node.core.idle and not node.outbox.take(x.Run)
@@ -72,7 +72,7 @@ def test_a_scheduler_whose_job_was_claimed_while_it_had_nothing_here_is_fenced_a
     node.to("old")
     node.outbox.take(x.Run)
     node.hear("old", m.Launch(2, "j", 0, 1, 2, b"p"))
-    assert node.to("old") == [m.Fenced("j", 1), m.HandBack("j", 2, "another scheduler has the job")]
+    assert node.to("old") == [m.Fenced("j", 1, "anna", 7), m.HandBack("j", 2, "another scheduler has the job")]
     assert not node.outbox.take(x.Run)
     node.hear("old", m.ForgetJob("j"))
     assert not node.core.jobs.by_key
@@ -90,7 +90,7 @@ def test_a_lower_claim_is_answered_with_the_fence() -> None:
     node.hear("new", m.Claim("j", "anna", 2))
     node.to("new")
     node.hear("old", m.Claim("j", "anna", 1))
-    assert node.to("old") == [m.Fenced("j", 2)] and not node.to("new")
+    assert node.to("old") == [m.Fenced("j", 2, "anna")] and not node.to("new")
 
 
 def test_another_users_job_of_the_same_id_is_not_touched() -> None:

@@ -107,7 +107,7 @@ def test_a_task_of_an_earlier_epoch_than_the_jobs_claim_is_handed_back_and_its_s
     node.core.scheduler_up("new")
     node.receive(m.Claim("j", "anna", 3), scheduler="new")
     node.launch(1, 1)
-    assert node.outbox.take(m.Fenced) == [("s", m.Fenced("j", 3))]
+    assert node.outbox.take(m.Fenced) == [("s", m.Fenced("j", 3, "anna"))]
     assert handed_back(node) == [(1, "another scheduler has the job")] and node.core.free_slots == 1
 
 

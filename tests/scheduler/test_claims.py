@@ -367,6 +367,23 @@ def test_a_fenced_scheduler_drops_the_job_and_tells_only_a_client_that_thinks_it
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("fence", "dropped"),
+    [
+        (m.Fenced("j", 2, "bert", 0), False),
+        (m.Fenced("j", 2, "anna", 7), False),
+        (m.Fenced("j", 1, "anna", 0), False),
+        (m.Fenced("j", 2, "anna", 0), True),
+        (m.Fenced("j", 2), True),
+    ],
+)
+def test_a_fence_is_for_the_job_of_one_user_and_instance(fence: m.Fenced, dropped: bool) -> None:
+    rig = Rig("a")
+    rig.bring(2)
+    rig.node("a", claimed((0, 3)), fence)
+    assert (not rig.core.jobs, bool(rig.core.register.taken_over)) == (dropped, dropped)
+
+
 def test_the_same_scheduler_may_get_the_job_again_with_a_higher_epoch() -> None:
     rig = Rig("a")
     rig.client(submission("j", 2), m.AddTasks("j", 0, [b"p"] * 2))

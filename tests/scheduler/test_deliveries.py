@@ -142,7 +142,7 @@ def test_a_user_whose_undelivered_outcomes_fill_its_share_has_its_job_cancelled_
     rig.node("a", m.GetTasks(1, ticket, 5))
     rig.report(*rig.take(m.Launch), result=bytes(500_000))
     assert rig.core.admission.held_bytes["anna"] > 2 * MIB
-    assert not rig.core.jobs
+    assert rig.core.jobs["j"].cancelled and not rig.core.jobs["j"].attempts
     rig.submit_job(1, job="k")
     told = rig.told()
     while True:
@@ -315,7 +315,9 @@ def test_on_its_way_may_be_a_window_beyond_the_limit_for_all_links_of_a_user_tog
         launches = rig.take(m.Launch)
         assert {launch.job for launch in launches} == {job}
         rig.report(*launches, result=bytes(1_000_000))
-    assert list(rig.core.jobs) == ["j0", "j1"], "what the others may start would be too much"
+    cancelled = [job.id for job in rig.core.jobs.values() if job.cancelled]
+    assert cancelled == ["j2", "j3", "j4", "j5"], "what they may start would be too much"
+    rig.client(m.Received(len(rig.told("c5"))), client="c5")
     (cancelled,) = [one for one in rig.told("c5") if type(one) is m.Outcome and one.status is TaskStatus.CANCELLED]
     assert "held_bytes_max = 1048576" in cancelled.error
 
@@ -364,10 +366,10 @@ def test_a_client_that_says_nothing_of_what_it_has_received_is_believed_to_have_
     rig = Rig(link_backlog_bytes_max=MIB)
     rig.ran(4, bytes(200_000))
     assert tasks_of(rig.told()) == [0, 1]
-    rig.core.client_has_read("c")
+    rig.core.client_has_read("c", 0.0)
     rest = rig.told()
     assert tasks_of(rest) == [2, 3] and type(rest[-1]) is m.JobEnded
-    rig.core.client_has_read("c")
+    rig.core.client_has_read("c", 0.0)
     assert rig.core.is_done and rig.core.admission.held_bytes == {}
 
 

@@ -6,8 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.options import SchedulerOptions
+from scheduler.spreading import reservations_wanted
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
@@ -93,6 +96,36 @@ def test_tasks_with_preferred_nodes_go_to_those(placement: str) -> None:
     scheduler.answer({f"n{node}": 0 for node in range(10)})
     found = {launch.task: node for node, launch in scheduler.pushed()}
     assert found[0] == "n3" and found[2] in ("n4", "n5") and len(found) == 3
+
+
+WITH_PREFERENCES = st.lists(st.lists(st.integers(0, 9), unique=True, max_size=10), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("placement", "ratio", "probes"), [("batch", 1.5, 15), ("per-task", 1.5, 20), ("batch", 2, 20)]
+)
+def test_tasks_with_preferred_nodes_are_asked_for_as_often_as_others(placement: str, ratio: float, probes: int) -> None:
+    """§3.3: ceil(d·m) in all for a batch; ceil(d) for each task by itself."""
+    scheduler = Scheduler(placement, nodes=30)
+    details = {task: m.TaskDetail(tuple(f"n{3 * task + node}" for node in range(3))) for task in range(10)}
+    scheduler.submit(10, details, local=True, probe_ratio=ratio)
+    asked = scheduler.asked()
+    assert len(asked) == len({node for node, _ in asked}) == scheduler.core.counters.probes == probes
+    assert {int(node[1:]) // 3 for node, _ in asked} == set(range(10)), "each task has one of its own nodes"
+
+
+@given(WITH_PREFERENCES, st.sampled_from([1.0, 1.1, 1.5, 2.0, 2.75, 4.0]))
+def test_a_batch_asks_no_more_than_d_m_nodes_whatever_its_tasks_prefer(
+    preferred: list[list[int]], ratio: float
+) -> None:
+    scheduler, count = Scheduler("batch"), len(preferred)
+    details = {task: m.TaskDetail(tuple(f"n{node}" for node in nodes)) for task, nodes in enumerate(preferred)}
+    scheduler.submit(count, details, local=True, probe_ratio=ratio)
+    assert scheduler.core.counters.probes <= reservations_wanted(ratio, count)
+    scheduler.answer({f"n{node}": 0 for node in range(10)})
+    found = {launch.task: node for node, launch in scheduler.pushed()}
+    assert set(found) == set(range(count))
+    assert all(int(found[task][1:]) in nodes for task, nodes in enumerate(preferred) if nodes)
 
 
 @pytest.mark.parametrize("placement", ["per-task", "batch"])

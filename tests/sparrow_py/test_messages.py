@@ -65,6 +65,7 @@ MESSAGES: list[m.Message] = [
     m.Claimed("job", 2, [(0, 1)]),
     m.StartedHere("job", 2, [0, 3]),
     m.Fenced("job", 2),
+    m.Fenced("job", 2, "user", 3),
     m.Idle(3),
     m.DrainingKnown(),
     m.AskLength(7),
@@ -87,6 +88,17 @@ def test_every_message_survives_the_wire_and_has_its_own_tag() -> None:
     assert len(set(tags)) == len(tags)
     for message in MESSAGES:
         assert m.FrameDecoder(type(message))(encode(message)) == [message]
+
+
+def test_who_does_not_say_whose_job_is_fenced_is_understood_and_understands_who_does() -> None:
+    class FencedBefore(m.Message, tag=48):
+        """As before its last two fields."""
+
+        job: str
+        epoch: int
+
+    assert m.FrameDecoder(m.FromNode)(encode(FencedBefore("job", 2))) == [m.Fenced("job", 2)]
+    assert m.FrameDecoder(FencedBefore)(encode(m.Fenced("job", 2, "user", 3))) == [FencedBefore("job", 2)]
 
 
 @settings(max_examples=300)

@@ -70,7 +70,8 @@ class SchedulerPlayer:
     def _submit(self, job: str, fields: dict[str, Any]) -> None:
         preferred: dict[int, tuple[str, ...]] = fields.pop("preferred", {})
         details = {task: m.TaskDetail(nodes) for task, nodes in preferred.items()}
-        known = [m.Known(job, [], {}, (), fields.pop("used"))] if "used" in fields else []
+        starts, used = fields.pop("starts", {}), fields.pop("used", None)
+        known = [m.Known(job, [], starts, (), used)] if starts or used is not None else []
         tasks = fields.pop("tasks", 1)
         payloads = [f"{job}{task}".encode() for task in range(tasks)]
         self._rig.submit_job(
