@@ -27,7 +27,7 @@ from node_monitor.host.resources import cores, resource_vector
 from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
-from node_monitor.options import NodeMonitorOptions
+from node_monitor.options import NodeMonitorOptions, with_port
 from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import Listener
@@ -509,7 +509,7 @@ def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:
     """
     host, _, port = bound.rpartition(":")
     if option:
-        return option if ":" in option else f"{option}:{port}"
+        return with_port(option, port)
     if not ipaddress.ip_address(host.strip("[]")).is_unspecified:
         return bound
     return f"{_host_towards(schedulers[0])}:{port}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,13 +11,17 @@ from typing import ClassVar
 from node_monitor.host.accounts import UserAccounts
 from node_monitor.queueing.tickets import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
+from sparrow_py.errors import InvalidOption, InvalidRequest
+from sparrow_py.job import NAME_BYTES_MAX
 from sparrow_py.profiles import NODE_MONITOR
-from sparrow_py.wire.addresses import check_source
+from sparrow_py.wire.addresses import check_address, check_source
 
 PORT_DEFAULT = 20504
 QUEUE_POLICIES = ("fair", "fifo", "priority")
 SLOTS_MAX = 1 << 16
 COUNT_MAX = 10_000
+NODE_ID_BYTES_MAX = NAME_BYTES_MAX - len(f"/{COUNT_MAX}")
+"""Of `node_id`: with `count` above 1 each node's name has its number at its end."""
 RESOURCE_MAX = 1e18
 LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
@@ -188,14 +193,25 @@ class NodeMonitorOptions(DaemonOptions):
             not self.accounts.maps or self.guarded,
             "run_as", ", ".join(self.run_as), "ACCOUNT alone, unless tokens or TLS say who a user is",
         )  # fmt: skip
+        self._check_node_id()
+        if self.advertise:
+            _check_advertised(self.advertise)
         for entry in self.python_path:
-            require(bool(entry) and "\0" not in entry, "python_path", entry, "a directory")
+            there = os.path.exists(entry)  # noqa: PTH110 - raises no error for a place that we may not look into
+            require(there, "python_path", entry, "a directory that is there")
         for text in self.sql_data:  # Whether or not the app sql is installed.
             allowed = "DIR or USER=DIR, where DIR begins with /"
             require(SQL_DATA.fullmatch(text) is not None, "sql_data", text, allowed)
         self.attributes = parse_pairs("attr", self.attr)
         for name, text in parse_pairs("resource", self.resource).items():
             self.resources[name] = _amount(name, text)
+
+    def _check_node_id(self) -> None:
+        """It is written into tables and logs, and given to commands."""
+        plain = self.node_id.isprintable() and not any(map(str.isspace, self.node_id))
+        short = len(self.node_id.encode("utf-8", "replace")) <= NODE_ID_BYTES_MAX
+        allowed = f"printable characters without spaces, at most {NODE_ID_BYTES_MAX} bytes"
+        require(plain and short, "node_id", self.node_id, allowed)
 
     def names(self) -> list[str]:
         """The names that this daemon is known by: what it tells others, too."""
@@ -210,6 +226,20 @@ class NodeMonitorOptions(DaemonOptions):
     def warm_apps(self) -> tuple[str, ...]:
         """The apps to warm; `command` is, if it is enabled: its one process costs little."""
         return tuple(dict.fromkeys((*self.warm, "command"))) if self.enable_command else self.warm
+
+
+def with_port(address: str, port: str | int) -> str:
+    """An address (host or host:port) with this port, if it has none."""
+    has_one = "]:" in address if address.startswith("[") else ":" in address
+    return address if has_one else f"{address}:{port}"
+
+
+def _check_advertised(address: str) -> None:
+    try:
+        check_address(with_port(address, PORT_DEFAULT))
+    except InvalidRequest:
+        allowed = "host or host:port, with an IPv6 host in brackets as in [::1]:20504"
+        raise InvalidOption("advertise", address, allowed) from None
 
 
 def _amount(name: str, text: str) -> float:

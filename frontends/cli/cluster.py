@@ -8,6 +8,7 @@ import queue
 import click
 
 from frontends.cli.stopping import exit_on_sigterm
+from sparrow_py import profiles
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 
 
@@ -18,7 +19,14 @@ from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 )
 @click.option("--slots", type=click.IntRange(min=1), help="Slots of each node monitor. Default: the machine's cores.")
 @click.option("--enable-command", is_flag=True, help="Let the cluster run any command, as `sparrow run` asks it to.")
-def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_command: bool) -> None:
+@click.option(
+    "--profile",
+    type=click.Choice(sorted(profiles.PROFILES)),
+    default=profiles.DEFAULT,
+    show_default=True,
+    help="default, or paper: Sparrow as its paper prints it.",
+)
+def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_command: bool, profile: str) -> None:
     """Run a cluster on this machine, listening on loopback only, until Ctrl-C or SIGTERM.
 
     \b
@@ -34,7 +42,7 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
         # Tasks find the modules of this directory, as they do with a node monitor that is started here.
         here = ["--python-path", os.curdir]
         with LocalCluster(
-            schedulers, node_monitors, slots, enable_command=enable_command, node_options=here
+            schedulers, node_monitors, slots, enable_command=enable_command, profile=profile, node_options=here
         ) as running:
             click.echo(introduction(running.addresses, node_monitors, enable_command))
             running.tell_if_broken(broken.put)

@@ -24,7 +24,8 @@ EXCEPTIONS = ("failed", "cancelled", "lost")
 def jobs(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the jobs that the schedulers hold, the oldest first.
 
-    UNPLACED tasks wait for a slot, RUNNING ones have one; the others have ended as the column says.
+    UNPLACED tasks wait for a slot, RUNNING ones have one; the others have ended as the column says. PRIORITY is there
+    if some job's is not 0.
 
     \b
     Examples:
@@ -45,15 +46,16 @@ def jobs(schedulers: list[str], access: Access, as_json: bool) -> None:
 def _print(found: list[dict[str, Any]]) -> None:
     now_s = time.time()
     counts = [*COUNTS, *(count for count in EXCEPTIONS if any(job.get(count) for job in found))]
-    columns = ["JOB", "NAME", "USER", "APP", *map(str.upper, counts), "AGE"]
-    rows = [_row(job, counts, now_s) for job in found]
+    numbers = ["priority", *counts] if any(job.get("priority") for job in found) else counts
+    columns = ["JOB", "NAME", "USER", "APP", *map(str.upper, numbers), "AGE"]
+    rows = [_row(job, numbers, now_s) for job in found]
     if len({job["scheduler"] for job in found}) > 1:
         columns.append("SCHEDULER")
         rows = [[*row, job["scheduler"]] for row, job in zip(rows, found, strict=True)]
     print_table(columns, rows)
 
 
-def _row(job: dict[str, Any], counts: list[str], now_s: float) -> list[str | int]:
+def _row(job: dict[str, Any], numbers: list[str], now_s: float) -> list[str | int]:
     names = [job["id"], job["name"], job["user"], job["app"]]
-    # A status that no task has ended in may be left out of the answer.
-    return [*names, *(job.get(count, 0) for count in counts), age(now_s - job["submitted_at_s"])]
+    # A status that no task has ended in may be left out of the answer, and an older scheduler says no priority.
+    return [*names, *(job.get(number, 0) for number in numbers), age(now_s - job["submitted_at_s"])]

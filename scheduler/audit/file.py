@@ -45,11 +45,12 @@ class AuditFile:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-log")
         self._encode_into = msgspec.json.Encoder().encode_into
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
             self._size = os.fstat(self._file).st_size
         except OSError as error:
-            raise InvalidOption("audit_log", path, f"a file that can be written ({error.strerror})") from None
+            raise InvalidOption(
+                "audit_log", path, f"a file that can be written, in a directory that is there ({error.strerror})"
+            ) from None
 
     def add(self, line: Line) -> None:
         """Queue a line."""

@@ -25,20 +25,22 @@ TASK_ID_OVERHEAD_BYTES = 150
 
 
 class HttpJob:
-    """See the module's docstring. `client`: the job's name as a client of the core."""
+    """See the module's docstring. `client`: the job's name as a client of the core. `user_priority`: of its user's jobs
+    that state none."""
 
     __slots__ = (
-        "avoid_by", "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "refusal",
-        "retried", "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
+        "avoid_by", "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "priority",
+        "refusal", "retried", "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
     )  # fmt: skip
 
-    def __init__(self, client: str, user: str, submission: Submission, now_s: float) -> None:
+    def __init__(self, client: str, user: str, submission: Submission, now_s: float, user_priority: int) -> None:
         spec, message = submission.spec, submission.job.submission
         self.client = client
         self.id = message.job
         self.user = user
         self.name = spec.name
         self.avoid_by = message.avoid_by
+        self.priority = user_priority if message.priority is None else message.priority
         self.submitted_at_s = now_s
         self.ended_at_s: float | None = None
         self.gone = ""

@@ -58,6 +58,7 @@ class HttpJobs:
         self._core = core
         self._events = events
         self._scheme = "http" if options.tls is None else "https"
+        self._priority = options.priority
         self._clock = clock
         self._numbers = numbers
         self._running: dict[str, HttpJob] = {}
@@ -80,7 +81,7 @@ class HttpJobs:
     def begin(self, user: str, submission: Submission) -> HttpJob:
         """Submit a job, whose tasks follow by `add`. `ApiError` says why the scheduler does not take it."""
         now_s = self._clock()
-        job = HttpJob(f"http#{next(self._numbers)}", user, submission, now_s)
+        job = HttpJob(f"http#{next(self._numbers)}", user, submission, now_s, self._priority(user))
         if why_not := self.kept.why_no_room(job):
             raise ApiError(503, why_not, retry_after_s=BUSY_RETRY_S)
         if not self._running:

@@ -30,6 +30,8 @@ class JobCounts(msgspec.Struct, kw_only=True):
     name: str
     user: str
     app: str
+    priority: int
+    """That which it states, or its user's."""
     state: Literal["running", "ended"]
     tasks: int
     unplaced: int
@@ -112,6 +114,7 @@ def _counts(job: JobState | HttpJob) -> dict[str, Any]:
         "name": job.name,
         "user": job.user,
         "app": app,
+        "priority": job.priority,
         "state": "running" if ended_at_s is None else "ended",
         "tasks": job.task_count,
         "unplaced": unplaced,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -207,5 +208,6 @@ def last_lines(text: str, chars_max: int) -> str:
 
 
 def import_path() -> list[str]:
-    """Where this process looks for modules, in order."""
-    return list(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str)))
+    """Where this process looks for modules, in order. Without places that are not there, of which Python has one."""
+    places = dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str))
+    return list(filter(os.path.exists, places))

@@ -11,10 +11,11 @@ from sparrow_py.wire import messages as m
 
 RECEIPT_DELAY_S = 0.1
 """A scheduler waits no longer than that for a receipt. A receipt for each of its frames would cost more."""
-RECEIPT_BYTES = 1 << 20
-RECEIPT_MESSAGES = 2000
+RECEIPT_BYTES = 250_000
+RECEIPT_MESSAGES = 400
 """After so many bytes of outcomes, or so many messages, a scheduler has a receipt at once, as it sends no more than a
-window ahead."""
+window ahead. The smallest window, of a scheduler with the smallest `link_backlog_bytes_max`, has more of the one or the
+other: else each window would take `RECEIPT_DELAY_S`."""
 
 
 class _Handled:

@@ -216,6 +216,7 @@ class TestMistakes:
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
             (["cluster", "--slots", "0"], ["--slots"]),
+            (["cluster", "--profile", "papier"], ["--profile", "'papier'", "'default', 'paper'"]),
         ],
     )
     def test_cost_one_line(self, arguments: list[str], parts: list[str]) -> None:
@@ -283,6 +284,15 @@ class TestJobs:
         header, *rows = sparrow("jobs", "-s", f"{first.address},{second.address}").stdout.splitlines()
         assert header.split()[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "AGE", "SCHEDULER"]
         assert [row.split()[-1] for row in rows] == [first.address, second.address]
+
+    def test_priorities_are_shown_if_some_job_has_one(self, scheduler: FakeScheduler) -> None:
+        entries = [JOB | {"id": "old", "submitted_at_s": 1.0}, JOB | {"priority": -3}]
+        scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": entries})
+        header, *rows = (line.split() for line in sparrow("jobs", "-s", scheduler.address).stdout.splitlines())
+        assert header[3:6] == ["APP", "PRIORITY", "TASKS"]
+        assert [row[4] for row in rows] == ["0", "-3"]
+        scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"priority": 0}]})
+        assert "PRIORITY" not in sparrow("jobs", "-s", scheduler.address).stdout
 
     def test_oldest_first(self, schedulers: Callable[[], FakeScheduler]) -> None:
         first, second = schedulers(), schedulers()
@@ -771,6 +781,21 @@ def listing(what: str, *arguments: str) -> list[dict[str, Any]]:
     assert (ended.returncode, ended.stderr) == (0, "")
     listed: list[dict[str, Any]] = json.loads(ended.stdout)[what]
     return listed
+
+
+@pytest.mark.parametrize(("flags", "profile"), [([], "default"), (["--profile", "paper"], "paper")])
+def test_a_cluster_has_the_profile_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], profile: str
+) -> None:
+    made: list[Any] = []
+
+    def cluster(*_: Any, **options: Any) -> None:
+        made.append(options["profile"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sparrow_py, "LocalCluster", cluster, raising=False)
+    assert sparrow("cluster", *flags).stderr == "stopped\n"
+    assert made == [profile]
 
 
 @pytest.fixture(scope="module")

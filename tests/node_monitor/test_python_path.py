@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,20 +34,22 @@ def test_but_not_with_a_daemon_that_does_not_look_there_either(monkeypatch: pyte
     assert first_places(NodeMonitorOptions()) == []
 
 
-def test_an_operator_may_name_places() -> None:
-    assert first_places(NodeMonitorOptions(python_path=("/srv/one", "/srv/two more"))) == ["/srv/one", "/srv/two more"]
+def test_an_operator_may_name_places(tmp_path: Path) -> None:
+    places = (str(tmp_path), str(tmp_path / "two more"))
+    Path(places[1]).mkdir()
+    assert first_places(NodeMonitorOptions(python_path=places)) == [*places]
 
 
-def test_another_interpreter_has_packages_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_interpreter_has_packages_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A `LocalCluster` names all places of its program's, this interpreter's among them."""
     monkeypatch.setattr("node_monitor.executors.apps.python_version", lambda python: python_version(sys.executable))
     ours = sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")
-    options = NodeMonitorOptions(python="/opt/other/bin/python", python_path=("/srv/one", *ours))
-    assert first_places(options) == ["/srv/one"]
+    options = NodeMonitorOptions(python="/opt/other/bin/python", python_path=(str(tmp_path), *ours))
+    assert first_places(options) == [str(tmp_path)]
     assert not set(ours) & {word.removeprefix("--path=") for word in offered_apps(options)["python"].argv}
 
 
-@pytest.mark.parametrize("entry", ["", "/srv/\0"])
+@pytest.mark.parametrize("entry", ["", "/srv/\0", "/no/such/place"])
 def test_a_place_that_cannot_be_is_refused(entry: str) -> None:
     with pytest.raises(InvalidOption, match="python_path"):
         NodeMonitorOptions(python_path=(entry,))

@@ -7,11 +7,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from node_monitor.daemon import advertised
 from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.options import LOOPBACK_HOSTS, command, option, parse, parse_pairs
 from sparrow_py.errors import InvalidOption
 
+NO_ADDRESSES = ("::::", "::1", ":80", "ant:", "ant:x", "ant:65536", "[::1", "[::1]x", "a b", "http://ant:80")
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -160,6 +162,12 @@ def test_help_names_every_option() -> None:
         (NodeMonitorOptions, ["--scheduler", "somewhere"], "scheduler"),
         (NodeMonitorOptions, ["--scheduler", ""], "scheduler"),
         (NodeMonitorOptions, ["--get-task-timeout-s", "0"], "get_task_timeout_s"),
+        *((NodeMonitorOptions, ["--advertise", address], f"advertise: '{address}' ") for address in NO_ADDRESSES),
+        (NodeMonitorOptions, ["--node-id", "a b"], "node_id: 'a b' "),
+        (NodeMonitorOptions, ["--node-id", "a\tb"], "node_id: 'a\\tb' "),
+        (NodeMonitorOptions, ["--node-id", "\N{NO-BREAK SPACE}"], "node_id"),
+        (NodeMonitorOptions, ["--node-id", "n" * 257], "node_id"),
+        (NodeMonitorOptions, ["--python-path", ".", "--python-path", "/no/such"], "python_path: '/no/such' "),
         (NodeMonitorOptions, ["--reservations-per-user-max", "0"], "reservations_per_user_max"),
     ],
 )
@@ -181,6 +189,26 @@ def test_schedulers_with_commas_and_attributes() -> None:
     options = parse(NodeMonitorOptions, flags)
     assert options.scheduler == ("a:1", "b:2", "file:/x")
     assert options.attributes == {"gpu": "yes", "zone": "a=b"}
+
+
+@pytest.mark.parametrize("name", ["ant.example:20504", "a/b-c_d@e", "Ameise-ä", "n" * (256 - len("/10000"))])
+def test_what_nodes_may_be_called(name: str) -> None:
+    assert parse(NodeMonitorOptions, ["--node-id", name]).node_id == name
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("ant", "ant:7"),
+        ("ant:80", "ant:80"),
+        ("10.0.0.1", "10.0.0.1:7"),
+        ("[::1]", "[::1]:7"),
+        ("[::1]:80", "[::1]:80"),
+    ],
+)
+def test_an_address_that_is_advertised_gets_the_daemons_port_if_it_has_none(address: str, told: str) -> None:
+    option = parse(NodeMonitorOptions, ["--advertise", address]).advertise
+    assert advertised("127.0.0.1:7", option, ["127.0.0.1:1"]) == told
 
 
 def test_pairs() -> None:

@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from scheduler.book.footprint import outcome_bytes
+from scheduler.options import SchedulerOptions
 from sparrow_py.job import FINISHED
 from sparrow_py.session import receipts
 from sparrow_py.session.receipts import RECEIPT_BYTES, RECEIPT_MESSAGES, Receipts
@@ -58,6 +60,18 @@ async def test_much_is_told_at_once(batch: list[m.Message], monkeypatch: pytest.
     told.handled("s", [m.JobEnded("j")])
     assert await told.next() == ("s", len(batch) + 2), "once, though it was to be told soon besides"
     assert told.said.empty()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 700, 710, 1000, 60_000, 200_000, 250_000, 250_001, 261_500, 300_000])
+async def test_all_that_the_smallest_window_has_is_told_at_once(size: int) -> None:
+    """A scheduler sends no more before it hears of that."""
+    window_bytes = SchedulerOptions(link_backlog_bytes_max=1 << 20).link_backlog_bytes_max // 2
+    told = Told()
+    told.begin("s")
+    for _ in range(window_bytes // outcome_bytes(outcome(size))):
+        told.handled("s", [outcome(size)])
+    assert not told.said.empty()
+    told.stop()
 
 
 async def test_each_link_is_counted_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,15 +20,15 @@ from tests.support import tasks
 from tests.support.daemons import Daemon, get_json, http, nodes_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-NODES = ("a", "b", "c")
-SCHEDULERS = 3
+NODES = ("a", "b")
+SCHEDULERS = 2
 LONG_TASKS = 10_000
 """More than can be run while the test lasts: what has not started at its end is cancelled."""
 SMALL_TASKS = 5
 
 
 class Cluster:
-    """Three schedulers, named by a file, and three node monitors of two slots."""
+    """Two schedulers, named by a file, and two node monitors of two slots."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory

@@ -30,7 +30,7 @@ def of(lines: Lines, *events: str) -> Lines:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, dict[str, Any]]:
     """The log of a scheduler that ran three jobs, with probes for each task, and refused one; and the jobs' reports."""
     directory = tmp_path_factory.mktemp("audit")
-    flags = ["--audit-log", f"{directory}/deep/audit-{{port}}.jsonl", "--no-push-to-idle"]
+    flags = ["--audit-log", f"{directory}/audit-{{port}}.jsonl", "--no-push-to-idle"]
     reports = {}
     with LocalCluster(1, 3, slots=2, node_options=["--warm", "noop"], scheduler_options=flags) as cluster:
         with Client(cluster, user="ann") as client:
@@ -41,7 +41,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, dict[str, Any]
             with pytest.raises(SparrowError):
                 client.submit_job(noop_job(1, where=["gpu exists"], name="refused")).results()
         port = cluster.addresses[0].rpartition(":")[2]
-    return lines_of(directory / "deep" / f"audit-{port}.jsonl"), reports
+    return lines_of(directory / f"audit-{port}.jsonl"), reports
 
 
 def test_times_do_not_go_back(ran: tuple[Lines, dict[str, Any]]) -> None:

@@ -113,6 +113,13 @@ def test_a_file_that_cannot_be_is_named(tmp_path: Path) -> None:
         AuditFile(str(tmp_path), 1 << 20)
 
 
+def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "audit.jsonl"
+    with pytest.raises(InvalidOption, match=r"audit_log: '.*jsonl' .*in a directory that is there \(No such file"):
+        AuditFile(str(path), 1 << 20)
+    assert not path.parent.exists()
+
+
 def test_a_limit_that_cannot_be_is_named() -> None:
     with pytest.raises(InvalidOption, match="audit_log_bytes_max"):
         SchedulerOptions(audit_log_bytes_max=10)

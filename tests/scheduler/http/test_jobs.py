@@ -39,6 +39,15 @@ def test_a_job() -> None:
     assert views.summary(job).state == "ended"
 
 
+@pytest.mark.parametrize(("stated", "priority"), [({}, 5), ({"priority": -3}, -3)])
+def test_the_priority_is_shown_before_the_end_and_after(stated: dict[str, int], priority: int) -> None:
+    scheduler = Scheduler(user_priority=("u=5",))
+    job = scheduler.post(app="app", tasks=[{}], **stated)
+    assert views.summary(scheduler.core.jobs[job.id]).priority == priority
+    scheduler.finish()
+    assert job.ended_at_s is not None and views.summary(job).priority == priority
+
+
 def test_no_tasks() -> None:
     job = Scheduler().post(app="app")
     assert job.ended_at_s is not None
