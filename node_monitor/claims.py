@@ -57,7 +57,9 @@ class Claims:
             self._to_scheduler(scheduler, report)
         self._withdraw_ready(scheduler, owner, job_id, epoch)
         attempts = [
-            one for one in self._book.by_key.values() if one.job.id == job_id and one.job.scheduler == scheduler
+            one
+            for one in self._book.by_key.values()
+            if one.job.id == job_id and one.job.scheduler == scheduler and one.charge.ticket.user == message.user
         ]
         for unstarted in [one for one in attempts if one.state is WAITS]:
             self._book.withdraw(unstarted, now_s)
@@ -66,7 +68,7 @@ class Claims:
         if left is not None and not left.attempts:  # What the earlier scheduler had sent; this one does not know of it.
             self._jobs.forget(left)
         vouches = message.age_s is not None and self._tell_starts(scheduler, message, now_s - message.age_s)
-        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches))
+        self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches, *owner))
         self._history.note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
 
     def _hand_over(self, job: LocalJob, scheduler: str) -> None:
@@ -99,8 +101,9 @@ class Claims:
 
     def _tell_starts(self, scheduler: str, message: m.Claim, submitted_s: float) -> bool:
         """Name the job's tasks that were started here; returns whether those are all."""
-        tasks = self._starts.of((message.user, message.instance), message.job)
+        owner = message.user, message.instance
+        tasks = self._starts.of(owner, message.job)
         for first in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
             some = tasks[first : first + m.NUMBERS_PER_MESSAGE_MAX]
-            self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some))
+            self._to_scheduler(scheduler, m.StartedHere(message.job, message.epoch, some, *owner))
         return self._starts.complete_since(message.user, submitted_s)

@@ -180,7 +180,7 @@ class Claims:
     def started_here(self, node: Node, message: m.StartedHere, now_s: float) -> None:
         """A node names tasks that it has started for other schedulers; `Claimed` says whether that is all."""
         job = self._ledger.jobs.get(message.job)
-        if job is not None and job.epoch == message.epoch and job.used is not None:
+        if job is not None and job.is_meant_by(message) and job.epoch == message.epoch and job.used is not None:
             job.started_before.update(task for task in message.tasks if 0 <= task < job.task_count)
 
     def claimed(self, node: Node, message: m.Claimed, now_s: float) -> None:
@@ -189,11 +189,14 @@ class Claims:
         if job is None:  # It ended meanwhile.
             self._ledger.to_node(node.id, m.ForgetJob(message.job))
             return
-        if job.epoch != message.epoch:
+        meant = job.is_meant_by(message)
+        if meant and job.epoch != message.epoch:
             return
-        if message.running:  # It has something of the job, and is to be told when that has ended.
+        if message.running:  # It has something of a job of this id, and is to be told when that has ended.
             node.sent.setdefault(job.id, set())
             job.sent_to.add(node.id)
+        if not meant:  # Another's job had the id, was claimed, and ended; this one's answer is yet to come.
+            return
         for task, attempt_id in message.running:
             if 0 <= task < job.received:
                 stage = job.stage_of(task)

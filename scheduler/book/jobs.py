@@ -19,7 +19,19 @@ from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
 from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
-from sparrow_py.wire.messages import EPOCH_SHIFT, Data, KnownOutcome, Outcome, Report, Stage, SubmitJob, TaskDetail
+from sparrow_py.wire.messages import (
+    EPOCH_SHIFT,
+    Claimed,
+    Data,
+    Fenced,
+    KnownOutcome,
+    Outcome,
+    Report,
+    Stage,
+    StartedHere,
+    SubmitJob,
+    TaskDetail,
+)
 
 UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING = 0, 1, 2, 3, 4, 5
 """BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
@@ -445,6 +457,11 @@ class JobState:
             stage.successors.clear()
             stage.plan = None
         self.stages.clear()
+
+    def is_meant_by(self, message: Claimed | StartedHere | Fenced) -> bool:
+        """Whether a node says that of this job, and of no other that has or had its id. A node of a version before does
+        not say whose job it means: it may be any."""
+        return message.user is None or (message.user, message.instance) == (self.user, self.instance)
 
     def attempt_id(self, counter: int) -> int:
         """The attempt id for the scheduler's next attempt number."""

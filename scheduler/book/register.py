@@ -93,9 +93,7 @@ class Register:
     def fenced(self, message: m.Fenced, now_s: float) -> None:
         """Another scheduler has the job now, as a node says; or another user's job of the same id, or one before it."""
         job = self._ledger.jobs.get(message.job)
-        if job is None or (message.user is not None and (message.user, message.instance) != (job.user, job.instance)):
-            return
-        if job.epoch < message.epoch:
+        if job is not None and job.is_meant_by(message) and job.epoch < message.epoch:
             self.abandon(job, now_s)
             self.taken_over[job.id] = TakenOver(message.epoch, job.user)
             self.news.append(job.id)

@@ -633,12 +633,18 @@ class NodeState(Message, tag=46):
 
 class Claimed(Message, tag=47):
     """Answer to `Claim`: what of the job runs here, as (task, attempt). `vouches`: the `StartedHere` before it name
-    every task of the job that was ever started here."""
+    every task of the job that was ever started here.
+
+    `user` and `instance` say which job of that id, as the claim did; so they do in `StartedHere`. A node monitor that
+    does not say them (`user` None) means any.
+    """
 
     job: str
     epoch: int
     running: list[tuple[int, int]]
     vouches: bool = False
+    user: str | None = None
+    instance: int = 0
 
 
 class StartedHere(Message, tag=51):
@@ -647,6 +653,8 @@ class StartedHere(Message, tag=51):
     job: str
     epoch: int
     tasks: list[int]
+    user: str | None = None
+    instance: int = 0
 
 
 class Fenced(Message, tag=48):

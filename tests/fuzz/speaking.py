@@ -129,7 +129,7 @@ class Speaker:
             case m.CancelAttempt():
                 return [m.AttemptRuns(message.job, message.attempt)]
             case m.Claim():
-                return [m.Claimed(message.job, message.epoch, [])]
+                return [m.Claimed(message.job, message.epoch, [], False, message.user, message.instance)]
             case m.AskLength():
                 return [m.QueueLength(message.probe, 1)]
             case m.GetTasks() if self.random.random() < 0.5:

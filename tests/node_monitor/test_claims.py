@@ -42,7 +42,7 @@ def test_a_node_moves_what_runs_to_the_scheduler_that_claims_it() -> None:
     node = Node()
     node.run(1, 1)
     node.hear("new", m.Claim("j", "anna", 1))
-    assert node.to("new") == [m.Claimed("j", 1, [(0, 1)])]
+    assert node.to("new") == [m.Claimed("j", 1, [(0, 1)], user="anna")]
     assert node.to("old") == [m.Fenced("j", 1, "anna")]
     node.done("p1", 1)
     assert [type(message) for message in node.to("new")] == [m.Report] and not node.to("old")
@@ -97,7 +97,31 @@ def test_another_users_job_of_the_same_id_is_not_touched() -> None:
     node = Node()
     node.run(1, 1)
     node.hear("new", m.Claim("j", "bert", 1))
-    assert node.to("new") == [m.Claimed("j", 1, [])] and node.to("old") == []
+    assert node.to("new") == [m.Claimed("j", 1, [], user="bert")] and node.to("old") == []
+
+
+def test_another_users_job_of_the_same_id_is_not_told_even_if_the_same_scheduler_had_it() -> None:
+    node = Node()
+    node.run(1, 1)
+    node.hear("new", m.Claim("j", "anna", 1, 7), m.Claim("j", "anna", 1), m.Claim("j", "bert", 1))
+    assert node.to("new") == [
+        m.Claimed("j", 1, [], user="anna", instance=7),
+        m.Claimed("j", 1, [(0, 1)], user="anna"),
+        m.Claimed("j", 1, [], user="bert"),
+    ]
+    node.done("p1", 1)
+    assert [(one.task, one.attempt) for one in node.to("new")] == [(0, 1)]
+
+
+def test_a_node_says_whose_tasks_it_has_started() -> None:
+    node = Node()
+    launch(node, 0, 1)
+    node.hear("new", m.Claim("j", "bert", 1, 7, 5.0), m.Claim("j", "anna", 1, 7, 5.0))
+    assert [one for one in node.to("new") if not isinstance(one, m.Report)] == [
+        m.Claimed("j", 1, [], True, "bert", 7),
+        m.StartedHere("j", 1, [0, 1], "anna", 7),
+        m.Claimed("j", 1, [], True, "anna", 7),
+    ]
 
 
 def test_outcomes_are_told_again_from_memory() -> None:
@@ -106,7 +130,7 @@ def test_outcomes_are_told_again_from_memory() -> None:
     node.done("p1", 1)
     (told,) = node.to("old")
     node.hear("new", m.Claim("j", "anna", 1))
-    assert node.to("new") == [told, m.Claimed("j", 1, [])]
+    assert node.to("new") == [told, m.Claimed("j", 1, [], user="anna")]
 
 
 def test_a_task_that_was_stopped_for_its_timeout_is_remembered_too() -> None:
@@ -118,7 +142,7 @@ def test_a_task_that_was_stopped_for_its_timeout_is_remembered_too() -> None:
     (told,) = node.to("old")
     assert told.status is FAILED
     node.hear("new", m.Claim("j", "anna", 1))
-    assert node.to("new") == [told, m.Claimed("j", 1, [])]
+    assert node.to("new") == [told, m.Claimed("j", 1, [], user="anna")]
 
 
 def test_what_has_not_started_is_dropped_when_it_is_claimed_and_when_its_scheduler_is_lost() -> None:
@@ -131,7 +155,7 @@ def test_what_has_not_started_is_dropped_when_it_is_claimed_and_when_its_schedul
             node.core.scheduler_down("old", 0.0)
         else:
             node.hear("new", m.Claim("j", "anna", 1))
-            assert node.to("new") == [m.Claimed("j", 1, [])]
+            assert node.to("new") == [m.Claimed("j", 1, [], user="anna")]
         assert node.core.free_slots == 2 and node.core.idle
         node.core.fetched("f" * 64, "", 0.0)
         assert not node.outbox.take(x.Run)

@@ -384,6 +384,55 @@ def test_a_fence_is_for_the_job_of_one_user_and_instance(fence: m.Fenced, droppe
     assert (not rig.core.jobs, bool(rig.core.register.taken_over)) == (dropped, dropped)
 
 
+OTHERS = [{"user": "bert"}, {"user": "anna", "instance": 7}, {"user": ""}]
+OWN: list[dict[str, Any]] = [{"user": "anna"}, {}]
+"""Without a user, as a node monitor of a version before answers."""
+
+
+@pytest.mark.parametrize("whose", OWN)
+def test_an_answer_to_a_claim_is_for_the_job_of_one_user_and_instance(whose: dict[str, Any]) -> None:
+    rig = Rig("a")
+    rig.bring(2)
+    rig.node("a", m.Claimed("j", 1, [(0, 3)], **whose))
+    assert rig.core.counters.adopted == 1 and list(rig.core.jobs["j"].attempts) == [3]
+    assert rig.reserves()
+
+
+@pytest.mark.parametrize("whose", OTHERS)
+@pytest.mark.parametrize("running", [[], [(0, 3)]])
+def test_a_late_answer_for_another_job_of_the_id_is_not_taken_for_this_ones(
+    whose: dict[str, Any], running: list[tuple[int, int]]
+) -> None:
+    rig = Rig("a")
+    rig.bring(2)
+    rig.outbox.sent.clear()
+    rig.node("a", m.Claimed("j", 1, running, True, **whose))
+    job = rig.core.jobs["j"]
+    assert not rig.outbox.sent and not job.attempts and not job.vouched and job.unanswered == {"a"}
+    rig.node("a", m.Claimed("j", 1, [(1, 4)], user="anna"))
+    assert list(job.attempts) == [4] and rig.reserves()
+
+
+def test_a_node_that_has_something_of_another_job_of_the_id_is_told_to_forget_it() -> None:
+    rig = Rig("a", "b")
+    rig.bring()
+    rig.node("a", m.Claimed("j", 1, [(0, 3)], user="bert"))
+    rig.client(m.CancelJob("j"))
+    rig.node("a", m.Claimed("j", 1, [], user="anna"))
+    rig.node("b", m.Claimed("j", 1, [], user="anna"))
+    assert not rig.core.jobs and rig.outbox.take(m.ForgetJob) == [("a", m.ForgetJob("j"))]
+
+
+@pytest.mark.parametrize(("whose", "starts"), [*((one, set()) for one in OTHERS), *((one, {0}) for one in OWN)])
+def test_tasks_that_a_node_has_started_are_those_of_one_user_and_instance(
+    whose: dict[str, Any], starts: set[int]
+) -> None:
+    rig = Rig("a")
+    rig.bring(2, m.Known("j", [], {}, (), ("a",)), acknowledges=True, max_attempts=1)
+    rig.node("a", m.StartedHere("j", 1, [0], **whose))
+    assert rig.core.jobs["j"].started_before == starts
+
+
 def test_the_same_scheduler_may_get_the_job_again_with_a_higher_epoch() -> None:
     rig = Rig("a")
     rig.client(submission("j", 2), m.AddTasks("j", 0, [b"p"] * 2))

@@ -63,7 +63,9 @@ MESSAGES: list[m.Message] = [
     m.Input("job", 3, REF),
     m.Claim("job", "user", 2),
     m.Claimed("job", 2, [(0, 1)]),
+    m.Claimed("job", 2, [(0, 1)], True, "user", 3),
     m.StartedHere("job", 2, [0, 3]),
+    m.StartedHere("job", 2, [0, 3], "user", 3),
     m.Fenced("job", 2),
     m.Fenced("job", 2, "user", 3),
     m.Idle(3),
@@ -90,15 +92,47 @@ def test_every_message_survives_the_wire_and_has_its_own_tag() -> None:
         assert m.FrameDecoder(type(message))(encode(message)) == [message]
 
 
-def test_who_does_not_say_whose_job_is_fenced_is_understood_and_understands_who_does() -> None:
-    class FencedBefore(m.Message, tag=48):
-        """As before its last two fields."""
+class FencedBefore(m.Message, tag=48):
+    """As before its last two fields; so are the next ones."""
 
-        job: str
-        epoch: int
+    job: str
+    epoch: int
 
-    assert m.FrameDecoder(m.FromNode)(encode(FencedBefore("job", 2))) == [m.Fenced("job", 2)]
-    assert m.FrameDecoder(FencedBefore)(encode(m.Fenced("job", 2, "user", 3))) == [FencedBefore("job", 2)]
+
+class ClaimedBefore(m.Message, tag=47):
+    job: str
+    epoch: int
+    running: list[tuple[int, int]]
+    vouches: bool = False
+
+
+class StartedHereBefore(m.Message, tag=51):
+    job: str
+    epoch: int
+    tasks: list[int]
+
+
+@pytest.mark.parametrize(
+    ("before", "nameless", "named"),
+    [
+        (FencedBefore("job", 2), m.Fenced("job", 2), m.Fenced("job", 2, "user", 3)),
+        (
+            ClaimedBefore("job", 2, [(0, 1)], True),
+            m.Claimed("job", 2, [(0, 1)], True),
+            m.Claimed("job", 2, [(0, 1)], True, "user", 3),
+        ),
+        (
+            StartedHereBefore("job", 2, [0, 3]),
+            m.StartedHere("job", 2, [0, 3]),
+            m.StartedHere("job", 2, [0, 3], "user", 3),
+        ),
+    ],
+)
+def test_a_node_that_does_not_say_whose_job_it_means_is_understood_and_one_that_does_is_too(
+    before: m.Message, nameless: m.Message, named: m.Message
+) -> None:
+    assert m.FrameDecoder(m.FromNode)(encode(before)) == [nameless]
+    assert m.FrameDecoder(type(before))(encode(named)) == [before]
 
 
 @settings(max_examples=300)
