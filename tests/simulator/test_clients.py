@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.job_log import JobLog
-from simulator.links import Link
-from simulator.world import World
+from simulator.soak.job_log import JobLog
+from simulator.soak.links import Link
+from simulator.soak.world import World
 from sparrow_py.session.core import RETURN_TIMEOUT_S
 
 
