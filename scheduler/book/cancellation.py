@@ -53,6 +53,7 @@ class Cancellation:
     def cancel(self, job: JobState, reason: str, now_s: float, *, running: bool = False) -> None:
         """Cancel the job's tasks that are not placed now, and ask nodes for the others: for those that they hold
         ahead of a slot, or with `running` for all."""
+        job.cancelled_for_loss = False
         if job.cancelled and (job.cancel_running or not running):
             return
         if job.phase is ARRIVING:  # Its client may send no more of it.

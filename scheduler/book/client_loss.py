@@ -52,8 +52,9 @@ class ClientLoss:
                 self._ledger.at_stage(over_s, job.stages[0], partial(_with_job, go_on))
 
     def _cancel(self, job: JobState, now_s: float, *, reason: str) -> None:
-        job.cancelled_for_loss = not job.cancelled
+        for_loss = not job.cancelled
         self._cancellation.cancel(job, reason, now_s)
+        job.cancelled_for_loss = for_loss
         # What is still to come never will, and was not claimed.
         if job.phase is not OPEN and job.received < job.task_count:
             self._register.abandon(job, now_s)

@@ -18,7 +18,7 @@ Clients in this process are not announced (`client_up`): they have each message 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class Mailbox:
         """Sizes of the messages in `sent` and `waiting` that are no outcomes. Outcomes count where they are kept."""
         self.jobs: dict[Key, Undelivered] = {}
         """Jobs with outcomes that were put into `sent` or `waiting`, and where these outcomes are kept."""
-        self.waiting_for_room: dict[Key, None] = {}
+        self.waiting_for_room: OrderedDict[Key, None] = OrderedDict()
         """Jobs with tasks that are settled once there is room."""
 
 
@@ -78,7 +78,7 @@ class Deliveries:
         self._boxes: dict[str, Mailbox] = {}
         self._by_key: dict[Key, Undelivered] = {}
         """All outcomes that are kept, also of jobs that have ended and of clients that have vanished."""
-        self._stages_waiting: dict[Key, list[StageState]] = {}
+        self._stages_waiting: dict[Key, OrderedDict[StageState, None]] = {}
         """Stages of jobs that are here, with tasks that are settled once there is room to tell the client."""
         self.overfull: set[str] = set()
         """Clients that have more to hear than `NEWS_MAX` messages."""
@@ -220,7 +220,20 @@ class Deliveries:
             if job.undelivered is None:  # What is kept of the job is looked at when the link ends.
                 box.jobs[_key(job)] = self._begin(job)
             box.waiting_for_room[_key(job)] = None
-        self._stages_waiting.setdefault(_key(job), []).append(stage)
+        self._stages_waiting.setdefault(_key(job), OrderedDict())[stage] = None
+
+    def next_may_look(self, client: str, now_s: float) -> None:
+        """There may be room at the client for the first of the stages that wait for that. Whoever has heard of room
+        says so once it needs no more: so an event is the work of those that find room, however many wait."""
+        box = self._boxes.get(client)
+        if box is None or not box.waiting_for_room:
+            return
+        key = next(iter(box.waiting_for_room))
+        waiting = self._stages_waiting[key]
+        stage = waiting.popitem(last=False)[0]
+        if not waiting:
+            del self._stages_waiting[key], box.waiting_for_room[key]
+        self.has_room([stage], now_s)
 
     def _look_for_room(self, keys: Iterable[Key], now_s: float) -> None:
         """There may be room for what is to be told of these jobs."""
@@ -273,9 +286,8 @@ class Deliveries:
             self._count(box.user, -freed)
         if box.waiting:
             self._go_on(client, box)
-        if box.waiting_for_room and count:
-            waiting, box.waiting_for_room = box.waiting_for_room, {}
-            self._look_for_room(waiting, now_s)
+        if count:
+            self.next_may_look(client, now_s)
 
     def _go_on(self, client: str, box: Mailbox) -> None:
         """Send messages that wait, as far as there is room."""
@@ -329,7 +341,9 @@ class Deliveries:
 
     def part(self, job: JobState, now_s: float) -> None:
         """The client submits the job again: outcomes that it may not have are kept until the job is admitted anew."""
-        kept = job.undelivered or self._begin(job)
+        kept = job.undelivered
+        if kept is None or self._by_key.get(kept.key) is not kept:  # Its outcomes were dropped as its client was gone.
+            kept = self._begin(job)
         self._waits_no_more(job)
         for outcome in job.settled_before.values():
             size = kept.add(outcome)

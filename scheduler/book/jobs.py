@@ -501,14 +501,16 @@ class JobState:
         return ranges
 
     def carry_over(self, before: JobState) -> None:
-        """Take over what is known of starts from the job that this one supersedes, if it is the same one and no other
-        scheduler had it meanwhile."""
+        """Take over from the job that this one supersedes, if it is the same one, that it was cancelled, and what is
+        known of starts if no other scheduler had it meanwhile."""
         sizes, sizes_before = ([stage.spec.task_count for stage in job.stages] for job in (self, before))
-        if self.epoch != before.epoch + 1 or self.instance != before.instance or sizes != sizes_before:
+        if self.instance != before.instance or sizes != sizes_before:
             return
         if before.cancelled and not before.cancelled_for_loss:  # Of its tasks some have left, and the rest follow.
             self.cancelled, self.cancel_running = True, before.cancel_running
             self.cancel_reason = before.cancel_reason
+        if self.epoch != before.epoch + 1:
+            return
         if before.phase is not CLAIMING:
             starts = {stage.first + task: count for stage in before.stages for task, count in stage.starts.items()}
             self.carried = Carried(before.without_start(), starts)

@@ -6,7 +6,7 @@ bytes is cancelled. `book` says who does that.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.book.ledger import Ledger
 
 SETTLED_AT_ONCE_MAX = 5000
-"""Of the tasks of a stage that end together, without having run, so many are settled in one event."""
+"""Of the tasks that end without having run so many are settled in one event, be they of one stage or of many."""
 SETTLING_PAUSE_S = 0.001
 """Others have their turn for so long, before the next of them are."""
 
@@ -44,7 +44,7 @@ class Outcomes:
         self._settled = ledger.counters.settled
         self._tell = deliveries.outcome
         self._deliveries = deliveries
-        self._leaving: deque[StageState] = deque()
+        self._leaving: OrderedDict[StageState, None] = OrderedDict()
         """Stages of which tasks leave, in the order in which they have their turns, but for those whose clients are to
         read first."""
         self._settles_leaving = False
@@ -140,34 +140,37 @@ class Outcomes:
 
     def go_on_leaving(self, stages: Iterable[StageState], now_s: float) -> None:
         """Tasks of these stages leave, and have their turns from now on."""
-        self._leaving.extend(stages)
+        self._leaving.update(dict.fromkeys(stages))
         if self._leaving and not self._settles_leaving:
             self._settle_leaving(now_s)
 
     def _settle_leaving(self, now_s: float) -> None:
         """Settle some of the tasks that leave; others have their turn before the rest, tasks of other stages too."""
         self._settles_leaving = True
-        settled = False
-        while self._leaving and not settled:
-            settled = self._settle_some(self._leaving.popleft(), now_s)
+        left = SETTLED_AT_ONCE_MAX
+        while self._leaving and left:
+            left -= self._settle_some(self._leaving.popitem(last=False)[0], left, now_s)
         self._settles_leaving = bool(self._leaving)
         if self._leaving:
             self._ledger.timers.at(now_s + SETTLING_PAUSE_S, self._settle_leaving)
 
-    def _settle_some(self, stage: StageState, now_s: float) -> bool:
-        """Settle some of the stage's tasks that leave, as many as its client may be told; False if that is none."""
-        leave = stage.next_leave()
-        if leave is None or not self._ledger.is_here(stage.job):
-            return False
-        room = self._deliveries.room(stage.job, unrun_bytes(leave.reason))
-        if not room:
-            self._deliveries.wait_for_room(stage)
-            return False
-        for task in stage.take_leaving(leave, min(SETTLED_AT_ONCE_MAX, room)):
-            self.settle_unrun(stage, task, leave.status, leave.reason, now_s)
+    def _settle_some(self, stage: StageState, count_max: int, now_s: float) -> int:
+        """Settle some of the stage's tasks that leave, as many as its client may be told; returns how many."""
+        leave = stage.next_leave() if self._ledger.is_here(stage.job) else None
+        tasks: list[int] = []
+        if leave is not None:
+            room = self._deliveries.room(stage.job, unrun_bytes(leave.reason))
+            if not room:
+                self._deliveries.wait_for_room(stage)
+                return 0
+            tasks = stage.take_leaving(leave, min(count_max, room))
+            for task in tasks:
+                self.settle_unrun(stage, task, leave.status, leave.reason, now_s)
         if stage.next_leave() is not None and self._ledger.is_here(stage.job):
-            self._leaving.append(stage)
-        return True
+            self._leaving[stage] = None
+        else:
+            self._deliveries.next_may_look(stage.job.client, now_s)
+        return len(tasks)
 
     # ---- as is known already -----------------------------------------------------------------
 
@@ -193,6 +196,13 @@ class Outcomes:
                 stage.withdraw(task, SETTLED)
                 self._admission.withdrawn(job.user, 1)
                 self._settle(stage, task, outcome, now_s)
+
+    def forget_before(self, stage: StageState, first: int, count: int) -> None:
+        """As `settle_before`, for tasks that have had other outcomes before they arrived."""
+        before = stage.job.settled_before
+        for number in range(stage.first + first, stage.first + first + count) if before else ():
+            if (outcome := before.pop(number, None)) is not None:
+                self._ledger.holds(stage.job, -outcome_bytes(outcome))
 
     def _settle(self, stage: StageState, task: int, outcome: m.Outcome, now_s: float, *, tell: bool = True) -> bool:
         """The task's outcome is this; False if the job's client is told so little of what there is for it that more is

@@ -202,6 +202,7 @@ class Submission:
         job = stage.job
         if stage.complete:  # It was doomed while its tasks were on their way.
             self._ledger.holds(job, -sum(len(p) for p in payloads if isinstance(p, bytes)))
+            self._outcomes.forget_before(stage, first - stage.first, len(payloads))
             return
         begin = first - stage.first
         own: dict[int, m.TaskDetail] = {}

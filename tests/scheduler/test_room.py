@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from scheduler.book.footprint import OUTCOME_BYTES, outcome_bytes, unrun_bytes
 from scheduler.book.jobs import LEAVES_MAX
 from scheduler.book.outcomes import SETTLED_AT_ONCE_MAX
-from sparrow_py.job import CANCELLED, FINISHED, LOST, TaskStatus
+from sparrow_py.job import CANCELLED, FAILED, FINISHED, LOST, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
-from tests.support.scheduler_rig import SchedulerRig
+from tests.support.scheduler_rig import SchedulerRig, StagedRig
 
 MIB = 1 << 20
 WINDOW = MIB // 2
@@ -133,15 +133,16 @@ def test_room_is_counted_as_the_outcome_will_be(reason: str) -> None:
 
 
 def test_all_links_of_a_user_have_one_window_beyond_its_share() -> None:
-    rig = Rig(held_bytes_max=MIB)
+    rig = Rig(held_bytes_max=3 * MIB)
     links = 40
     for number in range(links):
-        client, job = f"c{number}", f"j{number}"
-        rig.core.client_up(client, "anna")
-        rig.core.receive_from_client(client, "anna", submission(job, 1_000), 0.0)
-        rig.core.receive_from_client(client, "anna", m.CancelJob(job), 0.0)
-    assert len(rig.core.jobs) > 5, "each of them has tasks that wait"
-    assert rig.core.admission.held_bytes["anna"] < MIB + WINDOW + links * 2 * OUTCOME_BYTES
+        rig.core.client_up(f"c{number}", "anna")
+        rig.core.receive_from_client(f"c{number}", "anna", submission(f"j{number}", 1_000), 0.0)
+    for number in range(links):
+        rig.core.receive_from_client(f"c{number}", "anna", m.CancelJob(f"j{number}"), 0.0)
+    rig.run_timers()
+    assert len(rig.core.jobs) == links, "each of them has tasks that wait"
+    assert rig.core.admission.held_bytes["anna"] < 3 * MIB + WINDOW + links * 2 * OUTCOME_BYTES
     rig.core.check_invariants()
 
 
@@ -222,6 +223,119 @@ def test_a_job_that_was_cancelled_for_want_of_its_client_goes_on_when_that_is_ba
     rig.core.client_up("c", "anna")
     assert rig.submitted("j", 2, epoch=2)
     assert not rig.core.jobs["j"].cancelled
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_job_that_an_operator_cancels_while_its_client_is_gone_stays_cancelled(epoch: int) -> None:
+    """It was cancelled for want of its client before, and a task of it runs. Other schedulers may have refused it
+    since, at epochs between."""
+    rig = SchedulerRig("n", client_grace_s=0.1)
+    rig.core.client_up("c", "anna")
+    rig.submit_job(3)
+    (ticket,) = [reserve.ticket for reserve in rig.reserves().values()]
+    rig.node("n", m.GetTasks(1, ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    rig.core.client_down("c", 0.0, said_goodbye=False)
+    rig.tick(0.1)
+    assert rig.core.cancel_job("j", 0.2), "it is here"
+    assert [task for task, _, _ in rig.outcomes()] == [1, 2], "which nobody reads"
+    rig.core.client_up("c", "anna")
+    rig.submit_job(3, epoch=epoch, now_s=0.3)
+    rig.node("n", m.Claimed("j", epoch, [(launch.task, launch.attempt)]), now_s=0.3)
+    rig.tick(60.0)
+    assert rig.reserves() == {}
+    rig.node("n", m.Report("j", launch.task, launch.attempt, FINISHED, b"", "", 0.0, 0.1), now_s=60.0)
+    told = sorted((task, status) for task, status, _ in rig.outcomes())
+    assert told == [(0, FINISHED), (1, CANCELLED), (2, CANCELLED)]
+    assert not rig.core.jobs
+
+
+def test_outcomes_that_were_dropped_are_kept_anew_when_the_job_comes_back_once_more() -> None:
+    """What is kept for the client of tasks of a doomed stage counts until it is kept no longer."""
+    rig = StagedRig(client_grace_s=1.0)
+    stages = [("a", (), 2), ("b", ("a",), 2)]
+
+    def comes(client: str, epoch: int, now_s: float) -> None:
+        rig.core.client_up(client, "anna")
+        specs = [m.Stage("many", 2, b"", "", 1.0, 0, None, name=name, after=after) for name, after, _ in stages]
+        job = m.SubmitJob(
+            "j", epoch, "", specs, max_attempts=3, retry_failed=False, queue_timeout_s=None, report_placed=False,
+            on_client_lost="finish",
+        )  # fmt: skip
+        rig.client(job, m.AddTasks("j", 0, [b""] * 4, None), client=client, now_s=now_s)
+
+    comes("c0", 0, 0.0)
+    first, second = rig.run()
+    rig.report(first, FAILED)  # So the tasks of the stage after it are cancelled.
+    rig.core.client_down("c0", 0.1, said_goodbye=False)
+    for epoch in (1, 2):
+        comes(f"c{epoch}", epoch, 0.2)
+        rig.node("n", m.Claimed("j", epoch, [(second.task, second.attempt)]), now_s=0.2)
+        rig.core.client_down(f"c{epoch}", 0.3, said_goodbye=True)
+        rig.core.check_invariants()
+    rig.tick(20.0)
+    assert rig.core.cancel_job("j", 20.0)
+    rig.report(second)
+    rig.tick(40.0)
+    rig.core.check_invariants()
+    assert not rig.core.jobs and rig.core.is_done and rig.core.admission.held_bytes == {}
+
+
+def count_turns(rig: Rig) -> list[int]:
+    """Has one number more each time that stages look for room; how many look."""
+    outcomes, turns = rig.core.book.outcomes, []
+    look = outcomes._settle_some
+
+    def counted(*args: Any) -> int:
+        turns.append(1)
+        return look(*args)
+
+    outcomes._settle_some = counted  # type: ignore[method-assign]
+    return turns
+
+
+def test_what_a_receipt_costs_does_not_grow_with_the_tasks_that_were_cancelled_one_by_one() -> None:
+    rig = Rig()
+    assert rig.submitted("j", MANY)
+    rig.says(m.CancelTasks("j", list(range(MANY))))
+    rig.run_timers()
+    turns = count_turns(rig)
+    for count in range(1, 11):
+        rig.says(m.Received(count))
+        rig.run_timers()
+    assert len(turns) <= 20
+    rig.read_all()
+    assert rig.mail.outcomes == {("j", CANCELLED): MANY} and not rig.core.jobs
+
+
+def test_what_a_receipt_costs_does_not_grow_with_the_jobs_that_wait_for_room() -> None:
+    rig, jobs, each = Rig(), 100, 20
+    for number in range(jobs):
+        assert rig.submitted(f"j{number}", each)
+    for number in range(jobs):
+        rig.says(m.CancelJob(f"j{number}"))
+    rig.run_timers()
+    assert len(rig.core.jobs) > jobs // 2
+    turns = count_turns(rig)
+    for count in range(1, 11):
+        rig.says(m.Received(count))
+        rig.run_timers()
+    assert len(turns) <= 30
+    rig.read_all()
+    assert rig.mail.outcomes == {(f"j{number}", CANCELLED): each for number in range(jobs)} and not rig.core.jobs
+
+
+def test_one_event_settles_tasks_of_many_stages() -> None:
+    """Else a user with many small jobs would keep another's waiting, a pause for each of them."""
+    rig, jobs = Rig(), 200
+    for number in range(jobs):
+        assert rig.submitted(f"j{number}", 2)
+    rig.core.client_down("c", 0.0, said_goodbye=False)  # So there is no room.
+    for number in range(jobs):
+        assert rig.core.cancel_job(f"j{number}", 0.0)
+    assert len(rig.core.jobs) == jobs
+    rig.core.tick(GRACE_S)
+    assert not rig.core.jobs
 
 
 def test_tasks_that_leave_for_too_many_reasons_have_the_last_of_them() -> None:
