@@ -192,9 +192,7 @@ class Changes:
         self.graph.remove_nodes(gone_nodes, drains=drains)
         self._add()
         supplies = self._set_supplies(added)
-        applied = Applied(
-            len(self._new_nodes), len(gone_nodes), len(self._new_arcs), len(gone_arcs), changed, supplies
-        )
+        applied = Applied(len(self._new_nodes), len(gone_nodes), len(self._new_arcs), len(gone_arcs), changed, supplies)
         self._clear()
         return applied
 

@@ -18,14 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.flow.compiled import compiled, inlined
+from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, ProblemError, Solution, StoppedError
 from scheduler.flow.solvers.residual import (
     Numbers,
     Ordered,
     Residual,
-    delist,
-    enlist,
     greatest,
     pull,
     push,
@@ -37,16 +35,20 @@ from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
 
 ALPHA = 9
 """By what ε is divided from phase to phase."""
-FIRST_DIVISOR = 3000
+FIRST_DIVISOR = 1000
 """The first ε of a cold start is the mean cost divided by this."""
 RAISE = 100
 """By what ε is multiplied when the first phase has used up its budget."""
-BUDGET = 2.5
+BUDGET = 2.0
 BUDGET_WARM = 1.5
 """Work that the first phase may do with one ε, in units of nodes plus a tenth of the arcs."""
 
-POTENTIAL_MAX = 2**62
-NOWHERE = 2**62 + 2**61
+ARCS_PER_STEP = 64
+"""A node with so many out-arcs counts as a step of work when it is relabelled, with twice as many as two."""
+
+POTENTIAL_MAX = 2**61
+"""Where cold starts begin is so much below 0."""
+NOWHERE = 2**63 - 1
 """Above all potentials plus costs."""
 
 DONE, STOPPED, PAUSED, STUCK, HIGH = range(5)
@@ -109,6 +111,7 @@ def exact(potential: Integers) -> Integers:
     above −1.
     """
     unit = len(potential) + 1
+    potential = potential - potential.min(initial=POTENTIAL_MAX)
     taken = np.zeros(unit, np.bool_)
     taken[potential % unit] = True
     free = int(np.argmin(taken))
@@ -131,7 +134,7 @@ class Scaling:
         nodes = len(network.excess)
         self.network = network
         self.labels = Labels(
-            np.zeros(nodes, np.int64) if potential is None else potential,
+            np.full(nodes, -POTENTIAL_MAX, np.int64) if potential is None else potential,
             np.empty(nodes, np.int64),
             np.empty(nodes, np.int64),
             np.empty(nodes, np.int32),
@@ -189,7 +192,7 @@ class Scaling:
 
     def settle(self, epsilon: int, work_max: int) -> bool:
         """Send what nodes have in excess to where it lacks; False if that takes more work than allowed."""
-        status, work = settle(self.network, self.labels, epsilon, 2 * self.epsilon_max, work_max, self.stop)
+        status, work = settle(self.network, self.labels, epsilon, self.epsilon_max, work_max, self.stop)
         self.phases.append(Phase(epsilon, work))
         self.refuse_to_go_on(status == STOPPED)
         if status == STUCK or (status == HIGH and not reaches_demand(self.network)):
@@ -203,7 +206,7 @@ class Scaling:
             raise StoppedError("cost scaling was told to stop")
 
 
-@compiled
+@kernel
 def lower_sources(network: Residual, potential: Integers) -> None:
     """Nodes that no arc enters, tasks that is, get the potential that their out-arcs with room allow."""
     for node in range(len(potential)):
@@ -216,7 +219,7 @@ def lower_sources(network: Residual, potential: Integers) -> None:
                 potential[node] = lowest
 
 
-@compiled
+@kernel
 def saturate(network: Residual, potential: Integers) -> None:
     """Fill arcs of negative reduced cost, and empty those of positive one."""
     for arc in range(len(network.tail)):
@@ -228,128 +231,29 @@ def saturate(network: Residual, potential: Integers) -> None:
             pull(network, arc, network.flow[arc])
 
 
-@compiled
+@kernel
 def settle(
     network: Residual, labels: Labels, epsilon: int, dear: int, work_max: int, stop: StopFlag
 ) -> tuple[int, int]:
-    """Push and relabel until no node has excess. Returns how that ended, and how much work was done.
-
-    The arrays have names of their own here: reading them from the tuples at each step takes three times as long.
-    """
-    first, _, head, cost, room, flow, excess, used_first, used_end, used, used_tail, used_cost, place = network
-    potential, next_out, next_used, stack, stacked = labels
-    count = collect(excess, stack, stacked)
+    """Push and relabel until no node has excess. Returns how that ended, and how much work was done."""
+    count = put_all_on_stack(network, labels)
     work = 0
     poll_at = 0
     while count > 0:
         count -= 1
-        node = stack[count]
-        stacked[node] = False
-        while excess[node] > 0:
+        node = labels.stack[count]
+        labels.stacked[node] = False
+        while network.excess[node] > 0:
+            count = send_on(network, labels, node, epsilon, dear, count)
+            if network.excess[node] > 0:
+                count = send_back(network, labels, node, epsilon, dear, count)
             work += 1
-            own = potential[node]
-            # Send on what the out-arcs take.
-            arc = next_out[node]
-            end = first[node + 1]
-            while arc < end:
-                to = head[arc]
-                if (
-                    room[arc] > 0
-                    and cost[arc] + potential[to] < own
-                    and cost[arc]
-                    + looked_ahead(
-                        to,
-                        epsilon,
-                        dear,
-                        excess,
-                        first,
-                        head,
-                        cost,
-                        room,
-                        used_first,
-                        used_end,
-                        used_tail,
-                        used_cost,
-                        potential,
-                        next_out,
-                        next_used,
-                    )
-                    < own
-                ):
-                    amount = min(excess[node], room[arc])
-                    if flow[arc] == 0:
-                        enlist(arc, node, to, cost[arc], used_end, used, used_tail, used_cost, place)
-                    flow[arc] += amount
-                    room[arc] -= amount
-                    excess[node] -= amount
-                    excess[to] += amount
-                    count = put_on_stack(to, excess, stack, stacked, count)
-                    if excess[node] == 0:
-                        break
-                arc += 1
-            next_out[node] = arc
-            if excess[node] == 0:
-                break
-            # Send back what came along used in-arcs.
-            at = next_used[node]
-            while at < used_end[node]:
-                to = used_tail[at]
-                if (
-                    potential[to] - used_cost[at] < own
-                    and looked_ahead(
-                        to,
-                        epsilon,
-                        dear,
-                        excess,
-                        first,
-                        head,
-                        cost,
-                        room,
-                        used_first,
-                        used_end,
-                        used_tail,
-                        used_cost,
-                        potential,
-                        next_out,
-                        next_used,
-                    )
-                    - used_cost[at]
-                    < own
-                ):
-                    arc = used[at]
-                    amount = min(excess[node], flow[arc])
-                    flow[arc] -= amount
-                    room[arc] += amount
-                    excess[node] -= amount
-                    excess[to] += amount
-                    if flow[arc] == 0:
-                        delist(at, node, used_end, used, used_tail, used_cost, place)
-                    count = put_on_stack(to, excess, stack, stacked, count)
-                    if excess[node] == 0:
-                        break
-                else:
-                    at += 1
-            next_used[node] = at
-            if excess[node] == 0:
-                break
-            if not relabel(
-                node,
-                epsilon,
-                first,
-                head,
-                cost,
-                room,
-                used_first,
-                used_end,
-                used_tail,
-                used_cost,
-                potential,
-                next_out,
-                next_used,
-            ):
-                return STUCK, work
-            if potential[node] >= POTENTIAL_MAX:
-                return HIGH, work
+            if network.excess[node] > 0:
+                if not relabel(network, labels, node, epsilon):
+                    return STUCK, work
+                if labels.potential[node] >= POTENTIAL_MAX:
+                    return HIGH, work
+                work += (network.first[node + 1] - network.first[node]) // ARCS_PER_STEP
         if work >= poll_at:
             if stop[0] != 0:
                 return STOPPED, work
@@ -359,146 +263,127 @@ def settle(
     return DONE, work
 
 
-@inlined
-def collect(excess: Integers, stack: Numbers, stacked: NDArray[np.bool_]) -> int:
-    """Put all nodes with excess on the stack; returns how many there are."""
+@kernel
+def put_all_on_stack(network: Residual, labels: Labels) -> int:
+    """All nodes with excess; returns how many there are."""
     count = 0
-    for node in range(len(excess)):
-        stacked[node] = excess[node] > 0
-        if stacked[node]:
-            stack[count] = node
-            count += 1
+    for node in range(len(network.excess)):
+        labels.stacked[node] = False
+        count = put_on_stack(network, labels, node, count)
     return count
 
 
-@inlined
-def put_on_stack(node: int, excess: Integers, stack: Numbers, stacked: NDArray[np.bool_], count: int) -> int:
-    """A node got something: if it has excess now, it is to be looked at. Returns how many nodes are on the stack."""
-    if excess[node] > 0 and not stacked[node]:
-        stacked[node] = True
-        stack[count] = node
-        count += 1
+@kernel
+def put_on_stack(network: Residual, labels: Labels, node: int, count: int) -> int:
+    """If the node has excess, it is to be looked at. Returns how many nodes are on the stack then."""
+    if network.excess[node] > 0 and not labels.stacked[node]:
+        labels.stacked[node] = True
+        labels.stack[count] = node
+        return count + 1
     return count
 
 
-@inlined
-def looked_ahead(
-    node: int,
-    epsilon: int,
-    dear: int,
-    excess: Integers,
-    first: Integers,
-    head: Numbers,
-    cost: Integers,
-    room: Integers,
-    used_first: Integers,
-    used_end: Integers,
-    used_tail: Numbers,
-    used_cost: Integers,
-    potential: Integers,
-    next_out: Integers,
-    next_used: Integers,
-) -> int:
-    """The potential of a node to which something is to be sent, raised if it could not send that on (Goldberg's push
-    look-ahead)."""
-    if (
-        excess[node] >= 0
-        and not can_send(node, first, head, cost, room, used_end, used_tail, used_cost, potential, next_out, next_used)
-        and not relabel(
-            node,
-            epsilon,
-            first,
-            head,
-            cost,
-            room,
-            used_first,
-            used_end,
-            used_tail,
-            used_cost,
-            potential,
-            next_out,
-            next_used,
-        )
-    ):
-        potential[node] += dear  # A dead end: by ε at a time it would lure others for ever.
-    return int(potential[node])
-
-
-@inlined
-def can_send(
-    node: int,
-    first: Integers,
-    head: Numbers,
-    cost: Integers,
-    room: Integers,
-    used_end: Integers,
-    used_tail: Numbers,
-    used_cost: Integers,
-    potential: Integers,
-    next_out: Integers,
-    next_used: Integers,
-) -> bool:
-    """Whether one of the node's residual arcs has a negative reduced cost."""
-    own = potential[node]
-    arc = next_out[node]
-    end = first[node + 1]
-    while arc < end and (room[arc] == 0 or cost[arc] + potential[head[arc]] >= own):
+@kernel
+def send_on(network: Residual, labels: Labels, node: int, epsilon: int, dear: int, count: int) -> int:
+    """Send a node's excess along its out-arcs; returns how many nodes are on the stack then."""
+    own = labels.potential[node]
+    arc = labels.next_out[node]
+    end = network.first[node + 1]
+    while arc < end:
+        to = network.head[arc]
+        if network.room[arc] > 0 and network.cost[arc] + labels.potential[to] < own:
+            look_ahead(network, labels, to, epsilon, dear)
+            if network.cost[arc] + labels.potential[to] < own:
+                push(network, arc, min(network.excess[node], network.room[arc]))
+                count = put_on_stack(network, labels, to, count)
+                if network.excess[node] == 0:
+                    break
         arc += 1
-    next_out[node] = arc
-    if arc < end:
-        return True
-    at = next_used[node]
-    while at < used_end[node] and potential[used_tail[at]] - used_cost[at] >= own:
-        at += 1
-    next_used[node] = at
-    return bool(at < used_end[node])
+    labels.next_out[node] = arc
+    return count
 
 
-@inlined
-def relabel(
-    node: int,
-    epsilon: int,
-    first: Integers,
-    head: Numbers,
-    cost: Integers,
-    room: Integers,
-    used_first: Integers,
-    used_end: Integers,
-    used_tail: Numbers,
-    used_cost: Integers,
-    potential: Integers,
-    next_out: Integers,
-    next_used: Integers,
-) -> bool:
-    """Raise the potential of a node without residual arcs of negative reduced cost, until it has one; False if it has
+@kernel
+def send_back(network: Residual, labels: Labels, node: int, epsilon: int, dear: int, count: int) -> int:
+    """Send a node's excess back along its used in-arcs; returns how many nodes are on the stack then."""
+    own = labels.potential[node]
+    at = labels.next_used[node]
+    while at < network.used_end[node]:
+        to = network.used_tail[at]
+        cost = network.used_cost[at]
+        if labels.potential[to] - cost < own:
+            look_ahead(network, labels, to, epsilon, dear)
+        if labels.potential[to] - cost < own:
+            arc = network.used[at]
+            pull(network, arc, min(network.excess[node], network.flow[arc]))
+            count = put_on_stack(network, labels, to, count)
+            if network.excess[node] == 0:
+                break
+        else:
+            at += 1
+    labels.next_used[node] = at
+    return count
+
+
+@kernel
+def look_ahead(network: Residual, labels: Labels, node: int, epsilon: int, dear: int) -> None:
+    """Relabel a node before something is sent there, if it could not send that on (Goldberg's push look-ahead)."""
+    if network.excess[node] < 0 or can_send(network, labels, node):
+        return
+    if not relabel(network, labels, node, epsilon):
+        labels.potential[node] += dear  # A dead end: if its potential rose by ε it would lure others for ever.
+
+
+@kernel
+def can_send(network: Residual, labels: Labels, node: int) -> bool:
+    """Whether one of the node's residual arcs has a negative reduced cost."""
+    own = labels.potential[node]
+    end = network.first[node + 1]
+    for arc in range(labels.next_out[node], end):
+        if network.room[arc] > 0 and network.cost[arc] + labels.potential[network.head[arc]] < own:
+            labels.next_out[node] = arc
+            return True
+    labels.next_out[node] = end
+    end = network.used_end[node]
+    for at in range(labels.next_used[node], end):
+        if labels.potential[network.used_tail[at]] - network.used_cost[at] < own:
+            labels.next_used[node] = at
+            return True
+    labels.next_used[node] = end
+    return False
+
+
+@kernel
+def relabel(network: Residual, labels: Labels, node: int, epsilon: int) -> bool:
+    """Raise the potential of a node whose residual arcs have no negative reduced cost until one has; False if it has
     no residual arc."""
-    own = potential[node]
+    own = labels.potential[node]
     lowest = NOWHERE
-    end = first[node + 1]
-    start_out = end
-    start_used = used_first[node]
-    for arc in range(first[node], end):
-        if room[arc] > 0:
-            reach = cost[arc] + potential[head[arc]]
+    end = network.first[node + 1]
+    next_out = end
+    next_used = network.used_first[node]
+    for arc in range(network.first[node], end):
+        if network.room[arc] > 0:
+            reach = network.cost[arc] + labels.potential[network.head[arc]]
             if reach < lowest:
                 if reach <= lowest - epsilon:
-                    start_out = arc  # No arc before will have a negative reduced cost.
+                    next_out = arc  # No arc before this one will have a negative reduced cost.
                 lowest = reach
                 if lowest == own:
-                    break  # Below its own no neighbour's is.
+                    break  # No neighbour's is below its own.
     if lowest > own:
-        for at in range(used_first[node], used_end[node]):
-            reach = potential[used_tail[at]] - used_cost[at]
+        for at in range(network.used_first[node], network.used_end[node]):
+            reach = labels.potential[network.used_tail[at]] - network.used_cost[at]
             if reach < lowest:
                 if reach <= lowest - epsilon:
-                    start_out = end
-                    start_used = at
+                    next_out = end
+                    next_used = at
                 lowest = reach
                 if lowest == own:
                     break
     if lowest == NOWHERE:
         return False
-    potential[node] = lowest + epsilon
-    next_out[node] = start_out
-    next_used[node] = start_used
+    labels.potential[node] = lowest + epsilon
+    labels.next_out[node] = next_out
+    labels.next_used[node] = next_used
     return True

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.flow.compiled import compiled, inlined
+from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
 
 Numbers = NDArray[np.int32]
@@ -89,7 +89,7 @@ def check(problem: Problem) -> None:
     check_sums(problem)
 
 
-@compiled
+@kernel
 def wrong_arc(tail: Integers, head: Integers, capacity: Integers, minimum: Integers, nodes: int) -> int:
     """The first arc that a problem must not have, or −1."""
     for arc in range(len(tail)):
@@ -132,7 +132,7 @@ def check_sums(problem: Problem) -> None:
         )
 
 
-@compiled
+@kernel
 def sum_of_sizes(values: Integers) -> float:
     """Of the absolute values, rounded: it cannot overflow."""
     total = 0.0
@@ -188,7 +188,7 @@ def sorted_by_tail(tail: Integers, nodes: int) -> tuple[Integers | None, Integer
     return order, first
 
 
-@compiled
+@kernel
 def is_rising(values: Integers) -> bool:
     """Whether no value is below the one before."""
     for at in range(1, len(values)):  # noqa: SIM110 (numba compiles no generators)
@@ -197,7 +197,7 @@ def is_rising(values: Integers) -> bool:
     return True
 
 
-@compiled
+@kernel
 def count_by_node(ends: Integers, first: Integers) -> None:
     """Fill in where the stretch of each node begins, as long as the node is among the ends of arcs."""
     for arc in range(len(ends)):
@@ -206,7 +206,7 @@ def count_by_node(ends: Integers, first: Integers) -> None:
         first[node + 1] += first[node]
 
 
-@compiled
+@kernel
 def sort_by_tail(tail: Integers, free: Integers, order: Integers) -> None:
     """Write down the arcs in the order of their tails; `free` is where the next of each node comes."""
     for arc in range(len(tail)):
@@ -214,7 +214,7 @@ def sort_by_tail(tail: Integers, free: Integers, order: Integers) -> None:
         free[tail[arc]] += 1
 
 
-@compiled
+@kernel
 def fill(network: Residual, start: Integers, minimum: Integers, capacity: Integers) -> None:
     """Put the flow to start from on the arcs, as far as they allow."""
     for arc in range(len(network.tail)):
@@ -227,87 +227,53 @@ def fill(network: Residual, start: Integers, minimum: Integers, capacity: Intege
             push(network, arc, sent - minimum[arc])
 
 
-@inlined
-def enlist(
-    arc: int,
-    tail: int,
-    head: int,
-    cost: int,
-    used_end: Integers,
-    used: Numbers,
-    used_tail: Numbers,
-    used_cost: Integers,
-    place: Numbers,
-) -> None:
+@kernel
+def enlist(network: Residual, arc: int) -> None:
     """The arc carries flow from now on."""
-    at = used_end[head]
-    used_end[head] = at + 1
-    used[at] = arc
-    used_tail[at] = tail
-    used_cost[at] = cost
-    place[arc] = at
+    head = network.head[arc]
+    at = network.used_end[head]
+    network.used_end[head] = at + 1
+    network.used[at] = arc
+    network.used_tail[at] = network.tail[arc]
+    network.used_cost[at] = network.cost[arc]
+    network.place[arc] = at
 
 
-@inlined
-def delist(
-    at: int,
-    head: int,
-    used_end: Integers,
-    used: Numbers,
-    used_tail: Numbers,
-    used_cost: Integers,
-    place: Numbers,
-) -> None:
-    """The arc at this place carries no flow any more: the last of the node's places is moved there."""
-    last = used_end[head] - 1
-    used_end[head] = last
+@kernel
+def delist(network: Residual, arc: int) -> None:
+    """The arc carries no flow any more: the last of its head's places is moved to its own."""
+    head = network.head[arc]
+    at = network.place[arc]
+    last = network.used_end[head] - 1
+    network.used_end[head] = last
     if at != last:
-        used[at] = used[last]
-        used_tail[at] = used_tail[last]
-        used_cost[at] = used_cost[last]
-        place[used[at]] = at
+        moved = network.used[last]
+        network.used[at] = moved
+        network.used_tail[at] = network.used_tail[last]
+        network.used_cost[at] = network.used_cost[last]
+        network.place[moved] = at
 
 
-@compiled
+@kernel
 def push(network: Residual, arc: int, amount: int) -> None:
     """Send so much along an arc that has room for it."""
-    tail, head = network.tail[arc], network.head[arc]
     if network.flow[arc] == 0:
-        enlist(
-            arc,
-            tail,
-            head,
-            network.cost[arc],
-            network.used_end,
-            network.used,
-            network.used_tail,
-            network.used_cost,
-            network.place,
-        )
+        enlist(network, arc)
     network.flow[arc] += amount
     network.room[arc] -= amount
-    network.excess[tail] -= amount
-    network.excess[head] += amount
+    network.excess[network.tail[arc]] -= amount
+    network.excess[network.head[arc]] += amount
 
 
-@compiled
+@kernel
 def pull(network: Residual, arc: int, amount: int) -> None:
     """Take so much back from an arc that carries as much."""
-    tail, head = network.tail[arc], network.head[arc]
     network.flow[arc] -= amount
     network.room[arc] += amount
-    network.excess[tail] += amount
-    network.excess[head] -= amount
+    network.excess[network.tail[arc]] += amount
+    network.excess[network.head[arc]] -= amount
     if network.flow[arc] == 0:
-        delist(
-            network.place[arc],
-            head,
-            network.used_end,
-            network.used,
-            network.used_tail,
-            network.used_cost,
-            network.place,
-        )
+        delist(network, arc)
 
 
 def total_cost(cost: Integers, flow: Integers) -> int:
@@ -317,17 +283,19 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
 
 
-@compiled
 def reaches_demand(network: Residual) -> bool:
     """Whether a residual path leads from a node with excess to one that lacks something.
 
     If not, what the nodes with excess reach sends out all it can, and yet has too much: the problem is infeasible.
     """
-    nodes = len(network.excess)
-    seen = network.excess > 0
-    stack = np.empty(nodes, np.int32)
+    return bool(search_demand(network, network.excess > 0, np.empty(len(network.excess), np.int32)))
+
+
+@kernel
+def search_demand(network: Residual, seen: NDArray[np.bool_], stack: Numbers) -> bool:
+    """Whether a residual path leads from a node that is seen to one that lacks something."""
     count = 0
-    for node in range(nodes):
+    for node in range(len(seen)):
         if seen[node]:
             stack[count] = node
             count += 1
@@ -337,13 +305,15 @@ def reaches_demand(network: Residual) -> bool:
         if network.excess[node] < 0:
             return True
         for arc in range(network.first[node], network.first[node + 1]):
-            if network.room[arc] > 0 and not seen[network.head[arc]]:
-                seen[network.head[arc]] = True
-                stack[count] = network.head[arc]
+            to = network.head[arc]
+            if network.room[arc] > 0 and not seen[to]:
+                seen[to] = True
+                stack[count] = to
                 count += 1
         for at in range(network.used_first[node], network.used_end[node]):
-            if not seen[network.used_tail[at]]:
-                seen[network.used_tail[at]] = True
-                stack[count] = network.used_tail[at]
+            to = network.used_tail[at]
+            if not seen[to]:
+                seen[to] = True
+                stack[count] = to
                 count += 1
     return False
