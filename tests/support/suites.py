@@ -1,7 +1,7 @@
 """Which of `make test-quick`, `make test` and `make test-rest` runs a test.
 
 A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
-processes nor use a cluster, are `quick`, too. Properties (Hypothesis) are in both: with few examples in `test`, with
+processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in `test`, with
 all in `rest`.
 """
 
@@ -28,6 +28,8 @@ TESTS = Path(__file__).parents[1]
 
 QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
 """Directories of tests/ whose tests are quick, unless they say otherwise."""
+COMPILED = frozenset({"scheduler/flow"})
+"""Directories in them that import what compiles: seconds, on a machine that has not done so before."""
 OTHER_ROOMS = frozenset(
     {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
 )
@@ -68,9 +70,14 @@ def room_of(path: Path) -> str:
     return room
 
 
+def is_compiled(path: Path) -> bool:
+    """Whether a file lies in a directory whose modules compile."""
+    return any(path.is_relative_to(TESTS / directory) for directory in COMPILED)
+
+
 def may_have_quick_tests(path: Path) -> bool:
     """Whether a file or directory has to be looked at for `make test-quick`."""
-    return TESTS.is_relative_to(path) or path.relative_to(TESTS).parts[0] in QUICK_ROOMS
+    return TESTS.is_relative_to(path) or (path.relative_to(TESTS).parts[0] in QUICK_ROOMS and not is_compiled(path))
 
 
 def is_property(item: pytest.Item) -> bool:
@@ -91,7 +98,7 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
     if item.get_closest_marker("rest") is not None:
         return frozenset({Suite.REST, Suite.ALL})
     found = {Suite.TEST, Suite.ALL}
-    if room in QUICK_ROOMS and not starts_processes(item):
+    if room in QUICK_ROOMS and not is_compiled(item.path) and not starts_processes(item):
         found.add(Suite.QUICK)
     if is_property(item):
         found.add(Suite.REST)

@@ -1,0 +1,518 @@
+"""A relaxation-type solver: it keeps each arc's flow right for its reduced cost, and repairs the balance of nodes.
+
+From a node to which too much comes it grows a tree of arcs of reduced cost 0; when the tree can grow no more, the
+potentials of its nodes rise until one more arc has reduced cost 0 (dual ascent); when it reaches a node that lacks
+something, that much flows along the tree (paper 004, §5.2.1, "Relaxation"; a tree here is a search for the shortest
+path by reduced costs that ends as soon as no shorter one can be left). From a node that lacks something a tree grows
+against the arcs.
+
+On a graph that has changed only what a change has broken is repaired (§5.2.4, table 5.3): an arc whose flow no longer
+fits is emptied or filled, and what that leaves at its ends flows round in a search that is no longer than the arc's
+own reduced cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.flow.compiled import compiled
+from scheduler.flow.graph import FlowGraph
+from scheduler.flow.network import (
+    ARCS,
+    FRESH,
+    GONE,
+    NEW,
+    NODES,
+    NONE,
+    PLAIN,
+    SUSPECT,
+    Network,
+    Numbers,
+    add_excess,
+    drain,
+    excesses,
+    is_broken,
+    push,
+    reduced_cost,
+    suspect,
+)
+from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
+from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+
+FAR = 2**63 - 1
+TOLD_TO_STOP = -2
+"""What a search finds that was told to stop."""
+
+DONE, STOPPED, INFEASIBLE = 0, 1, 2
+SEARCHES, VISITS, STEPS, MOVES, WHERE = 0, 1, 2, 3, 4
+"""Places in `tally`: searches, nodes they looked at, arcs they looked at, paths that flow was sent along; the node for
+which there is no path."""
+
+
+class Search(NamedTuple):
+    """What one search knows; empty between searches."""
+
+    distance: Integers
+    """By node: from where the search began, in reduced costs."""
+    way: Numbers
+    """By node: twice the arc on which it was reached, and 1 if against the arc."""
+    place: Numbers
+    """By node: where it stands in the heap."""
+    heap: Numbers
+    near: Numbers
+    """Nodes at the present distance, of which the one that is first is looked at next."""
+    seen: Numbers
+    tally: Integers
+
+
+class Options(NamedTuple):
+    """What can be switched off to see what it is worth."""
+
+    prioritised: bool = True
+    """Arcs towards the sinks are followed first, depth first (paper 004, §5.2.5.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a solve has done; nothing if what had changed broke nothing."""
+
+    searches: int
+    visits: int
+    steps: int
+    moves: int
+
+
+# ---- a heap of nodes by distance -------------------------------------------------------------------------------------
+
+
+@compiled
+def rise(search: Search, place: int) -> None:
+    """Move a node of the heap up to where its distance belongs."""
+    node = search.heap[place]
+    distance = search.distance[node]
+    while place > 0:
+        above = (place - 1) // 4
+        other = search.heap[above]
+        if search.distance[other] <= distance:
+            break
+        search.heap[place] = other
+        search.place[other] = place
+        place = above
+    search.heap[place] = node
+    search.place[node] = place
+
+
+@compiled
+def take_from_heap(search: Search, place: int, size: int) -> None:
+    """Remove the node at a place of a heap of that size."""
+    search.place[search.heap[place]] = NONE
+    node = search.heap[size - 1]
+    size -= 1
+    if place == size:
+        return
+    distance = search.distance[node]
+    search.heap[place] = node
+    search.place[node] = place
+    if place > 0 and search.distance[search.heap[(place - 1) // 4]] > distance:
+        rise(search, place)
+        return
+    while True:
+        least, below = place, 4 * place + 1
+        least_distance = distance
+        for child in range(below, min(below + 4, size)):
+            other_distance = search.distance[search.heap[child]]
+            if other_distance < least_distance:
+                least, least_distance = child, other_distance
+        if least == place:
+            break
+        other = search.heap[least]
+        search.heap[place] = other
+        search.place[other] = place
+        place = least
+    search.heap[place] = node
+    search.place[node] = place
+
+
+# ---- searches --------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def find(
+    network: Network, search: Search, source: int, target: int, forward: bool, stop: StopFlag, options: Options
+) -> int:
+    """The nearest node of the other sign, or `target`, from `source`; potentials are raised so that the path is flat.
+
+    Forward from where too much comes, else backward from where something lacks. NONE if there is none, TOLD_TO_STOP if
+    so; nothing has changed then.
+    """
+    distance, way, near, seen = search.distance, search.way, search.near, search.seen
+    potential, cost, flow = network.potential, network.cost, network.flow
+    sign = 1 if forward else -1
+    distance[source] = 0
+    way[source] = NONE
+    seen[0] = source
+    seen_count, heap_size, steps = 1, 0, 0
+    # Near nodes: those put in front lie below the middle, those put behind above.
+    middle = len(near) // 2
+    front, back = middle, middle + 1
+    near[front] = source
+    level, best, best_distance = 0, NONE, FAR
+    while best_distance > level:
+        if front < back:
+            node = near[front]
+            front += 1
+        elif heap_size > 0:
+            node = search.heap[0]
+            if distance[node] >= best_distance:
+                break
+            level = distance[node]
+            take_from_heap(search, 0, heap_size)
+            heap_size -= 1
+            front, back = middle, middle
+        else:
+            break
+        # Residual arcs of both kinds: those that lead on in the direction of the search, and those against it.
+        for kind in range(2):
+            with_arc = kind == 0
+            if forward:
+                arc = network.first_out[node] if with_arc else network.first_used[node]
+            else:
+                arc = network.first_in[node] if with_arc else network.first_out[node]
+            while arc != NONE:
+                this = arc
+                steps += 1
+                if steps % POLL_STEPS == 0 and stop[0] != 0:
+                    best, best_distance = TOLD_TO_STOP, level
+                    break
+                if forward:
+                    if with_arc:
+                        arc = network.next_out[this]
+                        if flow[this] >= network.capacity[this]:
+                            continue
+                        other = network.head[this]
+                        reduced = cost[this] - potential[node] + potential[other]
+                    else:
+                        arc = network.next_used[this]
+                        other = network.tail[this]
+                        reduced = -cost[this] + potential[other] - potential[node]
+                elif with_arc:
+                    arc = network.next_in[this]
+                    other = network.tail[this]
+                    reduced = cost[this] - potential[other] + potential[node]
+                    if level + reduced >= best_distance or flow[this] >= network.capacity[this]:
+                        continue
+                else:
+                    arc = network.next_out[this]
+                    if flow[this] <= network.minimum[this]:
+                        continue
+                    other = network.head[this]
+                    reduced = -cost[this] + potential[node] - potential[other]
+                reached = level + reduced
+                before = distance[other]
+                if reached >= before or reached >= best_distance:
+                    continue
+                if before == FAR:
+                    seen[seen_count] = other
+                    seen_count += 1
+                distance[other] = reached
+                way[other] = 2 * this + (0 if with_arc else 1)
+                if other == target or sign * network.excess[other] < 0:
+                    best, best_distance = other, reached
+                    if search.place[other] != NONE:
+                        take_from_heap(search, search.place[other], heap_size)
+                        heap_size -= 1
+                    if reached == level:
+                        arc = NONE
+                elif reached == level:
+                    if search.place[other] != NONE:
+                        take_from_heap(search, search.place[other], heap_size)
+                        heap_size -= 1
+                    if with_arc and options.prioritised:
+                        front -= 1
+                        near[front] = other
+                    else:
+                        near[back] = other
+                        back += 1
+                else:
+                    place = search.place[other]
+                    if place == NONE:
+                        place = heap_size
+                        search.heap[place] = other
+                        heap_size += 1
+                    rise(search, place)
+            if best_distance == level:
+                break
+    for place in range(heap_size):
+        search.place[search.heap[place]] = NONE
+    for place in range(seen_count):
+        node = seen[place]
+        if best >= 0 and distance[node] < best_distance:
+            potential[node] += sign * (best_distance - distance[node])
+        distance[node] = FAR
+    search.tally[SEARCHES] += 1
+    search.tally[VISITS] += seen_count
+    search.tally[STEPS] += steps
+    return int(best)
+
+
+@compiled
+def send(network: Network, search: Search, source: int, end: int, amount: int, forward: bool) -> int:
+    """Send up to so much along the path that a search has found. How much it was."""
+    node = end
+    while node != source:
+        arc = search.way[node] >> 1
+        if search.way[node] & 1 == 0:
+            amount = min(amount, network.capacity[arc] - network.flow[arc])
+        else:
+            amount = min(amount, network.flow[arc] - network.minimum[arc])
+        along = (search.way[node] & 1 == 0) == forward
+        node = network.tail[arc] if along else network.head[arc]
+    node = end
+    while node != source:
+        arc = search.way[node] >> 1
+        against = search.way[node] & 1
+        push(network, arc, -amount if against else amount)
+        along = (against == 0) == forward
+        node = network.tail[arc] if along else network.head[arc]
+    sign = 1 if forward else -1
+    add_excess(network, source, -sign * amount)
+    add_excess(network, end, sign * amount)
+    search.tally[MOVES] += 1
+    return amount
+
+
+# ---- what changes have broken ----------------------------------------------------------------------------------------
+
+
+@compiled
+def price(network: Network, node: int, alone: bool) -> None:
+    """Give a new node a potential that fits its arcs as well as may be, where the other ends have theirs.
+
+    A node with ways in keeps all of these right, so that at most its arcs out are wrong: a machine that joins is one
+    arc to repair, not one for each task that likes it.
+    """
+    best = FAR
+    arc = network.first_out[node]
+    while arc != NONE:
+        head = network.head[arc]
+        if network.capacity[arc] > network.flow[arc] and network.state[head] == PLAIN:
+            best = min(best, network.cost[arc] + network.potential[head])
+        arc = network.next_out[arc]
+    arc = NONE if alone else network.first_in[node]
+    while arc != NONE:
+        tail = network.tail[arc]
+        if network.capacity[arc] > network.flow[arc] and network.state[tail] == PLAIN:
+            least = network.potential[tail] - network.cost[arc]
+            best = least if best == FAR else max(best, least)
+        arc = network.next_in[arc]
+    network.potential[node] = 0 if best == FAR else best
+    network.state[node] = PLAIN
+
+
+@compiled
+def price_fresh(network: Network, search: Search, alone: bool) -> None:
+    """Give new nodes potentials, each after those that it has arcs to; `alone`: there are no other nodes.
+
+    Their arcs are suspects already: those in a circle of new nodes may not fit.
+    """
+    stack, cursor, seen = search.heap, search.way, search.place
+    for step in range(network.counts[NEW]):
+        root = network.fresh_nodes[step]
+        if network.state[root] != FRESH:
+            continue
+        depth = 0
+        stack[0] = root
+        seen[root] = 0
+        cursor[root] = network.first_out[root]
+        while depth >= 0:
+            node = stack[depth]
+            arc = cursor[node]
+            if arc == NONE:
+                price(network, node, alone)
+                seen[node] = NONE
+                depth -= 1
+                continue
+            cursor[node] = network.next_out[arc]
+            head = network.head[arc]
+            if network.state[head] == FRESH and seen[head] == NONE:
+                depth += 1
+                stack[depth] = head
+                seen[head] = 0
+                cursor[head] = network.first_out[head]
+    for step in range(network.counts[NEW]):
+        network.state[network.fresh_nodes[step]] = PLAIN
+    network.counts[NEW] = 0
+
+
+@compiled
+def insert_again(network: Network, node: int) -> bool:
+    """Take back the one unit that a node without arcs in sends, and fit its potential to its arcs. False: it cannot."""
+    if network.first_in[node] != NONE or network.supply[node] != 1:
+        return False
+    best = FAR
+    arc = network.first_out[node]
+    while arc != NONE:
+        if network.minimum[arc] > 0 or network.flow[arc] > 1:
+            return False
+        if network.capacity[arc] > 0:
+            best = min(best, network.cost[arc] + network.potential[network.head[arc]])
+        arc = network.next_out[arc]
+    arc = network.first_out[node]
+    while arc != NONE:
+        if network.flow[arc] > 0:
+            push(network, arc, -1)
+            add_excess(network, node, 1)
+            drain(network, network.head[arc], 1)
+        arc = network.next_out[arc]
+    if best != FAR:
+        network.potential[node] = best
+    return True
+
+
+@compiled
+def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
+    """Make the flow of all suspects fit. Two numbers for each repair, the arc that was filled or emptied, twice, and 1
+    if emptied, and how much it was: this much should flow round, if there is a short way. How many repairs."""
+    found = 0
+    place = 0
+    while place < network.counts[ARCS]:
+        arc = network.suspects[place]
+        place += 1
+        network.arc_state[arc] &= ~SUSPECT
+        if not is_broken(network, arc):
+            continue
+        tail, head = network.tail[arc], network.head[arc]
+        if drains and insert_again(network, tail):
+            continue
+        flow = network.flow[arc]
+        legal = min(max(flow, network.minimum[arc]), network.capacity[arc])
+        if legal != flow:
+            push(network, arc, legal - flow)
+            add_excess(network, tail, flow - legal)
+            add_excess(network, head, legal - flow)
+        reduced = reduced_cost(network, arc)
+        right = network.capacity[arc] if reduced < 0 else network.minimum[arc] if reduced > 0 else legal
+        if right != legal:
+            push(network, arc, right - legal)
+            add_excess(network, tail, legal - right)
+            add_excess(network, head, right - legal)
+            if found < len(repairs) // 2:
+                repairs[2 * found] = 2 * arc + (1 if right < legal else 0)
+                repairs[2 * found + 1] = abs(right - legal)
+                found += 1
+    network.counts[ARCS] = 0
+    return found
+
+
+# ---- the solver ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def repair(
+    network: Network, search: Search, repairs: Integers, alone: bool, drains: bool, stop: StopFlag, options: Options
+) -> int:
+    """Make the flow one of least cost. DONE, STOPPED or INFEASIBLE; all arcs' flows fit their reduced costs then."""
+    price_fresh(network, search, alone)
+    found = settle_arcs(network, repairs, drains)
+    for number in range(found):
+        arc, emptied = repairs[2 * number] >> 1, repairs[2 * number] & 1
+        left = repairs[2 * number + 1]
+        lacking = network.head[arc] if emptied else network.tail[arc]
+        full = network.tail[arc] if emptied else network.head[arc]
+        while left > 0 and network.excess[lacking] < 0:
+            end = find(network, search, lacking, full, False, stop, options)
+            if end == TOLD_TO_STOP:
+                return STOPPED
+            if end == NONE:
+                break
+            amount = min(left, -network.excess[lacking])
+            if end != full:
+                amount = min(amount, network.excess[end])
+            left -= send(network, search, lacking, end, amount, False)
+    # What lacks elsewhere than at sinks: from there backward, as sinks have far more arcs in.
+    for forward in (False, True):
+        sign = 1 if forward else -1
+        place = 0
+        while place < network.counts[NODES]:
+            node = network.open_nodes[place]
+            place += 1
+            if not forward and network.supply[node] < 0:
+                continue
+            while sign * network.excess[node] > 0:
+                end = find(network, search, node, NONE, forward, stop, options)
+                if end == TOLD_TO_STOP:
+                    return STOPPED
+                if end == NONE:
+                    search.tally[WHERE] = node
+                    return INFEASIBLE
+                amount = min(sign * network.excess[node], -sign * network.excess[end])
+                send(network, search, node, end, amount, forward)
+        excesses(network)
+    search.tally[WHERE] = network.open_nodes[0]
+    return DONE if network.counts[NODES] == 0 else INFEASIBLE
+
+
+class Relaxation:
+    """The solver of one graph: `solve` after each batch of changes. What it was stopped in, the next one continues."""
+
+    def __init__(self, graph: FlowGraph, *, prioritised: bool = True, drains: bool = True) -> None:
+        self.graph = graph
+        self.options = Options(prioritised)
+        self.drains = drains
+        """Efficient task removal (paper 004, §5.2.5.2), for tasks that change their place."""
+        self._search = _search(0)
+        self._repairs = np.empty(0, np.int64)
+
+    def solve(self, stop: StopFlag | None = None) -> Round:
+        """Make the graph's flow one of least cost. `InfeasibleError`; `StoppedError`: call it again to go on."""
+        graph = self.graph
+        if graph.is_settled():
+            return Round(0, 0, 0, 0)
+        network = graph.network
+        if len(self._search.distance) < len(network.supply):
+            self._search = _search(len(network.supply))
+        if len(self._repairs) < 2 * len(network.tail):
+            self._repairs = np.empty(2 * len(network.tail), np.int64)
+        tally = self._search.tally
+        tally[:] = 0
+        flag = stop_flag() if stop is None else stop
+        alone = bool(network.counts[NEW] == graph.nodes)
+        outcome = repair(network, self._search, self._repairs, alone, self.drains, flag, self.options)
+        if outcome == STOPPED:
+            raise StoppedError("relaxation was told to stop")
+        if outcome == INFEASIBLE:
+            node = int(tally[WHERE])
+            excess = int(network.excess[node])
+            raise InfeasibleError(
+                f"node {node}: {excess} units find no way from there"
+                if excess > 0
+                else f"node {node}: {-excess} units find no way to there"
+            )
+        return Round(*(int(tally[place]) for place in (SEARCHES, VISITS, STEPS, MOVES)))
+
+
+def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
+    """A flow of least cost, from nothing or from a solution of a similar problem of the same size."""
+    graph = FlowGraph.of(problem)
+    if start is not None:
+        graph.adopt(start)
+    Relaxation(graph).solve(stop)
+    return graph.solution()
+
+
+def _search(nodes: int) -> Search:
+    def numbers(count: int) -> Numbers:
+        return np.full(count, NONE, np.int32)
+
+    return Search(
+        distance=np.full(nodes, FAR, np.int64),
+        way=numbers(nodes),
+        place=numbers(nodes),
+        heap=numbers(nodes),
+        near=numbers(2 * nodes + 2),
+        seen=numbers(nodes),
+        tally=np.zeros(5, np.int64),
+    )
