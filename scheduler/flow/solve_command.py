@@ -6,9 +6,10 @@ import sys
 from typing import BinaryIO
 
 import click
+import numpy as np
 
 from scheduler.flow import check, dimacs
-from scheduler.flow.problem import FlowError, InfeasibleError
+from scheduler.flow.problem import FlowError, InfeasibleError, Problem, Solution
 from scheduler.flow.solver_table import DEFAULT, SOLVERS, solver
 
 
@@ -37,11 +38,12 @@ def solve(file: BinaryIO, name: str) -> None:
     """
     run = solver(name)
     number = 0
+    before: Solution | None = None
     try:
         for iteration in dimacs.read(file):
             number += 1
             try:
-                solution = run(iteration.problem)
+                solution = run(iteration.problem, before and carried_on(before, iteration.problem))
             except InfeasibleError as error:
                 raise InfeasibleError(f"problem {number}: {error}") from None
             fault = check.fault_of_solution(iteration.problem, solution)
@@ -51,5 +53,17 @@ def solve(file: BinaryIO, name: str) -> None:
             if iteration.more:
                 sys.stdout.write(dimacs.end_of_iteration())
             sys.stdout.flush()
+            before = solution
     except FlowError as error:
         raise click.ClickException(f"{getattr(file, 'name', '<stdin>')}: {error}") from None
+
+
+def carried_on(solution: Solution, problem: Problem) -> Solution:
+    """What was found for the iteration before, with nothing on arcs and at nodes that came since: a solver begins with
+    it, and solves what has changed."""
+    arcs, nodes = len(problem.tail) - len(solution.flow), len(problem.supply) - len(solution.potential)
+    return Solution(
+        np.append(solution.flow, np.zeros(arcs, np.int64)),
+        np.append(solution.potential, np.zeros(nodes, np.int64)),
+        solution.cost,
+    )

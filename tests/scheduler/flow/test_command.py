@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
 
 from scheduler.flow import dimacs, solve_command, solver_table
 from scheduler.flow.__main__ import main
-from scheduler.flow.problem import Problem, Solution
-from tests.support.flow_problems import INFEASIBLE, KNOWN, Known, oracle_solve
+from scheduler.flow.problem import InfeasibleError, Problem, Solution
+from tests.support.documents import ROOT, blocks
+from tests.support.flow_problems import INFEASIBLE, KNOWN, Known, chains, file_of, oracle_cost, oracle_solve
 
 SIX = "".join(dimacs.write(KNOWN[0].problem))
 CHANGED = f"{SIX}c EOI\nx 1 2 0 1 1\nc EOI\nc EOS\n"
@@ -74,7 +77,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_solver_that_errs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(problem: Problem) -> Solution:
+    def wrong(problem: Problem, start: object) -> Solution:
         solution = oracle_solve(problem)
         return Solution(solution.flow, solution.potential, solution.cost - 1)
 
@@ -113,7 +116,7 @@ def test_help_is_plain() -> None:
 
 @pytest.mark.processes
 def test_a_pipe_gets_each_solution_at_once() -> None:
-    command = [sys.executable, "-m", "scheduler.flow", "solve", "-"]
+    command = [sys.executable, "-c", BY_THE_ORACLE, "solve", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -127,3 +130,51 @@ def test_a_pipe_gets_each_solution_at_once() -> None:
         rest, _ = process.communicate("x 1 2 0 1 1\nc EOI\nc EOS\n")
     assert rest.startswith("s 40\n")
     assert process.returncode == 0
+
+
+BY_THE_ORACLE = """
+from scheduler.flow import solve_command
+from scheduler.flow.__main__ import main
+from tests.support.flow_problems import oracle_solve
+
+solve_command.solver = lambda name: oracle_solve
+main()
+"""
+
+
+# ---- with the solvers ----------------------------------------------------------------------------------------------
+
+there = [name for name, module in solver_table.SOLVERS.items() if importlib.util.find_spec(module)]
+
+
+@pytest.mark.parametrize("name", there)
+def test_each_solver_solves_a_file_and_its_changes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_command, "solver", solver_table.solver)
+    result = run("solve", "-", "--solver", name, text=CHANGED)
+    assert [line for line in result.stdout.splitlines() if line[0] in "sc"] == ["s 38", "c EOI", "s 40", "c EOI"]
+
+
+@pytest.mark.parametrize("name", there)
+@settings(max_examples=50)
+@given(chains())
+def test_changes_cost_what_a_new_problem_costs(name: str, chain: list[Problem]) -> None:
+    costs = []
+    for problem in chain:
+        try:
+            costs.append(f"s {oracle_cost(problem)}")
+        except InfeasibleError:
+            break
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve_command, "solver", solver_table.solver)
+        result = run("solve", "-", "--solver", name, text=file_of(chain))
+    assert [line for line in result.stdout.splitlines() if line[0] == "s"] == costs
+    assert result.exit_code == (len(costs) < len(chain)), result.stderr
+    assert ("has made a mistake" in result.stderr) is False
+
+
+# ---- the document --------------------------------------------------------------------------------------------------
+
+
+def test_the_document_shows_what_is_printed() -> None:
+    file, printed = blocks(ROOT / "docs" / "flow.md", "text")
+    assert run("solve", "-", text=file).stdout == printed

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from io import BytesIO
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +14,16 @@ from hypothesis import strategies as st
 
 from scheduler.flow import check, dimacs
 from scheduler.flow.problem import Problem, ProblemError
-from tests.support.flow_problems import KNOWN, feasible_problems, integers, oracle_cost, oracle_solve, quincy_graph
+from tests.support.flow_problems import (
+    KNOWN,
+    chains,
+    feasible_problems,
+    file_of,
+    integers,
+    oracle_cost,
+    oracle_solve,
+    quincy_graph,
+)
 
 SIX = "".join(dimacs.write(KNOWN[0].problem))
 
@@ -59,48 +67,6 @@ def test_lines_may_be_written_in_several_ways(way: str) -> None:
     problem = dimacs.read_problem(f"c a comment\n\np min 2 1\nn 2 -1 3\nn 1 1 1\n{way}".encode())
     wanted = Problem(*(integers([value]) for value in (0, 1, -4, 3, 0)), integers([1, -1]))
     assert same(problem, wanted)
-
-
-@st.composite
-def chains(draw: st.DrawFn) -> list[Problem]:
-    """A problem, and what becomes of it: costs, bounds and supplies change, nodes and arcs are added."""
-    chain = [draw(feasible_problems(nodes_max=5, arcs_max=10))]
-    for _ in range(draw(st.integers(1, 3))):
-        before = chain[-1]
-        nodes = len(before.supply) + draw(st.integers(0, 2))
-        node = st.integers(0, nodes - 1)
-        count = len(before.tail)
-        dearer = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
-        bounds = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=count, max_size=count))
-        kept = draw(st.lists(st.booleans(), min_size=count, max_size=count))
-        added = draw(st.lists(st.tuples(node, node).filter(lambda pair: pair[0] != pair[1]), max_size=4))
-        supply = np.append(before.supply, np.zeros(nodes - len(before.supply), np.int64))
-        moved = draw(st.integers(0, 3))
-        supply[draw(node)] += moved
-        supply[draw(node)] -= moved
-        chain.append(
-            Problem(
-                tail=np.append(before.tail, integers([tail for tail, _ in added])),
-                head=np.append(before.head, integers([head for _, head in added])),
-                cost=np.append(before.cost + np.where(kept, 0, integers(dearer)), integers([18] * len(added))),
-                capacity=np.append(
-                    np.where(kept, before.capacity, integers([max(pair) for pair in bounds])),
-                    integers([2] * len(added)),
-                ),
-                minimum=np.append(
-                    np.where(kept, before.minimum, integers([min(pair) for pair in bounds])), integers([0] * len(added))
-                ),
-                supply=supply,
-            )
-        )
-    return chain
-
-
-def file_of(chain: list[Problem]) -> str:
-    lines = [*dimacs.write(chain[0]), dimacs.end_of_iteration()]
-    for before, after in pairwise(chain):
-        lines += [*dimacs.write_changes(before, after), dimacs.end_of_iteration()]
-    return "".join([*lines, "c EOS\n"])
 
 
 @settings(max_examples=200)
