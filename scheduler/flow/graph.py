@@ -444,6 +444,7 @@ def _network(nodes: int, arcs: int) -> Network:
         is_open=marks(nodes),
         open_nodes=numbers(nodes),
         fresh_nodes=numbers(nodes),
+        path=numbers(network.DRAIN_STEPS_MAX),
         counts=integers(3),
     )
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.flow.compiled import compiled
+from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import Integers
 
 Numbers = NDArray[np.int32]
@@ -67,11 +67,13 @@ class Network(NamedTuple):
     """1: on the stack of nodes whose excess may be other than 0."""
     open_nodes: Numbers
     fresh_nodes: Numbers
+    path: Numbers
+    """Shape (DRAIN_STEPS_MAX,): room for `drain`."""
     counts: Integers
     """Shape (3,): how much the three stacks hold."""
 
 
-@compiled
+@kernel
 def add_excess(network: Network, node: int, amount: int) -> None:
     """More comes to a node than before."""
     network.excess[node] += amount
@@ -81,7 +83,7 @@ def add_excess(network: Network, node: int, amount: int) -> None:
         network.counts[NODES] += 1
 
 
-@compiled
+@kernel
 def suspect(network: Network, arc: int) -> None:
     """An arc's flow may not fit its bounds or its reduced cost."""
     if network.arc_state[arc] & SUSPECT == 0:
@@ -90,7 +92,7 @@ def suspect(network: Network, arc: int) -> None:
         network.counts[ARCS] += 1
 
 
-@compiled
+@kernel
 def list_used(network: Network, arc: int) -> None:
     """The arc carries more than its minimum now."""
     node = network.head[arc]
@@ -102,7 +104,7 @@ def list_used(network: Network, arc: int) -> None:
     network.first_used[node] = arc
 
 
-@compiled
+@kernel
 def unlist_used(network: Network, arc: int) -> None:
     """The arc carries its minimum now."""
     before, after = network.previous_used[arc], network.next_used[arc]
@@ -114,7 +116,7 @@ def unlist_used(network: Network, arc: int) -> None:
         network.previous_used[after] = before
 
 
-@compiled
+@kernel
 def push(network: Network, arc: int, amount: int) -> None:
     """Send more along an arc, or less. Excess is the caller's."""
     before = network.flow[arc] > network.minimum[arc]
@@ -126,13 +128,13 @@ def push(network: Network, arc: int, amount: int) -> None:
         unlist_used(network, arc)
 
 
-@compiled
+@kernel
 def reduced_cost(network: Network, arc: int) -> int:
     """Cost − π(tail) + π(head)."""
     return int(network.cost[arc] - network.potential[network.tail[arc]] + network.potential[network.head[arc]])
 
 
-@compiled
+@kernel
 def is_broken(network: Network, arc: int) -> bool:
     """Whether an arc is out of bounds, or its reduced cost does not fit its flow (paper 004, table 5.3)."""
     flow = network.flow[arc]
@@ -142,7 +144,7 @@ def is_broken(network: Network, arc: int) -> bool:
     return (reduced < 0 and flow < network.capacity[arc]) or (reduced > 0 and flow > network.minimum[arc])
 
 
-@compiled
+@kernel
 def check(network: Network, arc: int) -> int:
     """Note an arc if a change of it, or of its flow, has made it wrong. How many were noted."""
     fresh = network.state[network.tail[arc]] == FRESH or network.state[network.head[arc]] == FRESH
@@ -152,7 +154,7 @@ def check(network: Network, arc: int) -> int:
     return 0
 
 
-@compiled
+@kernel
 def link(network: Network, arc: int) -> None:
     """Enter an arc, whose fields are set and whose flow is 0, in the lists of its two nodes."""
     tail, head = network.tail[arc], network.head[arc]
@@ -170,7 +172,7 @@ def link(network: Network, arc: int) -> None:
     network.first_in[head] = arc
 
 
-@compiled
+@kernel
 def unlink(network: Network, arc: int) -> None:
     """Take an arc that carries nothing beyond its minimum out of the lists of its two nodes."""
     before, after = network.previous_out[arc], network.next_out[arc]
@@ -189,7 +191,7 @@ def unlink(network: Network, arc: int) -> None:
         network.previous_in[after] = before
 
 
-@compiled
+@kernel
 def way_on(network: Network, node: int) -> int:
     """An arc on which something flows on from a node, of reduced cost 0 if there is one; NONE if nothing does."""
     best = NONE
@@ -206,13 +208,13 @@ def way_on(network: Network, node: int) -> int:
     return int(best)
 
 
-@compiled
+@kernel
 def drain(network: Network, node: int, amount: int) -> None:
     """Less comes to a node: take the same from what flows on, down to the sinks, so that only these lack anything.
 
     This is efficient task removal (paper 004, §5.2.5.2). What finds no way to a sink stays as a lack at the node.
     """
-    path = np.empty(DRAIN_STEPS_MAX, np.int32)
+    path = network.path
     while amount > 0:
         steps, share, here = 0, amount, node
         while network.supply[here] >= 0 and steps < DRAIN_STEPS_MAX:
@@ -233,7 +235,7 @@ def drain(network: Network, node: int, amount: int) -> None:
         amount -= share
 
 
-@compiled
+@kernel
 def remove_arc(network: Network, arc: int, drains: bool) -> None:
     """Take an arc out. What it carried stays at its tail, and is missing at its head, or further down."""
     flow = network.flow[arc]
@@ -253,14 +255,14 @@ def remove_arc(network: Network, arc: int, drains: bool) -> None:
             add_excess(network, network.head[arc], -flow)
 
 
-@compiled
+@kernel
 def remove_arcs(network: Network, arcs: Integers, drains: bool) -> None:
     """Take arcs out, each of which is there."""
     for place in range(len(arcs)):
         remove_arc(network, arcs[place], drains)
 
 
-@compiled
+@kernel
 def arcs_of(network: Network, nodes: Integers) -> int:
     """How many arcs the nodes have; one between two of them counts twice."""
     found = 0
@@ -276,7 +278,7 @@ def arcs_of(network: Network, nodes: Integers) -> int:
     return found
 
 
-@compiled
+@kernel
 def remove_nodes(network: Network, nodes: Integers, drains: bool, removed: Integers) -> int:
     """Take nodes out, with their arcs, which are told in `removed`. How many arcs these are."""
     found = 0
@@ -299,7 +301,7 @@ def remove_nodes(network: Network, nodes: Integers, drains: bool, removed: Integ
     return found
 
 
-@compiled
+@kernel
 def add_nodes(network: Network, nodes: Integers, kinds: Integers, supplies: Integers) -> None:
     """Nodes without arcs yet."""
     for place in range(len(nodes)):
@@ -318,7 +320,7 @@ def add_nodes(network: Network, nodes: Integers, kinds: Integers, supplies: Inte
             add_excess(network, node, supplies[place])
 
 
-@compiled
+@kernel
 def add_arcs(
     network: Network,
     arcs: Integers,
@@ -344,7 +346,7 @@ def add_arcs(
     return broken
 
 
-@compiled
+@kernel
 def set_costs(network: Network, arcs: Integers, costs: Integers) -> int:
     """How many of the arcs are suspect by that."""
     broken = 0
@@ -356,7 +358,7 @@ def set_costs(network: Network, arcs: Integers, costs: Integers) -> int:
     return broken
 
 
-@compiled
+@kernel
 def set_bounds(network: Network, arcs: Integers, capacities: Integers, minimums: Integers) -> int:
     """How many of the arcs are suspect by that."""
     broken = 0
@@ -373,7 +375,7 @@ def set_bounds(network: Network, arcs: Integers, capacities: Integers, minimums:
     return broken
 
 
-@compiled
+@kernel
 def set_supplies(network: Network, nodes: Integers, supplies: Integers) -> None:
     """What nodes send out or take in from now on."""
     for place in range(len(nodes)):
@@ -384,7 +386,7 @@ def set_supplies(network: Network, nodes: Integers, supplies: Integers) -> None:
             add_excess(network, node, change)
 
 
-@compiled
+@kernel
 def adopt(network: Network, arcs: int, flow: Integers, nodes: int, potential: Integers) -> int:
     """Take over a flow and potentials from elsewhere. How many arcs they do not fit."""
     for arc in range(arcs):
@@ -405,7 +407,7 @@ def adopt(network: Network, arcs: int, flow: Integers, nodes: int, potential: In
     return broken
 
 
-@compiled
+@kernel
 def excesses(network: Network) -> int:
     """Forget the open nodes where as much goes out as comes in. How many are left."""
     left = 0

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.flow.compiled import compiled
 from scheduler.flow.graph import FlowGraph
+from scheduler.flow.kernels import kernel
 from scheduler.flow.network import (
     ARCS,
     FRESH,
@@ -88,7 +88,7 @@ class Round:
 # ---- a heap of nodes by distance -------------------------------------------------------------------------------------
 
 
-@compiled
+@kernel
 def rise(search: Search, place: int) -> None:
     """Move a node of the heap up to where its distance belongs."""
     node = search.heap[place]
@@ -105,7 +105,7 @@ def rise(search: Search, place: int) -> None:
     search.place[node] = place
 
 
-@compiled
+@kernel
 def take_from_heap(search: Search, place: int, size: int) -> None:
     """Remove the node at a place of a heap of that size."""
     search.place[search.heap[place]] = NONE
@@ -139,7 +139,7 @@ def take_from_heap(search: Search, place: int, size: int) -> None:
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@kernel
 def find(
     network: Network, search: Search, source: int, target: int, forward: bool, stop: StopFlag, options: Options
 ) -> int:
@@ -258,7 +258,7 @@ def find(
     return int(best)
 
 
-@compiled
+@kernel
 def send(network: Network, search: Search, source: int, end: int, amount: int, forward: bool) -> int:
     """Send up to so much along the path that a search has found. How much it was."""
     node = end
@@ -287,7 +287,7 @@ def send(network: Network, search: Search, source: int, end: int, amount: int, f
 # ---- what changes have broken ----------------------------------------------------------------------------------------
 
 
-@compiled
+@kernel
 def price(network: Network, node: int, alone: bool) -> None:
     """Give a new node a potential that fits its arcs as well as may be, where the other ends have theirs.
 
@@ -312,7 +312,7 @@ def price(network: Network, node: int, alone: bool) -> None:
     network.state[node] = PLAIN
 
 
-@compiled
+@kernel
 def price_fresh(network: Network, search: Search, alone: bool) -> None:
     """Give new nodes potentials, each after those that it has arcs to; `alone`: there are no other nodes.
 
@@ -347,7 +347,7 @@ def price_fresh(network: Network, search: Search, alone: bool) -> None:
     network.counts[NEW] = 0
 
 
-@compiled
+@kernel
 def insert_again(network: Network, node: int) -> bool:
     """Take back the one unit that a node without arcs in sends, and fit its potential to its arcs. False: it cannot."""
     if network.first_in[node] != NONE or network.supply[node] != 1:
@@ -372,7 +372,7 @@ def insert_again(network: Network, node: int) -> bool:
     return True
 
 
-@compiled
+@kernel
 def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
     """Make the flow of all suspects fit. Two numbers for each repair, the arc that was filled or emptied, twice, and 1
     if emptied, and how much it was: this much should flow round, if there is a short way. How many repairs."""
@@ -410,7 +410,7 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
 # ---- the solver ------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@kernel
 def repair(
     network: Network, search: Search, repairs: Integers, alone: bool, drains: bool, stop: StopFlag, options: Options
 ) -> int:
