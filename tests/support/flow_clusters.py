@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.flow.building import NewNetwork
 from scheduler.flow.constructs import Place
 from scheduler.flow.problem import Problem
-from tests.support.flow_problems import Built
 
 WAITING = 10
 """What it costs to have a task wait."""
@@ -20,7 +20,7 @@ class Cluster:
     slots: Sequence[int]
 
     def __post_init__(self) -> None:
-        self.network = Built()
+        self.network = NewNetwork()
         self.sink = self.network.add_node()
         self.waiting = self.network.add_node()
         self.machines = [self.network.add_node() for _ in self.slots]

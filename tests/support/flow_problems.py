@@ -53,29 +53,6 @@ def flows(problem: Problem, numbers: Mapping[str, int], flow: Integers) -> dict[
     return found
 
 
-class Built:
-    """A network that is made node by node and arc by arc, as a `FlowGraph` is."""
-
-    def __init__(self) -> None:
-        self._supply: list[int] = []
-        self._rows: list[tuple[int, int, int, int, int]] = []
-
-    def add_node(self, supply: int = 0) -> int:
-        """The node's number."""
-        self._supply.append(supply)
-        return len(self._supply) - 1
-
-    def add_arc(self, tail: int, head: int, cost: int, capacity: int, minimum: int = 0) -> int:
-        """The arc's number."""
-        self._rows.append((tail, head, cost, capacity, minimum))
-        return len(self._rows) - 1
-
-    def problem(self) -> Problem:
-        """What has been made so far."""
-        columns = [integers(column) for column in zip(*self._rows, strict=True)] or [integers([])] * 5
-        return Problem(*columns, integers(self._supply))
-
-
 # ---- known answers -------------------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.flow import convex as module
+from scheduler.flow.building import NewNetwork
 from scheduler.flow.convex import ConvexArc
 from scheduler.flow.problem import InfeasibleError, Problem, ProblemError
 from tests.support.flow_clusters import WAITING, Cluster
-from tests.support.flow_problems import Built, oracle_cost, oracle_solve
+from tests.support.flow_problems import oracle_cost, oracle_solve
 
 
 @st.composite
@@ -72,7 +73,7 @@ def test_few_units_are_exposed_of_many() -> None:
 
 
 def test_units_that_are_needed_to_have_an_answer_are_exposed() -> None:
-    network = Built()
+    network = NewNetwork()
     source, sink = network.add_node(7), network.add_node(-7)
     problem = network.problem()
     arc = ConvexArc(source, sink, 9, module.rising(1, 2))
@@ -85,13 +86,13 @@ def test_units_that_are_needed_to_have_an_answer_are_exposed() -> None:
 def test_units_that_get_cheaper_are_refused() -> None:
     arc = ConvexArc(3, 4, 3, module.stepped([2, 5, 4]))
     with pytest.raises(ProblemError, match="unit 2 of the convex arc 3 → 4 costs 4; it must cost 5 or more"):
-        module.expand(Built(), arc)
+        module.expand(NewNetwork(), arc)
     with pytest.raises(ProblemError, match="capacity of a convex arc is 1,048,577"):
         ConvexArc(0, 1, module.UNITS_MAX + 1, module.rising(1, 1))
 
 
 def test_figure_5_16() -> None:
-    network = Built()
+    network = NewNetwork()
     tail, head = network.add_node(3), network.add_node(-3)
     arc = ConvexArc(tail, head, 4, module.stepped([2, 4, 9, 15]))
     assert len(module.expand(network, arc)) == 4
