@@ -93,7 +93,8 @@ class FlowGraph:
         self.node_room = Room("node")
         self.arc_room = Room("arc")
         self.network = _network(max(1, nodes), max(1, arcs))
-        self._cost_max = 0
+        self.cost_max = 0
+        """The largest cost that an arc ever had, as an absolute value."""
 
     @classmethod
     def of(cls, problem: Problem, kinds: NDArray[np.int8] | None = None) -> FlowGraph:
@@ -165,6 +166,17 @@ class FlowGraph:
         """Whether there is such a node, not only its number."""
         return 0 <= node < len(self.network.kind) and self.network.kind[node] != ABSENT
 
+    def has_arc(self, arc: int) -> bool:
+        """Whether there is such an arc, not only its number."""
+        return 0 <= arc < len(self.network.tail) and bool(self.network.arc_state[arc] & THERE)
+
+    def known_arcs(self, arcs: Integers) -> None:
+        """`ProblemError` that names the first arc that is not there."""
+        unknown = (arcs < 0) | (arcs >= len(self.network.tail))
+        unknown[~unknown] = self.network.arc_state[arcs[~unknown]] & THERE == 0
+        if unknown.any():
+            raise ProblemError(f"arc {arcs[unknown][0]}: there is none of that number")
+
     def out_arcs(self, node: int) -> list[int]:
         """The arcs that leave a node, the newest ones first."""
         self._known_node(node)
@@ -224,7 +236,7 @@ class FlowGraph:
     def add_nodes(self, supplies: Integers, kinds: NDArray[np.int8], numbers: Integers | None = None) -> Integers:
         """The numbers of the new nodes: `numbers`, if they were reserved."""
         _refuse("node", "supply", supplies, np.abs(supplies) > FLOW_MAX, f"-{FLOW_MAX} to {FLOW_MAX}")
-        self._check_costs(self._cost_max, self.nodes + (len(supplies) if numbers is None else 0))
+        check_product(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
         if numbers is None:
             numbers = self.node_room.take_many(len(supplies))
         self._grow()
@@ -248,13 +260,13 @@ class FlowGraph:
             absent[~absent] = self.network.kind[ends[~absent]] == ABSENT
             _refuse("arc", field, ends, absent, "the number of a node that is there")
         _refuse("arc", "head", heads, heads == tails, "another node than its tail")
-        self._check_costs(_largest(costs), self.nodes)
+        check_product(_largest(costs), self.nodes)
         if numbers is None:
             numbers = self.arc_room.take_many(len(tails))
         self._grow()
         columns = (np.ascontiguousarray(column, np.int64) for column in (tails, heads, costs, capacities, minimums))
         network.add_arcs(self.network, numbers, *columns)
-        self._cost_max = max(self._cost_max, _largest(costs))
+        self.cost_max = max(self.cost_max, _largest(costs))
         return numbers
 
     def remove_nodes(self, nodes: Integers, *, drains: bool = True) -> Integers:
@@ -268,21 +280,21 @@ class FlowGraph:
 
     def remove_arcs(self, arcs: Integers, *, drains: bool = True) -> None:
         """What they carried is to find another way from their tails."""
-        self._known_arcs(arcs)
+        self.known_arcs(arcs)
         network.remove_arcs(self.network, arcs, drains)
         self.arc_room.give_back(arcs)
 
     def set_costs(self, arcs: Integers, costs: Integers) -> int:
         """How many of the changes may change the flow."""
-        self._known_arcs(arcs)
+        self.known_arcs(arcs)
         largest = _largest(costs)
-        self._check_costs(largest, self.nodes)
-        self._cost_max = max(self._cost_max, largest)
+        check_product(largest, self.nodes)
+        self.cost_max = max(self.cost_max, largest)
         return network.set_costs(self.network, arcs, costs)
 
     def set_bounds(self, arcs: Integers, capacities: Integers, minimums: Integers) -> int:
         """How many of the changes may change the flow."""
-        self._known_arcs(arcs)
+        self.known_arcs(arcs)
         _check_bounds(capacities, minimums)
         return network.set_bounds(self.network, arcs, capacities, minimums)
 
@@ -354,9 +366,6 @@ class FlowGraph:
                 new[: len(old)] = old
             self.network = larger
 
-    def _check_costs(self, largest: int, nodes: int) -> None:
-        check_product(largest, nodes)
-
     def _known_node(self, node: int) -> None:
         if not self.has_node(node):
             raise ProblemError(f"node {node}: there is none of that number")
@@ -370,13 +379,7 @@ class FlowGraph:
             raise ProblemError("nodes: the same one is named twice")
 
     def _known_arc(self, arc: int) -> None:
-        self._known_arcs(np.array([arc], np.int64))
-
-    def _known_arcs(self, arcs: Integers) -> None:
-        unknown = (arcs < 0) | (arcs >= len(self.network.tail))
-        unknown[~unknown] = self.network.arc_state[arcs[~unknown]] & THERE == 0
-        if unknown.any():
-            raise ProblemError(f"arc {arcs[unknown][0]}: there is none of that number")
+        self.known_arcs(np.array([arc], np.int64))
 
 
 def total_cost(cost: Integers, flow: Integers) -> int:
