@@ -9,8 +9,7 @@ the longer it has run.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task, TaskCosts, UnitCost
@@ -41,7 +40,7 @@ class Quincy:
     offset: int = 2_000
     """Of waiting over the worst place: with 0 a task that has just come would wait rather than go there."""
     _rack_by_machine: dict[str, str] = field(default_factory=dict, init=False)
-    _slots: dict[str, Counter[str]] = field(default_factory=dict, init=False)
+    _slots: dict[str, dict[str, int]] = field(default_factory=dict, init=False)
     """By rack: slots by machine."""
 
     def __post_init__(self) -> None:
@@ -57,20 +56,18 @@ class Quincy:
         self._rack_by_machine = {machine.name: machine.rack for machine in cluster.machines.values()}
         self._slots = {}
         for machine in cluster.machines.values():
-            self._slots.setdefault(machine.rack, Counter())[machine.name] = machine.slots
+            self._slots.setdefault(machine.rack, {})[machine.name] = machine.slots
 
     def task(self, task: Task) -> TaskCosts:
         """To preferred machines, to preferred racks, and to the cluster."""
         local, racks = self._held(task)
-        enough = self.share_min * task.input_bytes
-        machines = [name for name, held in local.most_common(self.preferred_max) if held >= enough > 0]
-        preferred = [rack for rack, held in racks.most_common(self.preferred_max) if held >= enough > 0]
-        worst = self._cluster_cost(task, local, racks)
-        arcs = [
-            *(ArcTo(machine, self._machine_cost(task, machine, local, racks)) for machine in machines),
-            *(ArcTo(rack_of(rack), self._rack_cost(task, rack, local, racks)) for rack in preferred),
-            ArcTo(CLUSTER, worst),
-        ]
+        rack_costs = {rack: self._rack_cost(task, rack, local, held) for rack, held in racks.items()}
+        worst = max(rack_costs.values(), default=0)
+        if len(racks) < len(self._slots):
+            worst = max(worst, self._cost(task, 0, 0))
+        arcs = [ArcTo(machine, self._machine_cost(task, machine, local, racks)) for machine in self._most(task, local)]
+        arcs += [ArcTo(rack_of(rack), rack_costs[rack]) for rack in self._most(task, racks)]
+        arcs.append(ArcTo(CLUSTER, worst))
         waiting = worst + self.offset + int(self.waiting_cost_per_s * min(task.waited_s, AGE_S_MAX))
         if task.runs_on is None:
             return TaskCosts(arcs, waiting)
@@ -84,34 +81,39 @@ class Quincy:
     def aggregator_arcs(self, aggregator: Aggregator) -> Sequence[ArcTo]:
         """From the cluster to its racks, from a rack to its machines: all slots, for nothing."""
         if aggregator == CLUSTER:
-            return [ArcTo(rack_of(rack), 0, machines.total()) for rack, machines in self._slots.items()]
+            return [ArcTo(rack_of(rack), 0, sum(machines.values())) for rack, machines in self._slots.items()]
         return [ArcTo(machine, 0, slots) for machine, slots in self._slots[aggregator.name].items()]
 
     # ---- costs -------------------------------------------------------------------------------
 
-    def _held(self, task: Task) -> tuple[Counter[str], Counter[str]]:
+    def _held(self, task: Task) -> tuple[dict[str, int], dict[str, int]]:
         """What of its input lies on machines that are there, and in their racks, at most all of it each."""
-        local: Counter[str] = Counter()
-        racks: Counter[str] = Counter()
+        local: dict[str, int] = {}
+        racks: dict[str, int] = {}
         for name, held in task.local_bytes.items():
             rack = self._rack_by_machine.get(name)
             if rack is not None:
                 local[name] = min(held, task.input_bytes)
-                racks[rack] = min(racks[rack] + held, task.input_bytes)
+                racks[rack] = min(racks.get(rack, 0) + held, task.input_bytes)
         return local, racks
+
+    def _most(self, task: Task, held: Mapping[str, int]) -> list[str]:
+        """Those that hold enough to be preferred, and most."""
+        enough = self.share_min * task.input_bytes
+        places = [name for name, amount in held.items() if amount >= enough > 0]
+        if len(places) > self.preferred_max:
+            places = sorted(places, key=held.__getitem__, reverse=True)[: self.preferred_max]
+        return places
 
     def _cost(self, task: Task, local: int, in_rack: int) -> int:
         moved = self.rack_cost * (in_rack - local) + self.core_cost * (task.input_bytes - in_rack)
         return moved // GIGABYTE
 
-    def _machine_cost(self, task: Task, machine: str, local: Counter[str], racks: Counter[str]) -> int:
-        return self._cost(task, local[machine], racks[self._rack_by_machine[machine]])
+    def _machine_cost(self, task: Task, machine: str, local: Mapping[str, int], racks: Mapping[str, int]) -> int:
+        return self._cost(task, local.get(machine, 0), racks.get(self._rack_by_machine[machine], 0))
 
-    def _rack_cost(self, task: Task, rack: str, local: Counter[str], racks: Counter[str]) -> int:
-        return self._cost(task, min(local[machine] for machine in self._slots[rack]), racks[rack])
-
-    def _cluster_cost(self, task: Task, local: Counter[str], racks: Counter[str]) -> int:
-        worst = [self._rack_cost(task, rack, local, racks) for rack in racks]
-        if len(racks) < len(self._slots):
-            worst.append(self._cost(task, 0, 0))
-        return max(worst, default=0)
+    def _rack_cost(self, task: Task, rack: str, local: Mapping[str, int], in_rack: int) -> int:
+        """Of the machine that holds least, which is nothing where the rack has more machines than hold anything."""
+        machines = self._slots[rack]
+        least = 0 if len(local) < len(machines) else min(local.get(machine, 0) for machine in machines)
+        return self._cost(task, least, in_rack)
