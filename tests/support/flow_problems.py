@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
+from scheduler.flow import dimacs
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution
 
 # ---- problems by the names of their nodes --------------------------------------------------------------------------
@@ -218,6 +220,50 @@ def scheduling_problems(draw: st.DrawFn, tasks_max: int = 8, machines_max: int =
     rows.append((waiting, sink, 0, tasks, 0))
     columns = [integers(column) for column in zip(*rows, strict=True)]
     return Problem(*columns, integers([1] * tasks + [0] * machines + [-tasks, 0, 0]))
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[Problem]:
+    """A problem, and what becomes of it: costs, bounds and supplies change, nodes and arcs are added, each with the
+    number after the last. Not all need have an answer."""
+    chain = [draw(feasible_problems(nodes_max=5, arcs_max=10))]
+    for _ in range(draw(st.integers(1, 3))):
+        before = chain[-1]
+        nodes = len(before.supply) + draw(st.integers(0, 2))
+        node = st.integers(0, nodes - 1)
+        count = len(before.tail)
+        dearer = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+        bounds = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=count, max_size=count))
+        kept = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+        added = draw(st.lists(st.tuples(node, node).filter(lambda pair: pair[0] != pair[1]), max_size=4))
+        supply = np.append(before.supply, np.zeros(nodes - len(before.supply), np.int64))
+        moved = draw(st.integers(0, 3))
+        supply[draw(node)] += moved
+        supply[draw(node)] -= moved
+        chain.append(
+            Problem(
+                tail=np.append(before.tail, integers([tail for tail, _ in added])),
+                head=np.append(before.head, integers([head for _, head in added])),
+                cost=np.append(before.cost + np.where(kept, 0, integers(dearer)), integers([18] * len(added))),
+                capacity=np.append(
+                    np.where(kept, before.capacity, integers([max(pair) for pair in bounds])),
+                    integers([2] * len(added)),
+                ),
+                minimum=np.append(
+                    np.where(kept, before.minimum, integers([min(pair) for pair in bounds])), integers([0] * len(added))
+                ),
+                supply=supply,
+            )
+        )
+    return chain
+
+
+def file_of(chain: list[Problem]) -> str:
+    """DIMACS with a graph, and its changes."""
+    lines = [*dimacs.write(chain[0]), dimacs.end_of_iteration()]
+    for before, after in pairwise(chain):
+        lines += [*dimacs.write_changes(before, after), dimacs.end_of_iteration()]
+    return "".join([*lines, "c EOS\n"])
 
 
 # ---- OR-tools ------------------------------------------------------------------------------------------------------

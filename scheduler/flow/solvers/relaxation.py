@@ -23,7 +23,6 @@ from scheduler.flow.kernels import kernel
 from scheduler.flow.network import (
     ARCS,
     FRESH,
-    GONE,
     NEW,
     NODES,
     NONE,
@@ -37,7 +36,6 @@ from scheduler.flow.network import (
     is_broken,
     push,
     reduced_cost,
-    suspect,
 )
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
 from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
