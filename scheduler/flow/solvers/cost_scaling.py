@@ -244,22 +244,22 @@ def settle(
         node = labels.stack[count]
         labels.stacked[node] = False
         while network.excess[node] > 0:
+            if work >= poll_at:
+                if stop[0] != 0:
+                    return STOPPED, work
+                if work >= work_max:
+                    return PAUSED, work
+                poll_at = work + POLL_STEPS
+            work += 1
             count = send_on(network, labels, node, epsilon, dear, count)
             if network.excess[node] > 0:
                 count = send_back(network, labels, node, epsilon, dear, count)
-            work += 1
             if network.excess[node] > 0:
                 if not relabel(network, labels, node, epsilon):
                     return STUCK, work
                 if labels.potential[node] >= POTENTIAL_MAX:
                     return HIGH, work
                 work += (network.first[node + 1] - network.first[node]) // ARCS_PER_STEP
-        if work >= poll_at:
-            if stop[0] != 0:
-                return STOPPED, work
-            if work >= work_max:
-                return PAUSED, work
-            poll_at = work + POLL_STEPS
     return DONE, work
 
 

@@ -284,36 +284,27 @@ def total_cost(cost: Integers, flow: Integers) -> int:
 
 
 def reaches_demand(network: Residual) -> bool:
-    """Whether a residual path leads from a node with excess to one that lacks something.
+    """Whether from each node with excess a residual path leads to one that lacks something.
 
-    If not, what the nodes with excess reach sends out all it can, and yet has too much: the problem is infeasible.
+    If from one there is none, all that it reaches has too much together, and the problem is infeasible. One such node
+    is enough: others may never have their turn while its excess goes round.
     """
-    return bool(search_demand(network, network.excess > 0, np.empty(len(network.excess), np.int32)))
+    reaches = network.excess < 0
+    spread_backwards(network, reaches)
+    return not np.any((network.excess > 0) & ~reaches)
 
 
 @kernel
-def search_demand(network: Residual, seen: NDArray[np.bool_], stack: Numbers) -> bool:
-    """Whether a residual path leads from a node that is seen to one that lacks something."""
-    count = 0
-    for node in range(len(seen)):
-        if seen[node]:
-            stack[count] = node
-            count += 1
-    while count > 0:
-        count -= 1
-        node = stack[count]
-        if network.excess[node] < 0:
-            return True
-        for arc in range(network.first[node], network.first[node + 1]):
-            to = network.head[arc]
-            if network.room[arc] > 0 and not seen[to]:
-                seen[to] = True
-                stack[count] = to
-                count += 1
-        for at in range(network.used_first[node], network.used_end[node]):
-            to = network.used_tail[at]
-            if not seen[to]:
-                seen[to] = True
-                stack[count] = to
-                count += 1
-    return False
+def spread_backwards(network: Residual, reaches: NDArray[np.bool_]) -> None:
+    """Add the nodes from which a residual path leads to one that is there, in passes over all arcs."""
+    changed = True
+    while changed:
+        changed = False
+        for arc in range(len(network.tail)):
+            tail, head = network.tail[arc], network.head[arc]
+            if not reaches[tail] and reaches[head] and network.room[arc] > 0:
+                reaches[tail] = True
+                changed = True
+            elif not reaches[head] and reaches[tail] and network.flow[arc] > 0:
+                reaches[head] = True
+                changed = True
