@@ -26,7 +26,7 @@ NO_CIRCLE = -1
 
 
 class Units(NamedTuple):
-    """Units of flow beyond tasks' own arcs: a list for each node, and for each unit the arcs that it takes from there."""
+    """Units of flow beyond tasks' own arcs: a list for each node, and for each unit the arcs that it takes then."""
 
     first: Numbers
     """By node: the first of its units."""
@@ -201,9 +201,21 @@ def extract(graph: FlowGraph) -> Placements:
     """Where each node of kind TASK goes: to a node of kind MACHINE, or nowhere."""
     nodes = graph.node_room.limit
     room = sent(graph.network, nodes)
-    units = Units(*(np.full(size, NONE, np.int32) for size in (nodes, *[room] * 5)), np.zeros(2, np.int64))
-    machine, by_arc, by_step = (np.full(nodes, NONE, np.int32) for _ in range(3))
-    stack, cursor = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
+
+    def numbers(count: int) -> Numbers:
+        return np.full(count, NONE, np.int64)
+
+    units = Units(
+        first=numbers(nodes),
+        following=numbers(room),
+        machine=numbers(room),
+        path=numbers(room),
+        step_arc=numbers(room),
+        step_next=numbers(room),
+        made=np.zeros(2, np.int64),
+    )
+    machine, by_arc, by_step = numbers(nodes), numbers(nodes), numbers(nodes)
+    stack, cursor = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     seen = np.zeros(nodes, np.int8)
     circle = place_tasks(graph.network, units, nodes, seen, stack, cursor, machine, by_arc, by_step)
     if circle != NO_CIRCLE:

@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.flow import network
+from scheduler.flow.limits import (
+    NUMBERS_MAX,
+    check_bounds,
+    check_ends,
+    check_problem,
+    check_product,
+    check_supplies,
+    largest,
+)
 from scheduler.flow.network import ABSENT, ARCS, NONE, THERE, Network
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
-
-COST_BITS_MAX = 62
-"""Of the largest cost × the nodes, with its sign: what searches add up then stays within 64 bits."""
-FLOW_MAX = 2**60
-"""Of an arc's capacity and a node's supply."""
-NUMBERS_MAX = 2**30
-"""Of nodes, and of arcs."""
 
 
 class Kind(IntEnum):
@@ -99,7 +101,7 @@ class FlowGraph:
     @classmethod
     def of(cls, problem: Problem, kinds: NDArray[np.int8] | None = None) -> FlowGraph:
         """A graph with the nodes and arcs of a problem, by the same numbers, and no flow."""
-        check_shapes(problem)
+        check_problem(problem)
         graph = cls(len(problem.supply), len(problem.tail))
         graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int8) if kinds is None else kinds)
         graph.add_arcs(problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
@@ -235,7 +237,7 @@ class FlowGraph:
 
     def add_nodes(self, supplies: Integers, kinds: NDArray[np.int8], numbers: Integers | None = None) -> Integers:
         """The numbers of the new nodes: `numbers`, if they were reserved."""
-        _refuse("node", "supply", supplies, np.abs(supplies) > FLOW_MAX, f"-{FLOW_MAX} to {FLOW_MAX}")
+        check_supplies(supplies)
         check_product(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
         if numbers is None:
             numbers = self.node_room.take_many(len(supplies))
@@ -253,20 +255,15 @@ class FlowGraph:
         numbers: Integers | None = None,
     ) -> Integers:
         """The numbers of the new arcs: `numbers`, if they were reserved."""
-        _check_bounds(capacities, minimums)
-        for field, ends in (("tail", tails), ("head", heads)):
-            limit = len(self.network.kind)
-            absent = (ends < 0) | (ends >= limit)
-            absent[~absent] = self.network.kind[ends[~absent]] == ABSENT
-            _refuse("arc", field, ends, absent, "the number of a node that is there")
-        _refuse("arc", "head", heads, heads == tails, "another node than its tail")
-        check_product(_largest(costs), self.nodes)
+        check_bounds(capacities, minimums)
+        check_ends(tails, heads, self.network.kind != ABSENT)
+        check_product(largest(costs), self.nodes)
         if numbers is None:
             numbers = self.arc_room.take_many(len(tails))
         self._grow()
         columns = (np.ascontiguousarray(column, np.int64) for column in (tails, heads, costs, capacities, minimums))
         network.add_arcs(self.network, numbers, *columns)
-        self.cost_max = max(self.cost_max, _largest(costs))
+        self.cost_max = max(self.cost_max, largest(costs))
         return numbers
 
     def remove_nodes(self, nodes: Integers, *, drains: bool = True) -> Integers:
@@ -287,21 +284,20 @@ class FlowGraph:
     def set_costs(self, arcs: Integers, costs: Integers) -> int:
         """How many of the changes may change the flow."""
         self.known_arcs(arcs)
-        largest = _largest(costs)
-        check_product(largest, self.nodes)
-        self.cost_max = max(self.cost_max, largest)
+        check_product(largest(costs), self.nodes)
+        self.cost_max = max(self.cost_max, largest(costs))
         return network.set_costs(self.network, arcs, costs)
 
     def set_bounds(self, arcs: Integers, capacities: Integers, minimums: Integers) -> int:
         """How many of the changes may change the flow."""
         self.known_arcs(arcs)
-        _check_bounds(capacities, minimums)
+        check_bounds(capacities, minimums)
         return network.set_bounds(self.network, arcs, capacities, minimums)
 
     def set_supplies(self, nodes: Integers, supplies: Integers) -> None:
         """Positive: sent out. Negative: taken in."""
         self._known_nodes(nodes)
-        _refuse("node", "supply", supplies, np.abs(supplies) > FLOW_MAX, f"-{FLOW_MAX} to {FLOW_MAX}")
+        check_supplies(supplies)
         network.set_supplies(self.network, nodes, supplies)
 
     # ---- what solvers exchange
@@ -362,8 +358,9 @@ class FlowGraph:
             nodes = max(nodes, _doubled(nodes, self.node_room.limit))
             arcs = max(arcs, _doubled(arcs, self.arc_room.limit))
             larger = _network(nodes, arcs)
-            for old, new in zip(self.network, larger, strict=True):
-                new[: len(old)] = old
+            for field in Network._fields:
+                old: NDArray[np.generic] = getattr(self.network, field)
+                getattr(larger, field)[: len(old)] = old
             self.network = larger
 
     def _known_node(self, node: int) -> None:
@@ -386,34 +383,22 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     """Sum of cost × flow, exact."""
     if len(cost) == 0:
         return 0
-    if float(_largest(cost)) * float(np.abs(flow).astype(np.float64).sum()) < 2.0**62:
+    if float(largest(cost)) * float(np.abs(flow).astype(np.float64).sum()) < 2.0**62:
         return int(cost @ flow)
     used = np.flatnonzero(flow)
     return sum(int(one) * int(amount) for one, amount in zip(cost[used], flow[used], strict=True))
 
 
-def check_shapes(problem: Problem) -> None:
-    """`ProblemError` if the arrays of a problem do not go together."""
-    for field in ("head", "cost", "capacity", "minimum"):
-        column: Integers = getattr(problem, field)
-        if column.shape != problem.tail.shape:
-            raise ProblemError(f"{field} has shape {column.shape}: that of tail, {problem.tail.shape}, is allowed")
-
-
-def check_product(cost_max: int, nodes: int) -> None:
-    """`ProblemError` if the largest cost, times the nodes, needs more than 62 bits."""
-    if cost_max * max(1, nodes) >= 2 ** (COST_BITS_MAX - 1):
-        raise ProblemError(
-            f"cost: the largest, {cost_max}, times {nodes} nodes needs more than {COST_BITS_MAX} bits; "
-            f"at most {(2 ** (COST_BITS_MAX - 1) - 1) // max(1, nodes)} is allowed"
-        )
+def unmet(node: int, excess: int) -> str:
+    """The words for a node whose supply or demand no flow meets."""
+    return f"node {node}: {abs(excess)} units find no way {'from' if excess > 0 else 'to'} there"
 
 
 def _network(nodes: int, arcs: int) -> Network:
     """Arrays of nodes and arcs that are not there yet."""
 
-    def numbers(count: int) -> NDArray[np.int32]:
-        return np.full(count, NONE, np.int32)
+    def numbers(count: int) -> NDArray[np.int64]:
+        return np.full(count, NONE, np.int64)
 
     def integers(count: int) -> Integers:
         return np.zeros(count, np.int64)
@@ -458,27 +443,9 @@ def _doubled(size: int, needed: int) -> int:
     return size
 
 
-def _listed(first: int, following: NDArray[np.int32]) -> list[int]:
+def _listed(first: int, following: NDArray[np.int64]) -> list[int]:
     found, arc = [], int(first)
     while arc != NONE:
         found.append(arc)
         arc = int(following[arc])
     return found
-
-
-def _largest(costs: Integers) -> int:
-    """Of the costs' absolute values."""
-    return max(abs(int(costs.min())), abs(int(costs.max()))) if len(costs) else 0
-
-
-def _check_bounds(capacities: Integers, minimums: Integers) -> None:
-    _refuse("arc", "capacity", capacities, (capacities < 0) | (capacities > FLOW_MAX), f"0 to {FLOW_MAX}")
-    wrong = (minimums < 0) | (minimums > capacities)
-    _refuse("arc", "minimum", minimums, wrong, "0 to the arc's capacity")
-
-
-def _refuse(noun: str, field: str, values: Integers, wrong: NDArray[np.bool_], allowed: str) -> None:
-    """`ProblemError` that names the first wrong value."""
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise ProblemError(f"{noun} {place} of {len(values)}: {field} {values[place]}: {allowed} is allowed")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import Integers
 
-Numbers = NDArray[np.int32]
+Numbers = NDArray[np.int64]
 """Of nodes or arcs."""
 Marks = NDArray[np.int8]
 
@@ -399,6 +399,9 @@ def adopt(network: Network, arcs: int, flow: Integers, nodes: int, potential: In
         network.potential[node] = potential[node]
         network.state[node] = PLAIN
     network.counts[NEW] = 0
+    for place in range(network.counts[ARCS]):
+        network.arc_state[network.suspects[place]] &= ~SUSPECT
+    network.counts[ARCS] = 0
     broken = 0
     for arc in range(arcs):
         if is_broken(network, arc):

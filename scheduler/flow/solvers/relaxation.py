@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.flow.graph import FlowGraph
+from scheduler.flow.graph import FlowGraph, unmet
 from scheduler.flow.kernels import kernel
 from scheduler.flow.network import (
     ARCS,
     FRESH,
-    GONE,
     NEW,
     NODES,
     NONE,
@@ -37,9 +36,9 @@ from scheduler.flow.network import (
     is_broken,
     push,
     reduced_cost,
-    suspect,
 )
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
+from scheduler.flow.solvers.heap import insert, remove
 from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
 
 FAR = 2**63 - 1
@@ -85,57 +84,6 @@ class Round:
     moves: int
 
 
-# ---- a heap of nodes by distance -------------------------------------------------------------------------------------
-
-
-@kernel
-def rise(search: Search, place: int) -> None:
-    """Move a node of the heap up to where its distance belongs."""
-    node = search.heap[place]
-    distance = search.distance[node]
-    while place > 0:
-        above = (place - 1) // 4
-        other = search.heap[above]
-        if search.distance[other] <= distance:
-            break
-        search.heap[place] = other
-        search.place[other] = place
-        place = above
-    search.heap[place] = node
-    search.place[node] = place
-
-
-@kernel
-def take_from_heap(search: Search, place: int, size: int) -> None:
-    """Remove the node at a place of a heap of that size."""
-    search.place[search.heap[place]] = NONE
-    node = search.heap[size - 1]
-    size -= 1
-    if place == size:
-        return
-    distance = search.distance[node]
-    search.heap[place] = node
-    search.place[node] = place
-    if place > 0 and search.distance[search.heap[(place - 1) // 4]] > distance:
-        rise(search, place)
-        return
-    while True:
-        least, below = place, 4 * place + 1
-        least_distance = distance
-        for child in range(below, min(below + 4, size)):
-            other_distance = search.distance[search.heap[child]]
-            if other_distance < least_distance:
-                least, least_distance = child, other_distance
-        if least == place:
-            break
-        other = search.heap[least]
-        search.heap[place] = other
-        search.place[other] = place
-        place = least
-    search.heap[place] = node
-    search.place[node] = place
-
-
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
@@ -149,12 +97,13 @@ def find(
     so; nothing has changed then.
     """
     distance, way, near, seen = search.distance, search.way, search.near, search.seen
+    heap, places = search.heap, search.place
     potential, cost, flow = network.potential, network.cost, network.flow
     sign = 1 if forward else -1
     distance[source] = 0
     way[source] = NONE
     seen[0] = source
-    seen_count, heap_size, steps = 1, 0, 0
+    seen_count, heap_size, steps = 1, 0, search.tally[STEPS]
     # Near nodes: those put in front lie below the middle, those put behind above.
     middle = len(near) // 2
     front, back = middle, middle + 1
@@ -165,12 +114,11 @@ def find(
             node = near[front]
             front += 1
         elif heap_size > 0:
-            node = search.heap[0]
+            node = heap[0]
             if distance[node] >= best_distance:
                 break
             level = distance[node]
-            take_from_heap(search, 0, heap_size)
-            heap_size -= 1
+            heap_size = remove(distance, heap, places, 0, heap_size)
             front, back = middle, middle
         else:
             break
@@ -221,15 +169,13 @@ def find(
                 way[other] = 2 * this + (0 if with_arc else 1)
                 if other == target or sign * network.excess[other] < 0:
                     best, best_distance = other, reached
-                    if search.place[other] != NONE:
-                        take_from_heap(search, search.place[other], heap_size)
-                        heap_size -= 1
+                    if places[other] != NONE:
+                        heap_size = remove(distance, heap, places, places[other], heap_size)
                     if reached == level:
                         arc = NONE
                 elif reached == level:
-                    if search.place[other] != NONE:
-                        take_from_heap(search, search.place[other], heap_size)
-                        heap_size -= 1
+                    if places[other] != NONE:
+                        heap_size = remove(distance, heap, places, places[other], heap_size)
                     if with_arc and options.prioritised:
                         front -= 1
                         near[front] = other
@@ -237,16 +183,11 @@ def find(
                         near[back] = other
                         back += 1
                 else:
-                    place = search.place[other]
-                    if place == NONE:
-                        place = heap_size
-                        search.heap[place] = other
-                        heap_size += 1
-                    rise(search, place)
+                    heap_size = insert(distance, heap, places, other, heap_size)
             if best_distance == level:
                 break
     for place in range(heap_size):
-        search.place[search.heap[place]] = NONE
+        places[heap[place]] = NONE
     for place in range(seen_count):
         node = seen[place]
         if best >= 0 and distance[node] < best_distance:
@@ -254,7 +195,7 @@ def find(
         distance[node] = FAR
     search.tally[SEARCHES] += 1
     search.tally[VISITS] += seen_count
-    search.tally[STEPS] += steps
+    search.tally[STEPS] = steps
     return int(best)
 
 
@@ -348,18 +289,32 @@ def price_fresh(network: Network, search: Search, alone: bool) -> None:
 
 
 @kernel
-def insert_again(network: Network, node: int) -> bool:
-    """Take back the one unit that a node without arcs in sends, and fit its potential to its arcs. False: it cannot."""
+def fit_source(network: Network, node: int) -> bool:
+    """Have the arcs of a node that sends one unit, and has no arcs in, fit. False: it is no such node.
+
+    If the unit's way is still the best, only the node's potential changes: an offset on all its arcs moves nothing.
+    Else the unit is taken back down to the sink, and sent anew later.
+    """
     if network.first_in[node] != NONE or network.supply[node] != 1:
         return False
-    best = FAR
+    best, best_other, used = FAR, FAR, NONE
     arc = network.first_out[node]
     while arc != NONE:
         if network.minimum[arc] > 0 or network.flow[arc] > 1:
             return False
+        cost = network.cost[arc] + network.potential[network.head[arc]]
         if network.capacity[arc] > 0:
-            best = min(best, network.cost[arc] + network.potential[network.head[arc]])
+            best = min(best, cost)
+        if network.flow[arc] < network.capacity[arc]:
+            best_other = min(best_other, cost)
+        if network.flow[arc] > 0:
+            used = arc
         arc = network.next_out[arc]
+    if used != NONE and network.excess[node] == 0 and network.capacity[used] > 0:
+        cost = network.cost[used] + network.potential[network.head[used]]
+        if cost <= best_other:
+            network.potential[node] = cost
+            return True
     arc = network.first_out[node]
     while arc != NONE:
         if network.flow[arc] > 0:
@@ -385,7 +340,7 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
         if not is_broken(network, arc):
             continue
         tail, head = network.tail[arc], network.head[arc]
-        if drains and insert_again(network, tail):
+        if drains and fit_source(network, tail):
             continue
         flow = network.flow[arc]
         legal = min(max(flow, network.minimum[arc]), network.capacity[arc])
@@ -417,13 +372,14 @@ def repair(
     """Make the flow one of least cost. DONE, STOPPED or INFEASIBLE; all arcs' flows fit their reduced costs then."""
     price_fresh(network, search, alone)
     found = settle_arcs(network, repairs, drains)
+    forward = bool(found < 0)  # False, but no constant: so one compiled search serves both directions.
     for number in range(found):
         arc, emptied = repairs[2 * number] >> 1, repairs[2 * number] & 1
         left = repairs[2 * number + 1]
         lacking = network.head[arc] if emptied else network.tail[arc]
         full = network.tail[arc] if emptied else network.head[arc]
         while left > 0 and network.excess[lacking] < 0:
-            end = find(network, search, lacking, full, False, stop, options)
+            end = find(network, search, lacking, full, forward, stop, options)
             if end == TOLD_TO_STOP:
                 return STOPPED
             if end == NONE:
@@ -431,7 +387,7 @@ def repair(
             amount = min(left, -network.excess[lacking])
             if end != full:
                 amount = min(amount, network.excess[end])
-            left -= send(network, search, lacking, end, amount, False)
+            left -= send(network, search, lacking, end, amount, forward)
     # What lacks elsewhere than at sinks: from there backward, as sinks have far more arcs in.
     for forward in (False, True):
         sign = 1 if forward else -1
@@ -485,12 +441,7 @@ class Relaxation:
             raise StoppedError("relaxation was told to stop")
         if outcome == INFEASIBLE:
             node = int(tally[WHERE])
-            excess = int(network.excess[node])
-            raise InfeasibleError(
-                f"node {node}: {excess} units find no way from there"
-                if excess > 0
-                else f"node {node}: {-excess} units find no way to there"
-            )
+            raise InfeasibleError(unmet(node, int(network.excess[node])))
         return Round(*(int(tally[place]) for place in (SEARCHES, VISITS, STEPS, MOVES)))
 
 
@@ -505,7 +456,7 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
 
 def _search(nodes: int) -> Search:
     def numbers(count: int) -> Numbers:
-        return np.full(count, NONE, np.int32)
+        return np.full(count, NONE, np.int64)
 
     return Search(
         distance=np.full(nodes, FAR, np.int64),
