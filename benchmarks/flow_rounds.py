@@ -35,7 +35,7 @@ class Cluster:
         self.quincy = quincy
         self.drains = drains
         self.chance = np.random.default_rng(1)
-        kinds = np.full(len(quincy.problem.supply), Kind.OTHER, np.int8)
+        kinds = np.full(len(quincy.problem.supply), Kind.OTHER, np.int64)
         kinds[quincy.sink] = Kind.SINK
         kinds[list(quincy.machines)] = Kind.MACHINE
         kinds[list(quincy.waiting)] = Kind.UNSCHEDULED

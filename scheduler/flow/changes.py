@@ -254,7 +254,7 @@ class Changes:
         """Add the nodes and arcs that are still wanted, by the numbers that they have."""
         rows = list(self._new_nodes.values())
         supplies, kinds = (_array([row[column] for row in rows]) for column in range(2))
-        self.graph.add_nodes(supplies, kinds.astype(np.int8), _array(self._new_nodes))
+        self.graph.add_nodes(supplies, kinds, _array(self._new_nodes))
         arcs = list(self._new_arcs.values())
         self.graph.add_arcs(
             _array([arc.tail for arc in arcs]),

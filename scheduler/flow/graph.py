@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.flow import network
 from scheduler.flow.limits import (
@@ -23,7 +22,31 @@ from scheduler.flow.limits import (
     check_supplies,
     largest,
 )
-from scheduler.flow.network import ABSENT, ARCS, NONE, THERE, Network
+from scheduler.flow.network import (
+    ABSENT,
+    ARC_FIELDS,
+    ARC_STATE,
+    ARCS,
+    CAPACITY,
+    COST,
+    FIRST_IN,
+    FIRST_OUT,
+    FIRST_USED,
+    FLOW,
+    HEAD,
+    KIND,
+    MINIMUM,
+    NEXT_IN,
+    NEXT_OUT,
+    NEXT_USED,
+    NODE_FIELDS,
+    NONE,
+    POTENTIAL,
+    SUPPLY,
+    TAIL,
+    THERE,
+    Network,
+)
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
 
 
@@ -99,11 +122,11 @@ class FlowGraph:
         """The largest cost that an arc ever had, as an absolute value."""
 
     @classmethod
-    def of(cls, problem: Problem, kinds: NDArray[np.int8] | None = None) -> FlowGraph:
+    def of(cls, problem: Problem, kinds: Integers | None = None) -> FlowGraph:
         """A graph with the nodes and arcs of a problem, by the same numbers, and no flow."""
         check_problem(problem)
         graph = cls(len(problem.supply), len(problem.tail))
-        graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int8) if kinds is None else kinds)
+        graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int64) if kinds is None else kinds)
         graph.add_arcs(problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
         return graph
 
@@ -122,83 +145,83 @@ class FlowGraph:
     @property
     def tail(self) -> Integers:
         """By arc; removed arcs have a capacity of 0."""
-        return self.network.tail[: self.arc_room.limit]
+        return self.network.arcs[TAIL, : self.arc_room.limit]
 
     @property
     def head(self) -> Integers:
         """By arc."""
-        return self.network.head[: self.arc_room.limit]
+        return self.network.arcs[HEAD, : self.arc_room.limit]
 
     @property
     def cost(self) -> Integers:
         """By arc."""
-        return self.network.cost[: self.arc_room.limit]
+        return self.network.arcs[COST, : self.arc_room.limit]
 
     @property
     def capacity(self) -> Integers:
         """By arc."""
-        return self.network.capacity[: self.arc_room.limit]
+        return self.network.arcs[CAPACITY, : self.arc_room.limit]
 
     @property
     def minimum(self) -> Integers:
         """By arc."""
-        return self.network.minimum[: self.arc_room.limit]
+        return self.network.arcs[MINIMUM, : self.arc_room.limit]
 
     @property
     def flow(self) -> Integers:
         """By arc."""
-        return self.network.flow[: self.arc_room.limit]
+        return self.network.arcs[FLOW, : self.arc_room.limit]
 
     @property
     def supply(self) -> Integers:
         """By node."""
-        return self.network.supply[: self.node_room.limit]
+        return self.network.nodes[SUPPLY, : self.node_room.limit]
 
     @property
     def potential(self) -> Integers:
         """By node."""
-        return self.network.potential[: self.node_room.limit]
+        return self.network.nodes[POTENTIAL, : self.node_room.limit]
 
     @property
-    def kind(self) -> NDArray[np.int8]:
+    def kind(self) -> Integers:
         """By node: a `Kind`, or -1 of nodes that are not there."""
-        return self.network.kind[: self.node_room.limit]
+        return self.network.nodes[KIND, : self.node_room.limit]
 
     def has_node(self, node: int) -> bool:
         """Whether there is such a node, not only its number."""
-        return 0 <= node < len(self.network.kind) and self.network.kind[node] != ABSENT
+        return 0 <= node < len(self.network.nodes[KIND]) and self.network.nodes[KIND, node] != ABSENT
 
     def has_arc(self, arc: int) -> bool:
         """Whether there is such an arc, not only its number."""
-        return 0 <= arc < len(self.network.tail) and bool(self.network.arc_state[arc] & THERE)
+        return 0 <= arc < len(self.network.arcs[TAIL]) and bool(self.network.arcs[ARC_STATE, arc] & THERE)
 
     def known_arcs(self, arcs: Integers) -> None:
         """`ProblemError` that names the first arc that is not there."""
-        unknown = (arcs < 0) | (arcs >= len(self.network.tail))
-        unknown[~unknown] = self.network.arc_state[arcs[~unknown]] & THERE == 0
+        unknown = (arcs < 0) | (arcs >= len(self.network.arcs[TAIL]))
+        unknown[~unknown] = self.network.arcs[ARC_STATE, arcs[~unknown]] & THERE == 0
         if unknown.any():
             raise ProblemError(f"arc {arcs[unknown][0]}: there is none of that number")
 
     def out_arcs(self, node: int) -> list[int]:
         """The arcs that leave a node, the newest ones first."""
         self._known_node(node)
-        return _listed(self.network.first_out[node], self.network.next_out)
+        return _listed(self.network.nodes[FIRST_OUT, node], self.network.arcs[NEXT_OUT])
 
     def in_arcs(self, node: int) -> list[int]:
         """The arcs that enter a node, the newest ones first."""
         self._known_node(node)
-        return _listed(self.network.first_in[node], self.network.next_in)
+        return _listed(self.network.nodes[FIRST_IN, node], self.network.arcs[NEXT_IN])
 
     def used_in_arcs(self, node: int) -> list[int]:
         """Those that enter a node and carry more than their minimum."""
         self._known_node(node)
-        return _listed(self.network.first_used[node], self.network.next_used)
+        return _listed(self.network.nodes[FIRST_USED, node], self.network.arcs[NEXT_USED])
 
     # ---- one change at a time
 
     def add_node(self, supply: int = 0, kind: Kind = Kind.OTHER) -> int:
         """The node's number."""
-        return int(self.add_nodes(np.array([supply], np.int64), np.array([kind], np.int8))[0])
+        return int(self.add_nodes(np.array([supply], np.int64), np.array([kind], np.int64))[0])
 
     def remove_node(self, node: int, *, drains: bool = True) -> None:
         """With its arcs."""
@@ -221,13 +244,13 @@ class FlowGraph:
         """1 if the arc's flow may have to change, else 0."""
         self._known_arc(arc)
         one = np.array([arc], np.int64)
-        return self.set_bounds(one, np.array([capacity], np.int64), self.network.minimum[one])
+        return self.set_bounds(one, np.array([capacity], np.int64), self.network.arcs[MINIMUM, one])
 
     def set_minimum(self, arc: int, minimum: int) -> int:
         """1 if the arc's flow may have to change, else 0."""
         self._known_arc(arc)
         one = np.array([arc], np.int64)
-        return self.set_bounds(one, self.network.capacity[one], np.array([minimum], np.int64))
+        return self.set_bounds(one, self.network.arcs[CAPACITY, one], np.array([minimum], np.int64))
 
     def set_supply(self, node: int, supply: int) -> None:
         """Positive: sent out. Negative: taken in."""
@@ -235,7 +258,7 @@ class FlowGraph:
 
     # ---- many at a time
 
-    def add_nodes(self, supplies: Integers, kinds: NDArray[np.int8], numbers: Integers | None = None) -> Integers:
+    def add_nodes(self, supplies: Integers, kinds: Integers, numbers: Integers | None = None) -> Integers:
         """The numbers of the new nodes: `numbers`, if they were reserved."""
         check_supplies(supplies)
         check_product(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
@@ -256,7 +279,7 @@ class FlowGraph:
     ) -> Integers:
         """The numbers of the new arcs: `numbers`, if they were reserved."""
         check_bounds(capacities, minimums)
-        check_ends(tails, heads, self.network.kind != ABSENT)
+        check_ends(tails, heads, self.network.nodes[KIND] != ABSENT)
         check_product(largest(costs), self.nodes)
         if numbers is None:
             numbers = self.arc_room.take_many(len(tails))
@@ -320,7 +343,7 @@ class FlowGraph:
     def compact(self) -> Compact:
         """A copy for files: nodes and arcs that are there, numbered anew in the same order."""
         nodes = np.flatnonzero(self.kind != ABSENT)
-        arcs = np.flatnonzero(self.network.arc_state[: self.arc_room.limit] & THERE)
+        arcs = np.flatnonzero(self.network.arcs[ARC_STATE, : self.arc_room.limit] & THERE)
         renumbered = np.full(self.node_room.limit, NONE, np.int64)
         renumbered[nodes] = np.arange(len(nodes))
         problem = Problem(
@@ -353,14 +376,12 @@ class FlowGraph:
 
     def _grow(self) -> None:
         """Room for all numbers that were given."""
-        nodes, arcs = len(self.network.supply), len(self.network.tail)
+        nodes, arcs = self.network.nodes.shape[1], self.network.arcs.shape[1]
         if self.node_room.limit > nodes or self.arc_room.limit > arcs:
-            nodes = max(nodes, _doubled(nodes, self.node_room.limit))
-            arcs = max(arcs, _doubled(arcs, self.arc_room.limit))
-            larger = _network(nodes, arcs)
-            for field in Network._fields:
-                old: NDArray[np.generic] = getattr(self.network, field)
-                getattr(larger, field)[: len(old)] = old
+            larger = _network(_doubled(nodes, self.node_room.limit), _doubled(arcs, self.arc_room.limit))
+            larger.nodes[:, :nodes] = self.network.nodes
+            larger.arcs[:, :arcs] = self.network.arcs
+            larger.counts[:] = self.network.counts
             self.network = larger
 
     def _known_node(self, node: int) -> None:
@@ -368,8 +389,8 @@ class FlowGraph:
             raise ProblemError(f"node {node}: there is none of that number")
 
     def _known_nodes(self, nodes: Integers) -> None:
-        unknown = (nodes < 0) | (nodes >= len(self.network.kind))
-        unknown[~unknown] = self.network.kind[nodes[~unknown]] == ABSENT
+        unknown = (nodes < 0) | (nodes >= len(self.network.nodes[KIND]))
+        unknown[~unknown] = self.network.nodes[KIND, nodes[~unknown]] == ABSENT
         if unknown.any():
             raise ProblemError(f"node {nodes[unknown][0]}: there is none of that number")
         if len(np.unique(nodes)) < len(nodes):
@@ -396,45 +417,11 @@ def unmet(node: int, excess: int) -> str:
 
 def _network(nodes: int, arcs: int) -> Network:
     """Arrays of nodes and arcs that are not there yet."""
-
-    def numbers(count: int) -> NDArray[np.int64]:
-        return np.full(count, NONE, np.int64)
-
-    def integers(count: int) -> Integers:
-        return np.zeros(count, np.int64)
-
-    def marks(count: int) -> NDArray[np.int8]:
-        return np.zeros(count, np.int8)
-
-    return Network(
-        tail=integers(arcs),
-        head=np.ones(arcs, np.int64),
-        cost=integers(arcs),
-        capacity=integers(arcs),
-        minimum=integers(arcs),
-        flow=integers(arcs),
-        next_out=numbers(arcs),
-        previous_out=numbers(arcs),
-        next_in=numbers(arcs),
-        previous_in=numbers(arcs),
-        next_used=numbers(arcs),
-        previous_used=numbers(arcs),
-        arc_state=marks(arcs),
-        suspects=numbers(arcs),
-        supply=integers(nodes),
-        potential=integers(nodes),
-        excess=integers(nodes),
-        kind=np.full(nodes, ABSENT, np.int8),
-        state=marks(nodes),
-        first_out=numbers(nodes),
-        first_in=numbers(nodes),
-        first_used=numbers(nodes),
-        is_open=marks(nodes),
-        open_nodes=numbers(nodes),
-        fresh_nodes=numbers(nodes),
-        path=numbers(network.DRAIN_STEPS_MAX),
-        counts=integers(3),
-    )
+    arc_fields = np.zeros((ARC_FIELDS, arcs), np.int64)
+    arc_fields[HEAD] = 1  # Any other node than the tail: arcs that are not there are arcs of a problem, too.
+    node_fields = np.zeros((NODE_FIELDS, nodes), np.int64)
+    node_fields[KIND] = ABSENT
+    return Network(arc_fields, node_fields, np.zeros(network.DRAIN_STEPS_MAX, np.int64), np.zeros(3, np.int64))
 
 
 def _doubled(size: int, needed: int) -> int:
@@ -443,7 +430,7 @@ def _doubled(size: int, needed: int) -> int:
     return size
 
 
-def _listed(first: int, following: NDArray[np.int64]) -> list[int]:
+def _listed(first: int, following: Integers) -> list[int]:
     found, arc = [], int(first)
     while arc != NONE:
         found.append(arc)

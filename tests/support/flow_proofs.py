@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler.flow.graph import FlowGraph
-from scheduler.flow.network import NONE
-from scheduler.flow.problem import Problem, Solution
+from scheduler.flow.network import EXCESS, FIRST_IN, NEXT_IN, NONE, PREVIOUS_IN
+from scheduler.flow.problem import Integers, Problem, Solution
 
 
 def assert_least_cost(problem: Problem, solution: Solution) -> None:
@@ -31,7 +31,7 @@ def assert_consistent(graph: FlowGraph) -> None:
     excess[compact.nodes] = compact.problem.supply
     np.subtract.at(excess, graph.tail[compact.arcs], graph.flow[compact.arcs])
     np.add.at(excess, graph.head[compact.arcs], graph.flow[compact.arcs])
-    assert np.array_equal(excess, network.excess[: len(excess)])
+    assert np.array_equal(excess, network.nodes[EXCESS, : len(excess)])
     for node in compact.nodes.tolist():
         out = [arc for arc in compact.arcs.tolist() if graph.tail[arc] == node]
         into = [arc for arc in compact.arcs.tolist() if graph.head[arc] == node]
@@ -39,13 +39,13 @@ def assert_consistent(graph: FlowGraph) -> None:
         assert sorted(graph.out_arcs(node)) == out
         assert sorted(graph.in_arcs(node)) == into
         assert sorted(graph.used_in_arcs(node)) == used
-        assert backward(network.first_in[node], network.next_in, network.previous_in) == sorted(into)
+        assert backward(network.nodes[FIRST_IN, node], network.arcs[NEXT_IN], network.arcs[PREVIOUS_IN]) == sorted(into)
     gone = np.setdiff1d(np.arange(graph.arc_room.limit), compact.arcs)
     assert not graph.capacity[gone].any()
     assert not graph.flow[gone].any()
 
 
-def backward(first: int, following: np.typing.NDArray[np.int32], previous: np.typing.NDArray[np.int32]) -> list[int]:
+def backward(first: int, following: Integers, previous: Integers) -> list[int]:
     """The arcs of a list from its end, sorted."""
     arc = int(first)
     while arc != NONE and following[arc] != NONE:

@@ -3,63 +3,67 @@
 from __future__ import annotations
 
 from scheduler.flow.kernels import kernel
-from scheduler.flow.network import NONE, Numbers
+from scheduler.flow.network import NONE
 from scheduler.flow.problem import Integers
 
+DISTANCE, HEAP, PLACE = 0, 1, 2
+"""Rows of a table with a column for each node: how far it is; the heap, of which no more than its size counts; where a
+node stands in it, or NONE."""
+
 
 @kernel
-def rise(distance: Integers, heap: Numbers, places: Numbers, place: int) -> None:
+def rise(table: Integers, place: int) -> None:
     """Move the node at a place up to where its distance belongs."""
-    node = heap[place]
-    mine = distance[node]
+    node = table[HEAP, place]
+    mine = table[DISTANCE, node]
     while place > 0:
         above = (place - 1) // 4
-        other = heap[above]
-        if distance[other] <= mine:
+        other = table[HEAP, above]
+        if table[DISTANCE, other] <= mine:
             break
-        heap[place] = other
-        places[other] = place
+        table[HEAP, place] = other
+        table[PLACE, other] = place
         place = above
-    heap[place] = node
-    places[node] = place
+    table[HEAP, place] = node
+    table[PLACE, node] = place
 
 
 @kernel
-def insert(distance: Integers, heap: Numbers, places: Numbers, node: int, size: int) -> int:
+def insert(table: Integers, node: int, size: int) -> int:
     """Add a node to a heap of that size, or move it up if it is there. The size then."""
-    place = places[node]
+    place = table[PLACE, node]
     if place == NONE:
         place = size
-        heap[place] = node
+        table[HEAP, place] = node
         size += 1
-    rise(distance, heap, places, place)
+    rise(table, place)
     return size
 
 
 @kernel
-def remove(distance: Integers, heap: Numbers, places: Numbers, place: int, size: int) -> int:
+def remove(table: Integers, place: int, size: int) -> int:
     """Remove the node at a place of a heap of that size. The size then."""
-    places[heap[place]] = NONE
+    table[PLACE, table[HEAP, place]] = NONE
     size -= 1
-    node = heap[size]
+    node = table[HEAP, size]
     if place == size:
         return size
-    mine = distance[node]
-    heap[place] = node
-    places[node] = place
-    rise(distance, heap, places, place)
-    place = places[node]
+    mine = table[DISTANCE, node]
+    table[HEAP, place] = node
+    table[PLACE, node] = place
+    rise(table, place)
+    place = table[PLACE, node]
     while True:
         least, least_distance = place, mine
         for child in range(4 * place + 1, min(4 * place + 5, size)):
-            if distance[heap[child]] < least_distance:
-                least, least_distance = child, distance[heap[child]]
+            if table[DISTANCE, table[HEAP, child]] < least_distance:
+                least, least_distance = child, table[DISTANCE, table[HEAP, child]]
         if least == place:
             break
-        other = heap[least]
-        heap[place] = other
-        places[other] = place
+        other = table[HEAP, least]
+        table[HEAP, place] = other
+        table[PLACE, other] = place
         place = least
-    heap[place] = node
-    places[node] = place
+    table[HEAP, place] = node
+    table[PLACE, node] = place
     return size

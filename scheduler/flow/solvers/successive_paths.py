@@ -14,12 +14,16 @@ import numpy as np
 from scheduler.flow.graph import total_cost, unmet
 from scheduler.flow.kernels import kernel
 from scheduler.flow.limits import check_problem
-from scheduler.flow.network import NONE, Numbers
+from scheduler.flow.network import NONE
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
-from scheduler.flow.solvers.heap import insert, remove
+from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
 from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
 
 FAR = 2**63 - 1
+WAY, REACHED = 3, 4
+"""Rows beyond those of the heap: twice the arc on which a node was reached, and 1 if against the arc; the nodes that
+were reached."""
+TABLE_ROWS = 5
 DONE, STOPPED = -1, -2
 """What `route` returns; else the node that finds no way, or is found by none."""
 
@@ -34,18 +38,14 @@ class Arrays(NamedTuple):
     minimum: Integers
     first_out: Integers
     """Shape (n + 1,): the arcs that leave a node are at `first_out[node]` … `first_out[node + 1]` − 1 of `out`."""
-    out: Numbers
+    out: Integers
     first_in: Integers
-    into: Numbers
+    into: Integers
     flow: Integers
     excess: Integers
     potential: Integers
-    distance: Integers
-    way: Integers
-    """By node: twice the arc on which it was reached, and 1 if against the arc."""
-    heap: Numbers
-    places: Numbers
-    reached: Numbers
+    table: Integers
+    """A row for each field of `heap`, and for WAY and REACHED; a column for each node."""
 
 
 @kernel
@@ -86,19 +86,19 @@ def fit(arrays: Arrays) -> None:
 @kernel
 def nearest(arrays: Arrays, source: int, steps: int, stop: StopFlag) -> tuple[int, int]:
     """The nearest node that lacks something, NONE or STOPPED, and the steps till then; potentials rise by the way."""
-    distance, heap, places, reached = arrays.distance, arrays.heap, arrays.places, arrays.reached
+    table = arrays.table
     flow, cost, potential = arrays.flow, arrays.cost, arrays.potential
-    distance[source] = 0
-    reached[0] = source
+    table[DISTANCE, source] = 0
+    table[REACHED, 0] = source
     count, end = 1, NONE
-    size = insert(distance, heap, places, source, 0)
+    size = insert(table, source, 0)
     while size > 0:
-        node = heap[0]
-        here = distance[node]
+        node = table[HEAP, 0]
+        here = table[DISTANCE, node]
         if arrays.excess[node] < 0:
             end = node
             break
-        size = remove(distance, heap, places, 0, size)
+        size = remove(table, 0, size)
         for against in range(2):
             first = arrays.first_in if against else arrays.first_out
             arcs = arrays.into if against else arrays.out
@@ -117,23 +117,23 @@ def nearest(arrays: Arrays, source: int, steps: int, stop: StopFlag) -> tuple[in
                         continue
                     other = arrays.head[arc]
                     there = here + cost[arc] - potential[node] + potential[other]
-                if there < distance[other]:
-                    if distance[other] == FAR:
-                        reached[count] = other
+                if there < table[DISTANCE, other]:
+                    if table[DISTANCE, other] == FAR:
+                        table[REACHED, count] = other
                         count += 1
-                    distance[other] = there
-                    arrays.way[other] = 2 * arc + against
-                    size = insert(distance, heap, places, other, size)
+                    table[DISTANCE, other] = there
+                    table[WAY, other] = 2 * arc + against
+                    size = insert(table, other, size)
         if end == STOPPED:
             break
     for place in range(size):
-        places[heap[place]] = NONE
-    length = distance[end] if end >= 0 else 0
+        table[PLACE, table[HEAP, place]] = NONE
+    length = table[DISTANCE, end] if end >= 0 else 0
     for place in range(count):
-        node = reached[place]
-        if distance[node] < length:
-            potential[node] += length - distance[node]
-        distance[node] = FAR
+        node = table[REACHED, place]
+        if table[DISTANCE, node] < length:
+            potential[node] += length - table[DISTANCE, node]
+        table[DISTANCE, node] = FAR
     return end, steps
 
 
@@ -143,13 +143,13 @@ def send(arrays: Arrays, source: int, end: int) -> None:
     amount = min(arrays.excess[source], -arrays.excess[end])
     node = end
     while node != source:
-        arc, against = arrays.way[node] >> 1, arrays.way[node] & 1
+        arc, against = arrays.table[WAY, node] >> 1, arrays.table[WAY, node] & 1
         room = arrays.flow[arc] - arrays.minimum[arc] if against else arrays.capacity[arc] - arrays.flow[arc]
         amount = min(amount, room)
         node = arrays.head[arc] if against else arrays.tail[arc]
     node = end
     while node != source:
-        arc, against = arrays.way[node] >> 1, arrays.way[node] & 1
+        arc, against = arrays.table[WAY, node] >> 1, arrays.table[WAY, node] & 1
         arrays.flow[arc] += -amount if against else amount
         node = arrays.head[arc] if against else arrays.tail[arc]
     arrays.excess[source] -= amount
@@ -186,6 +186,8 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
     np.add.at(excess, problem.head, flow)
     first_out, out = _by(problem.tail, nodes)
     first_in, into = _by(problem.head, nodes)
+    table = np.full((TABLE_ROWS, nodes), NONE, np.int64)
+    table[DISTANCE] = FAR
     arrays = Arrays(
         tail=np.ascontiguousarray(problem.tail),
         head=np.ascontiguousarray(problem.head),
@@ -199,11 +201,7 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
         flow=flow.astype(np.int64),
         excess=excess,
         potential=np.zeros(nodes, np.int64) if start is None else start.potential.astype(np.int64),
-        distance=np.full(nodes, FAR, np.int64),
-        way=np.zeros(nodes, np.int64),
-        heap=np.full(nodes, NONE, np.int64),
-        places=np.full(nodes, NONE, np.int64),
-        reached=np.full(nodes, NONE, np.int64),
+        table=table,
     )
     outcome = route(arrays, stop_flag() if stop is None else stop)
     if outcome == STOPPED:
@@ -213,7 +211,7 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
     return Solution(arrays.flow, arrays.potential, total_cost(problem.cost, arrays.flow))
 
 
-def _by(ends: Integers, nodes: int) -> tuple[Integers, Numbers]:
+def _by(ends: Integers, nodes: int) -> tuple[Integers, Integers]:
     """Arcs in the order of their tails, or heads, and where those of each node begin."""
     first = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(ends, minlength=nodes), out=first[1:])

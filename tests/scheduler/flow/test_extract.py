@@ -29,7 +29,7 @@ KINDS = {"S": Kind.SINK, "M": Kind.MACHINE, "U": Kind.UNSCHEDULED}
 def solved(known: Known) -> tuple[FlowGraph, Placements]:
     """The graph of a known answer, and where its tasks go: those of small letters."""
     kinds = [Kind.TASK if name.islower() else KINDS.get(name[0], Kind.OTHER) for name in known.numbers]
-    graph = FlowGraph.of(known.problem, np.array(kinds, np.int8))
+    graph = FlowGraph.of(known.problem, np.array(kinds, np.int64))
     Relaxation(graph).solve()
     return graph, extract(graph)
 
@@ -82,7 +82,7 @@ def graph_of(problem: Problem) -> FlowGraph:
     tasks = int(np.flatnonzero(problem.supply == 1)[-1]) + 1
     machines = len(problem.supply) - tasks - 3
     kinds = [Kind.TASK] * tasks + [Kind.MACHINE] * machines + [Kind.SINK, Kind.UNSCHEDULED, Kind.OTHER]
-    return FlowGraph.of(problem, np.array(kinds, np.int8))
+    return FlowGraph.of(problem, np.array(kinds, np.int64))
 
 
 @given(scheduling_problems())
@@ -118,7 +118,7 @@ def test_placed_tasks_stay_where_they_are_when_places_are_equal(problem: Problem
 
 def test_a_quincy_graph_moves_nothing_between_rounds_without_events() -> None:
     quincy = quincy_graph(40, 5)
-    kinds = np.full(len(quincy.problem.supply), Kind.OTHER, np.int8)
+    kinds = np.full(len(quincy.problem.supply), Kind.OTHER, np.int64)
     kinds[quincy.sink] = Kind.SINK
     kinds[list(quincy.machines)] = Kind.MACHINE
     kinds[list(quincy.waiting)] = Kind.UNSCHEDULED

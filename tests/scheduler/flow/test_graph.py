@@ -26,7 +26,7 @@ def chain(nodes: int) -> FlowGraph:
 def test_it_grows_as_it_is_filled() -> None:
     graph = chain(40)
     assert (graph.nodes, graph.arcs) == (40, 39)
-    assert len(graph.network.supply) == len(graph.network.tail) == 64
+    assert graph.network.nodes.shape[1] == graph.network.arcs.shape[1] == 64
     assert_consistent(graph)
     Relaxation(graph).solve()
     assert graph.solution().cost == 78
