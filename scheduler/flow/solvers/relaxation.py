@@ -348,10 +348,9 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
     """Make the flow of all suspects fit. Two numbers for each repair, the arc that was filled or emptied, twice, and 1
     if emptied, and how much it was: this much should flow round, if there is a short way. How many repairs."""
     found = 0
-    place = 0
-    while place < network.counts[ARCS]:
-        arc = network.arcs[SUSPECTS, place]
-        place += 1
+    while network.counts[ARCS] > 0:
+        network.counts[ARCS] -= 1
+        arc = network.arcs[SUSPECTS, network.counts[ARCS]]
         network.arcs[ARC_STATE, arc] &= ~SUSPECT
         if not is_broken(network, arc):
             continue
@@ -374,7 +373,6 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
                 repairs[2 * found] = 2 * arc + (1 if right < legal else 0)
                 repairs[2 * found + 1] = abs(right - legal)
                 found += 1
-    network.counts[ARCS] = 0
     return found
 
 

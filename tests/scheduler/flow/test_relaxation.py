@@ -328,6 +328,19 @@ def test_chains_of_changes_equal_a_cold_solve(seed: int, prioritised: bool, drai
         assert relaxation.solve(world.graph.problem()).cost == world.graph.solution().cost
 
 
+@given(scheduling_problems(), st.lists(st.integers(-9, 9), min_size=80, max_size=80), st.booleans())
+def test_all_arcs_may_change_at_once(problem: Problem, costs: list[int], drains: bool) -> None:
+    graph = FlowGraph.of(problem)
+    solver = Relaxation(graph, drains=drains)
+    arcs = np.arange(len(problem.cost))
+    for each in (costs, costs[::-1], problem.cost):
+        graph.set_costs(arcs, np.resize(integers(each), len(arcs)))
+        graph.set_bounds(arcs, problem.capacity, problem.minimum)
+        solver.solve()
+        assert_consistent(graph)
+        assert_solved(graph)
+
+
 # ---- told to stop ----------------------------------------------------------------------------------------------------
 
 
