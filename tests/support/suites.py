@@ -1,8 +1,8 @@
 """Which of `make test-quick`, `make test` and `make test-rest` runs a test.
 
 A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
-processes nor use a cluster, are `quick`, too. Properties (Hypothesis) are in both: with few examples in `test`, with
-all in `rest`.
+processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in
+`test`, with all in `rest`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ TESTS = Path(__file__).parents[1]
 
 QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
 """Directories of tests/ whose tests are quick, unless they say otherwise."""
+COMPILED = frozenset({"scheduler/flow"})
+"""Directories in them that import what compiles: seconds, on a machine that has not done so before."""
 OTHER_ROOMS = frozenset(
     {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
 )
@@ -37,7 +39,7 @@ AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "tes
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
 
-ONE_FILE_AT_A_TIME = ("tests/frontends/sql/",)
+ONE_FILE_AT_A_TIME = ("tests/frontends/sql/", "tests/scheduler/flow/")
 """Directories whose files share what takes long to make: one process runs them all."""
 FIRST = (
     "tests/system/test_soak.py",
@@ -68,9 +70,14 @@ def room_of(path: Path) -> str:
     return room
 
 
+def is_compiled(path: Path) -> bool:
+    """Whether a file lies in a directory whose modules compile."""
+    return any(path.is_relative_to(TESTS / directory) for directory in COMPILED)
+
+
 def may_have_quick_tests(path: Path) -> bool:
     """Whether a file or directory has to be looked at for `make test-quick`."""
-    return TESTS.is_relative_to(path) or path.relative_to(TESTS).parts[0] in QUICK_ROOMS
+    return TESTS.is_relative_to(path) or (path.relative_to(TESTS).parts[0] in QUICK_ROOMS and not is_compiled(path))
 
 
 def is_property(item: pytest.Item) -> bool:
@@ -91,7 +98,7 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
     if item.get_closest_marker("rest") is not None:
         return frozenset({Suite.REST, Suite.ALL})
     found = {Suite.TEST, Suite.ALL}
-    if room in QUICK_ROOMS and not starts_processes(item):
+    if room in QUICK_ROOMS and not is_compiled(item.path) and not starts_processes(item):
         found.add(Suite.QUICK)
     if is_property(item):
         found.add(Suite.REST)

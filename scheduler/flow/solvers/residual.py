@@ -1,0 +1,310 @@
+"""The residual network as solvers hold it: arcs in the order of their tails, and for each node its used in-arcs.
+
+A residual arc is an arc with room left, or an arc with flow, backwards. The first are found in the node's stretch of
+arcs, the second in the list of the node's in-arcs that carry flow. An aggregator has 100,000 in-arcs of
+which few carry flow: with such lists a step costs what is used, not what is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.flow.kernels import kernel
+from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
+
+Numbers = NDArray[np.int32]
+"""Of nodes or arcs."""
+
+BITS_MAX = 62
+"""Of the greatest cost × (nodes + 1) × nodes: potentials in the units of cost scaling stay within 64 bits."""
+FLOW_MAX = 2**62
+"""Of all supplies, and all capacities at a node: sums of flow stay within 64 bits."""
+
+
+class Residual(NamedTuple):
+    """A problem whose minimum flows are sent already, with a flow on top of them. Solvers change it in place."""
+
+    first: Integers
+    """Shape (n + 1,): a node's out-arcs are `first[node]` … `first[node + 1]` − 1."""
+    tail: Numbers
+    head: Numbers
+    cost: Integers
+    """In the solver's units."""
+    room: Integers
+    """What more an arc can carry."""
+    flow: Integers
+    """What an arc carries beyond its minimum."""
+    excess: Integers
+    """Shape (n,): what has come to a node, or is supplied there, and has not gone on."""
+    used_first: Integers
+    """Shape (n + 1,): where the places for a node's in-arcs begin, one for each."""
+    used_end: Integers
+    """Shape (n,): where those that are taken, by in-arcs with flow, end. Their order says nothing."""
+    used: Numbers
+    """Shape (m,): the arc at each place."""
+    used_tail: Numbers
+    """Its tail, and below its cost: a search reads them one after the other."""
+    used_cost: Integers
+    place: Numbers
+    """Shape (m,): the place of an arc with flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The residual network of a problem, and how its arcs are numbered there."""
+
+    problem: Problem
+    network: Residual
+    order: Integers | None
+    """The number that each arc has in the problem; None if the problem's arcs are in the order of their tails."""
+
+    def flow(self) -> Integers:
+        """Of the problem's arcs."""
+        extra = self.network.flow
+        if self.order is not None:
+            extra = np.empty_like(extra)
+            extra[self.order] = self.network.flow
+        return extra + self.problem.minimum
+
+    def solution(self, potential: Integers) -> Solution:
+        """What the network has come to, as the problem sees it."""
+        flow = self.flow()
+        return Solution(flow, potential, total_cost(self.problem.cost, flow))
+
+
+def check(problem: Problem) -> None:
+    """`ProblemError` if the problem is none, or its numbers are too large for solvers."""
+    nodes, arcs = len(problem.supply), len(problem.tail)
+    for field in ("head", "cost", "capacity", "minimum"):
+        count = len(getattr(problem, field))
+        if count != arcs:
+            raise ProblemError(f"{field}: of {count} arcs, but tail is of {arcs}")
+    wrong = wrong_arc(problem.tail, problem.head, problem.capacity, problem.minimum, nodes)
+    if wrong >= 0:
+        raise ProblemError(f"arc {wrong}: {fault_of(problem, wrong)}")
+    check_sums(problem)
+
+
+@kernel
+def wrong_arc(tail: Integers, head: Integers, capacity: Integers, minimum: Integers, nodes: int) -> int:
+    """The first arc that a problem must not have, or −1."""
+    for arc in range(len(tail)):
+        ends = 0 <= tail[arc] < nodes and 0 <= head[arc] < nodes and tail[arc] != head[arc]
+        if not ends or not 0 <= minimum[arc] <= capacity[arc]:
+            return arc
+    return -1
+
+
+def fault_of(problem: Problem, arc: int) -> str:
+    """What is wrong with an arc."""
+    tail, head = int(problem.tail[arc]), int(problem.head[arc])
+    last = len(problem.supply) - 1
+    for field, end in (("tail", tail), ("head", head)):
+        if not 0 <= end <= last:
+            return f"{field} {end}: nodes are 0 to {last}"
+    if tail == head:
+        return f"head {head}: an arc leads to another node than its tail"
+    capacity = int(problem.capacity[arc])
+    if capacity < 0:
+        return f"capacity {capacity}: must be 0 or more"
+    return f"minimum {int(problem.minimum[arc])}: must be 0 to the arc's capacity, {capacity}"
+
+
+def check_sums(problem: Problem) -> None:
+    """`ProblemError` if supplies do not balance, or sums and products do not fit into 62 bits."""
+    nodes = len(problem.supply)
+    for field, values in (("supply", problem.supply), ("capacity", problem.capacity)):
+        if sum_of_sizes(values) >= FLOW_MAX:
+            raise ProblemError(f"{field}: all together must be below 2**62")
+    if (total := int(problem.supply.sum())) != 0:
+        raise ProblemError(f"supply: all together is {total}, must be 0")
+    dearest = greatest(problem.cost)
+    if (dearest * (nodes + 1) * nodes).bit_length() > BITS_MAX:
+        most = (2**BITS_MAX - 1) // ((nodes + 1) * nodes)
+        arc = int(np.argmax((problem.cost > most) | (problem.cost < -most)))
+        raise ProblemError(
+            f"arc {arc}: cost {int(problem.cost[arc])}: must be −{most} to {most}, as cost × {nodes + 1} × {nodes} "
+            f"nodes has to fit into {BITS_MAX} bits"
+        )
+
+
+@kernel
+def sum_of_sizes(values: Integers) -> float:
+    """Of the absolute values, rounded: it cannot overflow."""
+    total = 0.0
+    for value in values:
+        total += abs(float(value))
+    return total
+
+
+def greatest(values: Integers) -> int:
+    """The greatest absolute value, 0 if there is none."""
+    return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
+
+
+def residual_of(problem: Problem, flow: Integers | None = None, unit: int = 1) -> Ordered:
+    """The residual network of a flow, or of none, with costs times `unit`. What exceeds an arc's bounds is cut off."""
+    check(problem)
+    nodes = len(problem.supply)
+    order, first = sorted_by_tail(problem.tail, nodes)
+    tail, head, cost, capacity, minimum = (
+        values if order is None else values[order]
+        for values in (problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
+    )
+    start = minimum if flow is None else flow if order is None else flow[order]
+    used_first = np.zeros(nodes + 1, np.int64)
+    count_by_node(head, used_first)
+    network = Residual(
+        first=first,
+        tail=tail.astype(np.int32),
+        head=head.astype(np.int32),
+        cost=cost * unit,
+        room=np.empty_like(cost),
+        flow=np.empty_like(cost),
+        excess=problem.supply.copy(),
+        used_first=used_first,
+        used_end=used_first[:-1].copy(),
+        used=np.empty(len(tail), np.int32),
+        used_tail=np.empty(len(tail), np.int32),
+        used_cost=np.empty_like(cost),
+        place=np.empty(len(tail), np.int32),
+    )
+    fill(network, start, minimum, capacity)
+    return Ordered(problem, network, order)
+
+
+def sorted_by_tail(tail: Integers, nodes: int) -> tuple[Integers | None, Integers]:
+    """In which order arcs have rising tails, None if as they are; and where the stretch of each node begins."""
+    first = np.zeros(nodes + 1, np.int64)
+    count_by_node(tail, first)
+    if is_rising(tail):
+        return None, first
+    order = np.empty(len(tail), np.int64)
+    sort_by_tail(tail, first.copy(), order)
+    return order, first
+
+
+@kernel
+def is_rising(values: Integers) -> bool:
+    """Whether no value is below the one before."""
+    for at in range(1, len(values)):  # noqa: SIM110 (numba compiles no generators)
+        if values[at - 1] > values[at]:
+            return False
+    return True
+
+
+@kernel
+def count_by_node(ends: Integers, first: Integers) -> None:
+    """Fill in where the stretch of each node begins, as long as the node is among the ends of arcs."""
+    for arc in range(len(ends)):
+        first[ends[arc] + 1] += 1
+    for node in range(len(first) - 1):
+        first[node + 1] += first[node]
+
+
+@kernel
+def sort_by_tail(tail: Integers, free: Integers, order: Integers) -> None:
+    """Write down the arcs in the order of their tails; `free` is where the next of each node comes."""
+    for arc in range(len(tail)):
+        order[free[tail[arc]]] = arc
+        free[tail[arc]] += 1
+
+
+@kernel
+def fill(network: Residual, start: Integers, minimum: Integers, capacity: Integers) -> None:
+    """Put the flow to start from on the arcs, as far as they allow."""
+    for arc in range(len(network.tail)):
+        sent = min(max(start[arc], minimum[arc]), capacity[arc])
+        network.flow[arc] = 0
+        network.room[arc] = capacity[arc] - minimum[arc]
+        network.excess[network.tail[arc]] -= minimum[arc]
+        network.excess[network.head[arc]] += minimum[arc]
+        if sent > minimum[arc]:
+            push(network, arc, sent - minimum[arc])
+
+
+@kernel
+def enlist(network: Residual, arc: int) -> None:
+    """The arc carries flow from now on."""
+    head = network.head[arc]
+    at = network.used_end[head]
+    network.used_end[head] = at + 1
+    network.used[at] = arc
+    network.used_tail[at] = network.tail[arc]
+    network.used_cost[at] = network.cost[arc]
+    network.place[arc] = at
+
+
+@kernel
+def delist(network: Residual, arc: int) -> None:
+    """The arc carries no flow any more: the last of its head's places is moved to its own."""
+    head = network.head[arc]
+    at = network.place[arc]
+    last = network.used_end[head] - 1
+    network.used_end[head] = last
+    if at != last:
+        moved = network.used[last]
+        network.used[at] = moved
+        network.used_tail[at] = network.used_tail[last]
+        network.used_cost[at] = network.used_cost[last]
+        network.place[moved] = at
+
+
+@kernel
+def push(network: Residual, arc: int, amount: int) -> None:
+    """Send so much along an arc that has room for it."""
+    if network.flow[arc] == 0:
+        enlist(network, arc)
+    network.flow[arc] += amount
+    network.room[arc] -= amount
+    network.excess[network.tail[arc]] -= amount
+    network.excess[network.head[arc]] += amount
+
+
+@kernel
+def pull(network: Residual, arc: int, amount: int) -> None:
+    """Take so much back from an arc that carries as much."""
+    network.flow[arc] -= amount
+    network.room[arc] += amount
+    network.excess[network.tail[arc]] += amount
+    network.excess[network.head[arc]] -= amount
+    if network.flow[arc] == 0:
+        delist(network, arc)
+
+
+def total_cost(cost: Integers, flow: Integers) -> int:
+    """Sum of cost × flow, with as many bits as it takes."""
+    if greatest(cost) * sum_of_sizes(flow) < FLOW_MAX:
+        return int(cost @ flow)
+    return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
+
+
+def reaches_demand(network: Residual) -> bool:
+    """Whether from each node with excess a residual path leads to one that lacks something.
+
+    If from one there is none, all that it reaches has too much together, and the problem is infeasible. One such node
+    is enough: others may never have their turn while its excess goes round.
+    """
+    reaches = network.excess < 0
+    spread_backwards(network, reaches)
+    return not np.any((network.excess > 0) & ~reaches)
+
+
+@kernel
+def spread_backwards(network: Residual, reaches: NDArray[np.bool_]) -> None:
+    """Add the nodes from which a residual path leads to one that is there, in passes over all arcs."""
+    changed = True
+    while changed:
+        changed = False
+        for arc in range(len(network.tail)):
+            tail, head = network.tail[arc], network.head[arc]
+            if not reaches[tail] and reaches[head] and network.room[arc] > 0:
+                reaches[tail] = True
+                changed = True
+            elif not reaches[head] and reaches[tail] and network.flow[arc] > 0:
+                reaches[head] = True
+                changed = True
