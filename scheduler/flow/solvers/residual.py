@@ -283,37 +283,31 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
 
 
-def reaches_demand(network: Residual) -> bool:
-    """Whether a residual path leads from a node with excess to one that lacks something.
+def all_reach_demand(network: Residual) -> bool:
+    """Whether a residual path leads from each node with excess to one that lacks something.
 
-    If not, what the nodes with excess reach sends out all it can, and yet has too much: the problem is infeasible.
+    If not, what the one without such a path reaches sends out all it can, and yet has too much: no flow is feasible.
     """
-    return bool(search_demand(network, network.excess > 0, np.empty(len(network.excess), np.int32)))
+    reaches = network.excess < 0
+    unknown = network.excess > 0
+    while (unknown & ~reaches).any():
+        if not spread_backwards(network, reaches):
+            return False
+    return True
 
 
 @kernel
-def search_demand(network: Residual, seen: NDArray[np.bool_], stack: Numbers) -> bool:
-    """Whether a residual path leads from a node that is seen to one that lacks something."""
-    count = 0
-    for node in range(len(seen)):
-        if seen[node]:
-            stack[count] = node
-            count += 1
-    while count > 0:
-        count -= 1
-        node = stack[count]
-        if network.excess[node] < 0:
-            return True
-        for arc in range(network.first[node], network.first[node + 1]):
-            to = network.head[arc]
-            if network.room[arc] > 0 and not seen[to]:
-                seen[to] = True
-                stack[count] = to
-                count += 1
-        for at in range(network.used_first[node], network.used_end[node]):
-            to = network.used_tail[at]
-            if not seen[to]:
-                seen[to] = True
-                stack[count] = to
-                count += 1
-    return False
+def spread_backwards(network: Residual, reaches: NDArray[np.bool_]) -> bool:
+    """Mark nodes from which residual arcs lead to marked ones, in one sweep to and fro; False if there are none."""
+    arcs = len(network.tail)
+    found = False
+    for step in range(2 * arcs):
+        arc = step if step < arcs else 2 * arcs - 1 - step
+        tail, head = network.tail[arc], network.head[arc]
+        if reaches[head] != reaches[tail]:
+            if reaches[head]:
+                if network.room[arc] > 0:
+                    reaches[tail] = found = True
+            elif network.flow[arc] > 0:
+                reaches[head] = found = True
+    return found
