@@ -14,7 +14,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.flow.graph import FLOW_MAX, FlowGraph, Kind, check_product
+from scheduler.flow.graph import FlowGraph, Kind
+from scheduler.flow.limits import FLOW_MAX, check_arc_bounds, check_product, check_supply
 from scheduler.flow.problem import Integers, ProblemError
 
 
@@ -84,7 +85,7 @@ class Changes:
 
     def add_node(self, supply: int = 0, kind: Kind = Kind.OTHER) -> int:
         """The new node's number."""
-        _check_supply(supply)
+        check_supply(supply)
         check_product(max(self._cost_max, self.graph.cost_max), self.graph.nodes + 1)
         node = self.graph.node_room.take()
         self._new_nodes[node] = (supply, kind)
@@ -108,7 +109,7 @@ class Changes:
     def set_supply(self, node: int, supply: int) -> None:
         """Positive: sent out. Negative: taken in."""
         self._known_node(node)
-        _check_supply(supply)
+        check_supply(supply)
         if node == self.balance:
             raise ProblemError(f"node {node} balances the others: its supply follows from theirs")
         self.recorded += 1
@@ -125,7 +126,7 @@ class Changes:
         self._known_node(head)
         if tail == head:
             raise ProblemError(f"arc: head {head}: another node than its tail is allowed")
-        _check_bounds(capacity, minimum)
+        check_arc_bounds(capacity, minimum)
         self._check_cost(cost)
         arc = self.graph.arc_room.take()
         self._new_arcs[arc] = _Arc(cost, capacity, minimum, tail, head)
@@ -151,12 +152,12 @@ class Changes:
 
     def set_capacity(self, arc: int, capacity: int) -> None:
         """At least the arc's minimum, or this is to change, too."""
-        _check_bounds(capacity, 0)
+        check_arc_bounds(capacity, 0)
         self._arc(arc).capacity = capacity
 
     def set_minimum(self, arc: int, minimum: int) -> None:
         """At most the arc's capacity, or this is to change, too."""
-        _check_bounds(FLOW_MAX, minimum)
+        check_arc_bounds(FLOW_MAX, minimum)
         self._arc(arc).minimum = minimum
 
     def set_costs(self, arcs: Integers, costs: Integers) -> None:
@@ -253,7 +254,7 @@ class Changes:
         """Add the nodes and arcs that are still wanted, by the numbers that they have."""
         rows = list(self._new_nodes.values())
         supplies, kinds = (_array([row[column] for row in rows]) for column in range(2))
-        self.graph.add_nodes(supplies, kinds.astype(np.int8), _array(self._new_nodes))
+        self.graph.add_nodes(supplies, kinds, _array(self._new_nodes))
         arcs = list(self._new_arcs.values())
         self.graph.add_arcs(
             _array([arc.tail for arc in arcs]),
@@ -331,15 +332,3 @@ def effect(
 def _array(values: Iterable[int]) -> Integers:
     """Of any numbers that can be counted."""
     return np.array(list(values), np.int64)
-
-
-def _check_supply(supply: int) -> None:
-    if abs(supply) > FLOW_MAX:
-        raise ProblemError(f"node: supply {supply}: -{FLOW_MAX} to {FLOW_MAX} is allowed")
-
-
-def _check_bounds(capacity: int, minimum: int) -> None:
-    if not 0 <= capacity <= FLOW_MAX:
-        raise ProblemError(f"arc: capacity {capacity}: 0 to {FLOW_MAX} is allowed")
-    if not 0 <= minimum <= capacity:
-        raise ProblemError(f"arc: minimum {minimum}: 0 to the arc's capacity, {capacity}, is allowed")

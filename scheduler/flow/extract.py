@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.kernels import kernel
-from scheduler.flow.network import NONE, Network, Numbers, check, push
+from scheduler.flow.network import (
+    FIRST_OUT,
+    FLOW,
+    HEAD,
+    KIND,
+    NEXT_OUT,
+    NONE,
+    Network,
+    check,
+    push,
+)
 from scheduler.flow.problem import FlowError, Integers
 
 TASK, MACHINE, SINK = int(Kind.TASK), int(Kind.MACHINE), int(Kind.SINK)
@@ -26,18 +36,18 @@ NO_CIRCLE = -1
 
 
 class Units(NamedTuple):
-    """Units of flow beyond tasks' own arcs: a list for each node, and for each unit the arcs that it takes from there."""
+    """Units of flow beyond tasks' own arcs: a list for each node, and for each unit the arcs that it takes then."""
 
-    first: Numbers
+    first: Integers
     """By node: the first of its units."""
-    following: Numbers
+    following: Integers
     """By unit: the next one of the same node."""
-    machine: Numbers
+    machine: Integers
     """By unit: where it ends; NONE if at a sink."""
-    path: Numbers
+    path: Integers
     """By unit: the first step of its path."""
-    step_arc: Numbers
-    step_next: Numbers
+    step_arc: Integers
+    step_next: Integers
     made: Integers
     """Shape (2,): how many units and steps there are."""
 
@@ -46,11 +56,11 @@ class Units(NamedTuple):
 class Placements:
     """Where the tasks of a graph go."""
 
-    machine: Numbers
+    machine: Integers
     """By node: a task's machine; -1 of a task that waits, and of nodes that are no tasks."""
-    arc: Numbers
+    arc: Integers
     """By node: on which arc a task's unit leaves it; -1 if on none."""
-    step: Numbers
+    step: Integers
     """By node: the first step of the unit's path beyond that arc."""
     units: Units
 
@@ -60,12 +70,12 @@ def sent(network: Network, nodes: int) -> int:
     """How many units leave nodes that are neither tasks nor machines: room for their steps."""
     found = 0
     for node in range(nodes):
-        kind = network.kind[node]
+        kind = network.nodes[KIND, node]
         if kind >= 0 and kind not in (TASK, MACHINE, SINK):
-            arc = network.first_out[node]
+            arc = network.nodes[FIRST_OUT, node]
             while arc != NONE:
-                found += network.flow[arc]
-                arc = network.next_out[arc]
+                found += network.arcs[FLOW, arc]
+                arc = network.arcs[NEXT_OUT, arc]
     return found
 
 
@@ -86,11 +96,11 @@ def new_unit(units: Units, node: int, machine: int, arc: int) -> None:
 @kernel
 def gather(network: Network, units: Units, node: int) -> None:
     """Fetch a node's units from the nodes that it sends flow to, which have theirs."""
-    arc = network.first_out[node]
+    arc = network.nodes[FIRST_OUT, node]
     while arc != NONE:
-        head = network.head[arc]
-        kind = network.kind[head]
-        for _ in range(network.flow[arc]):
+        head = network.arcs[HEAD, arc]
+        kind = network.nodes[KIND, head]
+        for _ in range(network.arcs[FLOW, arc]):
             if kind == MACHINE:
                 new_unit(units, node, head, arc)
             elif kind == SINK:
@@ -107,18 +117,18 @@ def gather(network: Network, units: Units, node: int) -> None:
                 units.step_arc[step] = arc
                 units.step_next[step] = units.path[unit]
                 units.path[unit] = step
-        arc = network.next_out[arc]
+        arc = network.arcs[NEXT_OUT, arc]
 
 
 @kernel
 def gather_below(
-    network: Network, units: Units, root: int, seen: NDArray[np.int8], stack: Numbers, cursor: Numbers
+    network: Network, units: Units, root: int, seen: NDArray[np.int8], stack: Integers, cursor: Integers
 ) -> int:
     """Gather the units of a node, those of all below it first. A node that gets flow from itself, or NO_CIRCLE."""
     depth = 0
     stack[0] = root
     seen[root] = ENTERED
-    cursor[root] = network.first_out[root]
+    cursor[root] = network.nodes[FIRST_OUT, root]
     while depth >= 0:
         node = stack[depth]
         arc = cursor[node]
@@ -127,16 +137,16 @@ def gather_below(
             seen[node] = LEFT
             depth -= 1
             continue
-        cursor[node] = network.next_out[arc]
-        head = network.head[arc]
-        if network.flow[arc] > 0 and network.kind[head] != MACHINE and network.kind[head] != SINK:
+        cursor[node] = network.arcs[NEXT_OUT, arc]
+        head = network.arcs[HEAD, arc]
+        if network.arcs[FLOW, arc] > 0 and network.nodes[KIND, head] != MACHINE and network.nodes[KIND, head] != SINK:
             if seen[head] == ENTERED:
                 return int(head)
             if seen[head] == UNSEEN:
                 depth += 1
                 stack[depth] = head
                 seen[head] = ENTERED
-                cursor[head] = network.first_out[head]
+                cursor[head] = network.nodes[FIRST_OUT, head]
     return NO_CIRCLE
 
 
@@ -146,26 +156,26 @@ def place_tasks(
     units: Units,
     nodes: int,
     seen: NDArray[np.int8],
-    stack: Numbers,
-    cursor: Numbers,
-    machine: Numbers,
-    by_arc: Numbers,
-    by_step: Numbers,
+    stack: Integers,
+    cursor: Integers,
+    machine: Integers,
+    by_arc: Integers,
+    by_step: Integers,
 ) -> int:
     """Find each task's machine. A node that gets flow from itself, or NO_CIRCLE."""
     for node in range(nodes):
-        if network.kind[node] != TASK:
+        if network.nodes[KIND, node] != TASK:
             continue
-        arc = network.first_out[node]
-        while arc != NONE and network.flow[arc] == 0:
-            arc = network.next_out[arc]
+        arc = network.nodes[FIRST_OUT, node]
+        while arc != NONE and network.arcs[FLOW, arc] == 0:
+            arc = network.arcs[NEXT_OUT, arc]
         if arc == NONE:
             continue
         by_arc[node] = arc
-        head = network.head[arc]
-        if network.kind[head] == MACHINE:
+        head = network.arcs[HEAD, arc]
+        if network.nodes[KIND, head] == MACHINE:
             machine[node] = head
-        elif network.kind[head] != SINK:
+        elif network.nodes[KIND, head] != SINK:
             if seen[head] == UNSEEN:
                 circle = gather_below(network, units, head, seen, stack, cursor)
                 if circle != NO_CIRCLE:
@@ -179,7 +189,7 @@ def place_tasks(
 
 
 @kernel
-def move(network: Network, by_arc: Numbers, by_step: Numbers, units: Units, tasks: Integers, arcs: Integers) -> None:
+def move(network: Network, by_arc: Integers, by_step: Integers, units: Units, tasks: Integers, arcs: Integers) -> None:
     """Send the unit of each task along its new arc, no longer along its old path."""
     for place in range(len(tasks)):
         task = tasks[place]
@@ -201,9 +211,21 @@ def extract(graph: FlowGraph) -> Placements:
     """Where each node of kind TASK goes: to a node of kind MACHINE, or nowhere."""
     nodes = graph.node_room.limit
     room = sent(graph.network, nodes)
-    units = Units(*(np.full(size, NONE, np.int32) for size in (nodes, *[room] * 5)), np.zeros(2, np.int64))
-    machine, by_arc, by_step = (np.full(nodes, NONE, np.int32) for _ in range(3))
-    stack, cursor = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
+
+    def numbers(count: int) -> Integers:
+        return np.full(count, NONE, np.int64)
+
+    units = Units(
+        first=numbers(nodes),
+        following=numbers(room),
+        machine=numbers(room),
+        path=numbers(room),
+        step_arc=numbers(room),
+        step_next=numbers(room),
+        made=np.zeros(2, np.int64),
+    )
+    machine, by_arc, by_step = numbers(nodes), numbers(nodes), numbers(nodes)
+    stack, cursor = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     seen = np.zeros(nodes, np.int8)
     circle = place_tasks(graph.network, units, nodes, seen, stack, cursor, machine, by_arc, by_step)
     if circle != NO_CIRCLE:

@@ -11,18 +11,43 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.flow import network
-from scheduler.flow.network import ABSENT, ARCS, NONE, THERE, Network
+from scheduler.flow.limits import (
+    NUMBERS_MAX,
+    check_bounds,
+    check_ends,
+    check_problem,
+    check_product,
+    check_supplies,
+    largest,
+)
+from scheduler.flow.network import (
+    ABSENT,
+    ARC_FIELDS,
+    ARC_STATE,
+    ARCS,
+    CAPACITY,
+    COST,
+    FIRST_IN,
+    FIRST_OUT,
+    FIRST_USED,
+    FLOW,
+    HEAD,
+    KIND,
+    MINIMUM,
+    NEXT_IN,
+    NEXT_OUT,
+    NEXT_USED,
+    NODE_FIELDS,
+    NONE,
+    POTENTIAL,
+    SUPPLY,
+    TAIL,
+    THERE,
+    Network,
+)
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
-
-COST_BITS_MAX = 62
-"""Of the largest cost × the nodes, with its sign: what searches add up then stays within 64 bits."""
-FLOW_MAX = 2**60
-"""Of an arc's capacity and a node's supply."""
-NUMBERS_MAX = 2**30
-"""Of nodes, and of arcs."""
 
 
 class Kind(IntEnum):
@@ -97,11 +122,11 @@ class FlowGraph:
         """The largest cost that an arc ever had, as an absolute value."""
 
     @classmethod
-    def of(cls, problem: Problem, kinds: NDArray[np.int8] | None = None) -> FlowGraph:
+    def of(cls, problem: Problem, kinds: Integers | None = None) -> FlowGraph:
         """A graph with the nodes and arcs of a problem, by the same numbers, and no flow."""
-        check_shapes(problem)
+        check_problem(problem)
         graph = cls(len(problem.supply), len(problem.tail))
-        graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int8) if kinds is None else kinds)
+        graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int64) if kinds is None else kinds)
         graph.add_arcs(problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
         return graph
 
@@ -120,83 +145,83 @@ class FlowGraph:
     @property
     def tail(self) -> Integers:
         """By arc; removed arcs have a capacity of 0."""
-        return self.network.tail[: self.arc_room.limit]
+        return self.network.arcs[TAIL, : self.arc_room.limit]
 
     @property
     def head(self) -> Integers:
         """By arc."""
-        return self.network.head[: self.arc_room.limit]
+        return self.network.arcs[HEAD, : self.arc_room.limit]
 
     @property
     def cost(self) -> Integers:
         """By arc."""
-        return self.network.cost[: self.arc_room.limit]
+        return self.network.arcs[COST, : self.arc_room.limit]
 
     @property
     def capacity(self) -> Integers:
         """By arc."""
-        return self.network.capacity[: self.arc_room.limit]
+        return self.network.arcs[CAPACITY, : self.arc_room.limit]
 
     @property
     def minimum(self) -> Integers:
         """By arc."""
-        return self.network.minimum[: self.arc_room.limit]
+        return self.network.arcs[MINIMUM, : self.arc_room.limit]
 
     @property
     def flow(self) -> Integers:
         """By arc."""
-        return self.network.flow[: self.arc_room.limit]
+        return self.network.arcs[FLOW, : self.arc_room.limit]
 
     @property
     def supply(self) -> Integers:
         """By node."""
-        return self.network.supply[: self.node_room.limit]
+        return self.network.nodes[SUPPLY, : self.node_room.limit]
 
     @property
     def potential(self) -> Integers:
         """By node."""
-        return self.network.potential[: self.node_room.limit]
+        return self.network.nodes[POTENTIAL, : self.node_room.limit]
 
     @property
-    def kind(self) -> NDArray[np.int8]:
+    def kind(self) -> Integers:
         """By node: a `Kind`, or -1 of nodes that are not there."""
-        return self.network.kind[: self.node_room.limit]
+        return self.network.nodes[KIND, : self.node_room.limit]
 
     def has_node(self, node: int) -> bool:
         """Whether there is such a node, not only its number."""
-        return 0 <= node < len(self.network.kind) and self.network.kind[node] != ABSENT
+        return 0 <= node < len(self.network.nodes[KIND]) and self.network.nodes[KIND, node] != ABSENT
 
     def has_arc(self, arc: int) -> bool:
         """Whether there is such an arc, not only its number."""
-        return 0 <= arc < len(self.network.tail) and bool(self.network.arc_state[arc] & THERE)
+        return 0 <= arc < len(self.network.arcs[TAIL]) and bool(self.network.arcs[ARC_STATE, arc] & THERE)
 
     def known_arcs(self, arcs: Integers) -> None:
         """`ProblemError` that names the first arc that is not there."""
-        unknown = (arcs < 0) | (arcs >= len(self.network.tail))
-        unknown[~unknown] = self.network.arc_state[arcs[~unknown]] & THERE == 0
+        unknown = (arcs < 0) | (arcs >= len(self.network.arcs[TAIL]))
+        unknown[~unknown] = self.network.arcs[ARC_STATE, arcs[~unknown]] & THERE == 0
         if unknown.any():
             raise ProblemError(f"arc {arcs[unknown][0]}: there is none of that number")
 
     def out_arcs(self, node: int) -> list[int]:
         """The arcs that leave a node, the newest ones first."""
         self._known_node(node)
-        return _listed(self.network.first_out[node], self.network.next_out)
+        return _listed(self.network.nodes[FIRST_OUT, node], self.network.arcs[NEXT_OUT])
 
     def in_arcs(self, node: int) -> list[int]:
         """The arcs that enter a node, the newest ones first."""
         self._known_node(node)
-        return _listed(self.network.first_in[node], self.network.next_in)
+        return _listed(self.network.nodes[FIRST_IN, node], self.network.arcs[NEXT_IN])
 
     def used_in_arcs(self, node: int) -> list[int]:
         """Those that enter a node and carry more than their minimum."""
         self._known_node(node)
-        return _listed(self.network.first_used[node], self.network.next_used)
+        return _listed(self.network.nodes[FIRST_USED, node], self.network.arcs[NEXT_USED])
 
     # ---- one change at a time
 
     def add_node(self, supply: int = 0, kind: Kind = Kind.OTHER) -> int:
         """The node's number."""
-        return int(self.add_nodes(np.array([supply], np.int64), np.array([kind], np.int8))[0])
+        return int(self.add_nodes(np.array([supply], np.int64), np.array([kind], np.int64))[0])
 
     def remove_node(self, node: int, *, drains: bool = True) -> None:
         """With its arcs."""
@@ -219,13 +244,13 @@ class FlowGraph:
         """1 if the arc's flow may have to change, else 0."""
         self._known_arc(arc)
         one = np.array([arc], np.int64)
-        return self.set_bounds(one, np.array([capacity], np.int64), self.network.minimum[one])
+        return self.set_bounds(one, np.array([capacity], np.int64), self.network.arcs[MINIMUM, one])
 
     def set_minimum(self, arc: int, minimum: int) -> int:
         """1 if the arc's flow may have to change, else 0."""
         self._known_arc(arc)
         one = np.array([arc], np.int64)
-        return self.set_bounds(one, self.network.capacity[one], np.array([minimum], np.int64))
+        return self.set_bounds(one, self.network.arcs[CAPACITY, one], np.array([minimum], np.int64))
 
     def set_supply(self, node: int, supply: int) -> None:
         """Positive: sent out. Negative: taken in."""
@@ -233,9 +258,9 @@ class FlowGraph:
 
     # ---- many at a time
 
-    def add_nodes(self, supplies: Integers, kinds: NDArray[np.int8], numbers: Integers | None = None) -> Integers:
+    def add_nodes(self, supplies: Integers, kinds: Integers, numbers: Integers | None = None) -> Integers:
         """The numbers of the new nodes: `numbers`, if they were reserved."""
-        _refuse("node", "supply", supplies, np.abs(supplies) > FLOW_MAX, f"-{FLOW_MAX} to {FLOW_MAX}")
+        check_supplies(supplies)
         check_product(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
         if numbers is None:
             numbers = self.node_room.take_many(len(supplies))
@@ -253,20 +278,15 @@ class FlowGraph:
         numbers: Integers | None = None,
     ) -> Integers:
         """The numbers of the new arcs: `numbers`, if they were reserved."""
-        _check_bounds(capacities, minimums)
-        for field, ends in (("tail", tails), ("head", heads)):
-            limit = len(self.network.kind)
-            absent = (ends < 0) | (ends >= limit)
-            absent[~absent] = self.network.kind[ends[~absent]] == ABSENT
-            _refuse("arc", field, ends, absent, "the number of a node that is there")
-        _refuse("arc", "head", heads, heads == tails, "another node than its tail")
-        check_product(_largest(costs), self.nodes)
+        check_bounds(capacities, minimums)
+        check_ends(tails, heads, self.network.nodes[KIND] != ABSENT)
+        check_product(largest(costs), self.nodes)
         if numbers is None:
             numbers = self.arc_room.take_many(len(tails))
         self._grow()
         columns = (np.ascontiguousarray(column, np.int64) for column in (tails, heads, costs, capacities, minimums))
         network.add_arcs(self.network, numbers, *columns)
-        self.cost_max = max(self.cost_max, _largest(costs))
+        self.cost_max = max(self.cost_max, largest(costs))
         return numbers
 
     def remove_nodes(self, nodes: Integers, *, drains: bool = True) -> Integers:
@@ -287,21 +307,20 @@ class FlowGraph:
     def set_costs(self, arcs: Integers, costs: Integers) -> int:
         """How many of the changes may change the flow."""
         self.known_arcs(arcs)
-        largest = _largest(costs)
-        check_product(largest, self.nodes)
-        self.cost_max = max(self.cost_max, largest)
+        check_product(largest(costs), self.nodes)
+        self.cost_max = max(self.cost_max, largest(costs))
         return network.set_costs(self.network, arcs, costs)
 
     def set_bounds(self, arcs: Integers, capacities: Integers, minimums: Integers) -> int:
         """How many of the changes may change the flow."""
         self.known_arcs(arcs)
-        _check_bounds(capacities, minimums)
+        check_bounds(capacities, minimums)
         return network.set_bounds(self.network, arcs, capacities, minimums)
 
     def set_supplies(self, nodes: Integers, supplies: Integers) -> None:
         """Positive: sent out. Negative: taken in."""
         self._known_nodes(nodes)
-        _refuse("node", "supply", supplies, np.abs(supplies) > FLOW_MAX, f"-{FLOW_MAX} to {FLOW_MAX}")
+        check_supplies(supplies)
         network.set_supplies(self.network, nodes, supplies)
 
     # ---- what solvers exchange
@@ -324,7 +343,7 @@ class FlowGraph:
     def compact(self) -> Compact:
         """A copy for files: nodes and arcs that are there, numbered anew in the same order."""
         nodes = np.flatnonzero(self.kind != ABSENT)
-        arcs = np.flatnonzero(self.network.arc_state[: self.arc_room.limit] & THERE)
+        arcs = np.flatnonzero(self.network.arcs[ARC_STATE, : self.arc_room.limit] & THERE)
         renumbered = np.full(self.node_room.limit, NONE, np.int64)
         renumbered[nodes] = np.arange(len(nodes))
         problem = Problem(
@@ -357,13 +376,12 @@ class FlowGraph:
 
     def _grow(self) -> None:
         """Room for all numbers that were given."""
-        nodes, arcs = len(self.network.supply), len(self.network.tail)
+        nodes, arcs = self.network.nodes.shape[1], self.network.arcs.shape[1]
         if self.node_room.limit > nodes or self.arc_room.limit > arcs:
-            nodes = max(nodes, _doubled(nodes, self.node_room.limit))
-            arcs = max(arcs, _doubled(arcs, self.arc_room.limit))
-            larger = _network(nodes, arcs)
-            for old, new in zip(self.network, larger, strict=True):
-                new[: len(old)] = old
+            larger = _network(_doubled(nodes, self.node_room.limit), _doubled(arcs, self.arc_room.limit))
+            larger.nodes[:, :nodes] = self.network.nodes
+            larger.arcs[:, :arcs] = self.network.arcs
+            larger.counts[:] = self.network.counts
             self.network = larger
 
     def _known_node(self, node: int) -> None:
@@ -371,8 +389,8 @@ class FlowGraph:
             raise ProblemError(f"node {node}: there is none of that number")
 
     def _known_nodes(self, nodes: Integers) -> None:
-        unknown = (nodes < 0) | (nodes >= len(self.network.kind))
-        unknown[~unknown] = self.network.kind[nodes[~unknown]] == ABSENT
+        unknown = (nodes < 0) | (nodes >= len(self.network.nodes[KIND]))
+        unknown[~unknown] = self.network.nodes[KIND, nodes[~unknown]] == ABSENT
         if unknown.any():
             raise ProblemError(f"node {nodes[unknown][0]}: there is none of that number")
         if len(np.unique(nodes)) < len(nodes):
@@ -386,70 +404,24 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     """Sum of cost × flow, exact."""
     if len(cost) == 0:
         return 0
-    if float(_largest(cost)) * float(np.abs(flow).astype(np.float64).sum()) < 2.0**62:
+    if float(largest(cost)) * float(np.abs(flow).astype(np.float64).sum()) < 2.0**62:
         return int(cost @ flow)
     used = np.flatnonzero(flow)
     return sum(int(one) * int(amount) for one, amount in zip(cost[used], flow[used], strict=True))
 
 
-def check_shapes(problem: Problem) -> None:
-    """`ProblemError` if the arrays of a problem do not go together."""
-    for field in ("head", "cost", "capacity", "minimum"):
-        column: Integers = getattr(problem, field)
-        if column.shape != problem.tail.shape:
-            raise ProblemError(f"{field} has shape {column.shape}: that of tail, {problem.tail.shape}, is allowed")
-
-
-def check_product(cost_max: int, nodes: int) -> None:
-    """`ProblemError` if the largest cost, times the nodes, needs more than 62 bits."""
-    if cost_max * max(1, nodes) >= 2 ** (COST_BITS_MAX - 1):
-        raise ProblemError(
-            f"cost: the largest, {cost_max}, times {nodes} nodes needs more than {COST_BITS_MAX} bits; "
-            f"at most {(2 ** (COST_BITS_MAX - 1) - 1) // max(1, nodes)} is allowed"
-        )
+def unmet(node: int, excess: int) -> str:
+    """The words for a node whose supply or demand no flow meets."""
+    return f"node {node}: {abs(excess)} units find no way {'from' if excess > 0 else 'to'} there"
 
 
 def _network(nodes: int, arcs: int) -> Network:
     """Arrays of nodes and arcs that are not there yet."""
-
-    def numbers(count: int) -> NDArray[np.int32]:
-        return np.full(count, NONE, np.int32)
-
-    def integers(count: int) -> Integers:
-        return np.zeros(count, np.int64)
-
-    def marks(count: int) -> NDArray[np.int8]:
-        return np.zeros(count, np.int8)
-
-    return Network(
-        tail=integers(arcs),
-        head=np.ones(arcs, np.int64),
-        cost=integers(arcs),
-        capacity=integers(arcs),
-        minimum=integers(arcs),
-        flow=integers(arcs),
-        next_out=numbers(arcs),
-        previous_out=numbers(arcs),
-        next_in=numbers(arcs),
-        previous_in=numbers(arcs),
-        next_used=numbers(arcs),
-        previous_used=numbers(arcs),
-        arc_state=marks(arcs),
-        suspects=numbers(arcs),
-        supply=integers(nodes),
-        potential=integers(nodes),
-        excess=integers(nodes),
-        kind=np.full(nodes, ABSENT, np.int8),
-        state=marks(nodes),
-        first_out=numbers(nodes),
-        first_in=numbers(nodes),
-        first_used=numbers(nodes),
-        is_open=marks(nodes),
-        open_nodes=numbers(nodes),
-        fresh_nodes=numbers(nodes),
-        path=numbers(network.DRAIN_STEPS_MAX),
-        counts=integers(3),
-    )
+    arc_fields = np.zeros((ARC_FIELDS, arcs), np.int64)
+    arc_fields[HEAD] = 1  # Any other node than the tail: arcs that are not there are arcs of a problem, too.
+    node_fields = np.zeros((NODE_FIELDS, nodes), np.int64)
+    node_fields[KIND] = ABSENT
+    return Network(arc_fields, node_fields, np.zeros(network.DRAIN_STEPS_MAX, np.int64), np.zeros(3, np.int64))
 
 
 def _doubled(size: int, needed: int) -> int:
@@ -458,27 +430,9 @@ def _doubled(size: int, needed: int) -> int:
     return size
 
 
-def _listed(first: int, following: NDArray[np.int32]) -> list[int]:
+def _listed(first: int, following: Integers) -> list[int]:
     found, arc = [], int(first)
     while arc != NONE:
         found.append(arc)
         arc = int(following[arc])
     return found
-
-
-def _largest(costs: Integers) -> int:
-    """Of the costs' absolute values."""
-    return max(abs(int(costs.min())), abs(int(costs.max()))) if len(costs) else 0
-
-
-def _check_bounds(capacities: Integers, minimums: Integers) -> None:
-    _refuse("arc", "capacity", capacities, (capacities < 0) | (capacities > FLOW_MAX), f"0 to {FLOW_MAX}")
-    wrong = (minimums < 0) | (minimums > capacities)
-    _refuse("arc", "minimum", minimums, wrong, "0 to the arc's capacity")
-
-
-def _refuse(noun: str, field: str, values: Integers, wrong: NDArray[np.bool_], allowed: str) -> None:
-    """`ProblemError` that names the first wrong value."""
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise ProblemError(f"{noun} {place} of {len(values)}: {field} {values[place]}: {allowed} is allowed")

@@ -15,4 +15,5 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def kernel(function: Function) -> Function:
     """The function in machine code, without the GIL, kept beside its source; its callers keep its types."""
-    return cast(Function, njit(cache=True, nogil=True, _nrt=False)(function))
+    decorator = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # an option without a type
+    return cast(Function, decorator(function))

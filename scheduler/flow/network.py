@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import Integers
 
-Numbers = NDArray[np.int32]
-"""Of nodes or arcs."""
-Marks = NDArray[np.int8]
+TAIL, HEAD, COST, CAPACITY, MINIMUM, FLOW, ARC_STATE, SUSPECTS = 0, 1, 2, 3, 4, 5, 6, 7
+NEXT_OUT, PREVIOUS_OUT, NEXT_IN, PREVIOUS_IN, NEXT_USED, PREVIOUS_USED = 8, 9, 10, 11, 12, 13
+ARC_FIELDS = 14
+"""Rows of `arcs`. SUSPECTS is a stack."""
+
+SUPPLY, POTENTIAL, EXCESS, KIND, NODE_STATE, IS_OPEN, OPEN_NODES, FRESH_NODES = 0, 1, 2, 3, 4, 5, 6, 7
+FIRST_OUT, FIRST_IN, FIRST_USED = 8, 9, 10
+NODE_FIELDS = 11
+"""Rows of `nodes`. EXCESS is supply and inflow less outflow; IS_OPEN is 1 of nodes on the stack OPEN_NODES, whose
+excess may be other than 0; FRESH_NODES is a stack, too."""
 
 NONE = -1
 ABSENT = -1
@@ -38,90 +42,64 @@ DRAIN_STEPS_MAX = 64
 
 
 class Network(NamedTuple):
-    """Arcs and nodes as arrays, with room for more."""
+    """Arcs and nodes, with room for more: a row for each of the fields above, a column for each arc, or node."""
 
-    tail: Integers
-    head: Integers
-    cost: Integers
-    capacity: Integers
-    minimum: Integers
-    flow: Integers
-    next_out: Numbers
-    previous_out: Numbers
-    next_in: Numbers
-    previous_in: Numbers
-    next_used: Numbers
-    previous_used: Numbers
-    arc_state: Marks
-    suspects: Numbers
-    supply: Integers
-    potential: Integers
-    excess: Integers
-    """Supply and inflow less outflow."""
-    kind: Marks
-    state: Marks
-    first_out: Numbers
-    first_in: Numbers
-    first_used: Numbers
-    is_open: Marks
-    """1: on the stack of nodes whose excess may be other than 0."""
-    open_nodes: Numbers
-    fresh_nodes: Numbers
-    path: Numbers
+    arcs: Integers
+    nodes: Integers
+    path: Integers
     """Shape (DRAIN_STEPS_MAX,): room for `drain`."""
     counts: Integers
-    """Shape (3,): how much the three stacks hold."""
 
 
 @kernel
 def add_excess(network: Network, node: int, amount: int) -> None:
     """More comes to a node than before."""
-    network.excess[node] += amount
-    if network.is_open[node] == 0:
-        network.is_open[node] = 1
-        network.open_nodes[network.counts[NODES]] = node
+    network.nodes[EXCESS, node] += amount
+    if network.nodes[IS_OPEN, node] == 0:
+        network.nodes[IS_OPEN, node] = 1
+        network.nodes[OPEN_NODES, network.counts[NODES]] = node
         network.counts[NODES] += 1
 
 
 @kernel
 def suspect(network: Network, arc: int) -> None:
     """An arc's flow may not fit its bounds or its reduced cost."""
-    if network.arc_state[arc] & SUSPECT == 0:
-        network.arc_state[arc] |= SUSPECT
-        network.suspects[network.counts[ARCS]] = arc
+    if network.arcs[ARC_STATE, arc] & SUSPECT == 0:
+        network.arcs[ARC_STATE, arc] |= SUSPECT
+        network.arcs[SUSPECTS, network.counts[ARCS]] = arc
         network.counts[ARCS] += 1
 
 
 @kernel
 def list_used(network: Network, arc: int) -> None:
     """The arc carries more than its minimum now."""
-    node = network.head[arc]
-    first = network.first_used[node]
-    network.next_used[arc] = first
-    network.previous_used[arc] = NONE
+    node = network.arcs[HEAD, arc]
+    first = network.nodes[FIRST_USED, node]
+    network.arcs[NEXT_USED, arc] = first
+    network.arcs[PREVIOUS_USED, arc] = NONE
     if first != NONE:
-        network.previous_used[first] = arc
-    network.first_used[node] = arc
+        network.arcs[PREVIOUS_USED, first] = arc
+    network.nodes[FIRST_USED, node] = arc
 
 
 @kernel
 def unlist_used(network: Network, arc: int) -> None:
     """The arc carries its minimum now."""
-    before, after = network.previous_used[arc], network.next_used[arc]
+    before, after = network.arcs[PREVIOUS_USED, arc], network.arcs[NEXT_USED, arc]
     if before == NONE:
-        network.first_used[network.head[arc]] = after
+        network.nodes[FIRST_USED, network.arcs[HEAD, arc]] = after
     else:
-        network.next_used[before] = after
+        network.arcs[NEXT_USED, before] = after
     if after != NONE:
-        network.previous_used[after] = before
+        network.arcs[PREVIOUS_USED, after] = before
 
 
 @kernel
 def push(network: Network, arc: int, amount: int) -> None:
     """Send more along an arc, or less. Excess is the caller's."""
-    before = network.flow[arc] > network.minimum[arc]
-    network.flow[arc] += amount
-    after = network.flow[arc] > network.minimum[arc]
+    before = network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]
+    network.arcs[FLOW, arc] += amount
+    after = network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]
     if after and not before:
         list_used(network, arc)
     elif before and not after:
@@ -131,23 +109,30 @@ def push(network: Network, arc: int, amount: int) -> None:
 @kernel
 def reduced_cost(network: Network, arc: int) -> int:
     """Cost − π(tail) + π(head)."""
-    return int(network.cost[arc] - network.potential[network.tail[arc]] + network.potential[network.head[arc]])
+    return int(
+        network.arcs[COST, arc]
+        - network.nodes[POTENTIAL, network.arcs[TAIL, arc]]
+        + network.nodes[POTENTIAL, network.arcs[HEAD, arc]]
+    )
 
 
 @kernel
 def is_broken(network: Network, arc: int) -> bool:
     """Whether an arc is out of bounds, or its reduced cost does not fit its flow (paper 004, table 5.3)."""
-    flow = network.flow[arc]
-    if flow > network.capacity[arc] or flow < network.minimum[arc]:
+    flow = network.arcs[FLOW, arc]
+    if flow > network.arcs[CAPACITY, arc] or flow < network.arcs[MINIMUM, arc]:
         return True
     reduced = reduced_cost(network, arc)
-    return (reduced < 0 and flow < network.capacity[arc]) or (reduced > 0 and flow > network.minimum[arc])
+    return (reduced < 0 and flow < network.arcs[CAPACITY, arc]) or (reduced > 0 and flow > network.arcs[MINIMUM, arc])
 
 
 @kernel
 def check(network: Network, arc: int) -> int:
     """Note an arc if a change of it, or of its flow, has made it wrong. How many were noted."""
-    fresh = network.state[network.tail[arc]] == FRESH or network.state[network.head[arc]] == FRESH
+    fresh = (
+        network.nodes[NODE_STATE, network.arcs[TAIL, arc]] == FRESH
+        or network.nodes[NODE_STATE, network.arcs[HEAD, arc]] == FRESH
+    )
     if fresh or is_broken(network, arc):
         suspect(network, arc)
         return 1
@@ -157,38 +142,38 @@ def check(network: Network, arc: int) -> int:
 @kernel
 def link(network: Network, arc: int) -> None:
     """Enter an arc, whose fields are set and whose flow is 0, in the lists of its two nodes."""
-    tail, head = network.tail[arc], network.head[arc]
-    first = network.first_out[tail]
-    network.next_out[arc] = first
-    network.previous_out[arc] = NONE
+    tail, head = network.arcs[TAIL, arc], network.arcs[HEAD, arc]
+    first = network.nodes[FIRST_OUT, tail]
+    network.arcs[NEXT_OUT, arc] = first
+    network.arcs[PREVIOUS_OUT, arc] = NONE
     if first != NONE:
-        network.previous_out[first] = arc
-    network.first_out[tail] = arc
-    first = network.first_in[head]
-    network.next_in[arc] = first
-    network.previous_in[arc] = NONE
+        network.arcs[PREVIOUS_OUT, first] = arc
+    network.nodes[FIRST_OUT, tail] = arc
+    first = network.nodes[FIRST_IN, head]
+    network.arcs[NEXT_IN, arc] = first
+    network.arcs[PREVIOUS_IN, arc] = NONE
     if first != NONE:
-        network.previous_in[first] = arc
-    network.first_in[head] = arc
+        network.arcs[PREVIOUS_IN, first] = arc
+    network.nodes[FIRST_IN, head] = arc
 
 
 @kernel
 def unlink(network: Network, arc: int) -> None:
     """Take an arc that carries nothing beyond its minimum out of the lists of its two nodes."""
-    before, after = network.previous_out[arc], network.next_out[arc]
+    before, after = network.arcs[PREVIOUS_OUT, arc], network.arcs[NEXT_OUT, arc]
     if before == NONE:
-        network.first_out[network.tail[arc]] = after
+        network.nodes[FIRST_OUT, network.arcs[TAIL, arc]] = after
     else:
-        network.next_out[before] = after
+        network.arcs[NEXT_OUT, before] = after
     if after != NONE:
-        network.previous_out[after] = before
-    before, after = network.previous_in[arc], network.next_in[arc]
+        network.arcs[PREVIOUS_OUT, after] = before
+    before, after = network.arcs[PREVIOUS_IN, arc], network.arcs[NEXT_IN, arc]
     if before == NONE:
-        network.first_in[network.head[arc]] = after
+        network.nodes[FIRST_IN, network.arcs[HEAD, arc]] = after
     else:
-        network.next_in[before] = after
+        network.arcs[NEXT_IN, before] = after
     if after != NONE:
-        network.previous_in[after] = before
+        network.arcs[PREVIOUS_IN, after] = before
 
 
 @kernel
@@ -196,15 +181,15 @@ def way_on(network: Network, node: int) -> int:
     """An arc on which something flows on from a node, of reduced cost 0 if there is one; NONE if nothing does."""
     best = NONE
     best_reduced = 0
-    arc = network.first_out[node]
+    arc = network.nodes[FIRST_OUT, node]
     while arc != NONE:
-        if network.flow[arc] > network.minimum[arc]:
+        if network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]:
             reduced = abs(reduced_cost(network, arc))
             if best == NONE or reduced < best_reduced:
                 best, best_reduced = arc, reduced
                 if reduced == 0:
                     break
-        arc = network.next_out[arc]
+        arc = network.arcs[NEXT_OUT, arc]
     return int(best)
 
 
@@ -217,15 +202,15 @@ def drain(network: Network, node: int, amount: int) -> None:
     path = network.path
     while amount > 0:
         steps, share, here = 0, amount, node
-        while network.supply[here] >= 0 and steps < DRAIN_STEPS_MAX:
+        while network.nodes[SUPPLY, here] >= 0 and steps < DRAIN_STEPS_MAX:
             arc = way_on(network, here)
             if arc == NONE:
                 break
             path[steps] = arc
             steps += 1
-            share = min(share, network.flow[arc] - network.minimum[arc])
-            here = network.head[arc]
-        if network.supply[here] >= 0:
+            share = min(share, network.arcs[FLOW, arc] - network.arcs[MINIMUM, arc])
+            here = network.arcs[HEAD, arc]
+        if network.nodes[SUPPLY, here] >= 0:
             add_excess(network, node, -amount)
             return
         for step in range(steps):
@@ -238,21 +223,21 @@ def drain(network: Network, node: int, amount: int) -> None:
 @kernel
 def remove_arc(network: Network, arc: int, drains: bool) -> None:
     """Take an arc out. What it carried stays at its tail, and is missing at its head, or further down."""
-    flow = network.flow[arc]
+    flow = network.arcs[FLOW, arc]
     if flow != 0:
-        push(network, arc, network.minimum[arc] - flow)
-        add_excess(network, network.tail[arc], flow)
+        push(network, arc, network.arcs[MINIMUM, arc] - flow)
+        add_excess(network, network.arcs[TAIL, arc], flow)
     unlink(network, arc)
-    network.arc_state[arc] &= ~THERE
-    network.flow[arc] = 0
-    network.minimum[arc] = 0
-    network.capacity[arc] = 0
-    network.cost[arc] = 0
+    network.arcs[ARC_STATE, arc] &= ~THERE
+    network.arcs[FLOW, arc] = 0
+    network.arcs[MINIMUM, arc] = 0
+    network.arcs[CAPACITY, arc] = 0
+    network.arcs[COST, arc] = 0
     if flow > 0:
         if drains:
-            drain(network, network.head[arc], flow)
+            drain(network, network.arcs[HEAD, arc], flow)
         else:
-            add_excess(network, network.head[arc], -flow)
+            add_excess(network, network.arcs[HEAD, arc], -flow)
 
 
 @kernel
@@ -267,14 +252,14 @@ def arcs_of(network: Network, nodes: Integers) -> int:
     """How many arcs the nodes have; one between two of them counts twice."""
     found = 0
     for place in range(len(nodes)):
-        arc = network.first_out[nodes[place]]
+        arc = network.nodes[FIRST_OUT, nodes[place]]
         while arc != NONE:
             found += 1
-            arc = network.next_out[arc]
-        arc = network.first_in[nodes[place]]
+            arc = network.arcs[NEXT_OUT, arc]
+        arc = network.nodes[FIRST_IN, nodes[place]]
         while arc != NONE:
             found += 1
-            arc = network.next_in[arc]
+            arc = network.arcs[NEXT_IN, arc]
     return found
 
 
@@ -284,20 +269,20 @@ def remove_nodes(network: Network, nodes: Integers, drains: bool, removed: Integ
     found = 0
     for place in range(len(nodes)):
         node = nodes[place]
-        while network.first_out[node] != NONE:
-            removed[found] = network.first_out[node]
+        while network.nodes[FIRST_OUT, node] != NONE:
+            removed[found] = network.nodes[FIRST_OUT, node]
             remove_arc(network, removed[found], drains)
             found += 1
-        while network.first_in[node] != NONE:
-            removed[found] = network.first_in[node]
+        while network.nodes[FIRST_IN, node] != NONE:
+            removed[found] = network.nodes[FIRST_IN, node]
             # What the node sent on has been taken back already: what came in stays at the other end, no more.
             remove_arc(network, removed[found], False)
             found += 1
-        network.supply[node] = 0
-        network.excess[node] = 0
-        network.kind[node] = ABSENT
-        network.state[node] = PLAIN if network.state[node] == PLAIN else GONE
-        network.potential[node] = 0
+        network.nodes[SUPPLY, node] = 0
+        network.nodes[EXCESS, node] = 0
+        network.nodes[KIND, node] = ABSENT
+        network.nodes[NODE_STATE, node] = PLAIN if network.nodes[NODE_STATE, node] == PLAIN else GONE
+        network.nodes[POTENTIAL, node] = 0
     return found
 
 
@@ -306,16 +291,16 @@ def add_nodes(network: Network, nodes: Integers, kinds: Integers, supplies: Inte
     """Nodes without arcs yet."""
     for place in range(len(nodes)):
         node = nodes[place]
-        network.kind[node] = kinds[place]
-        network.supply[node] = supplies[place]
-        network.potential[node] = 0
-        network.first_out[node] = NONE
-        network.first_in[node] = NONE
-        network.first_used[node] = NONE
-        if network.state[node] == PLAIN:
-            network.fresh_nodes[network.counts[NEW]] = node
+        network.nodes[KIND, node] = kinds[place]
+        network.nodes[SUPPLY, node] = supplies[place]
+        network.nodes[POTENTIAL, node] = 0
+        network.nodes[FIRST_OUT, node] = NONE
+        network.nodes[FIRST_IN, node] = NONE
+        network.nodes[FIRST_USED, node] = NONE
+        if network.nodes[NODE_STATE, node] == PLAIN:
+            network.nodes[FRESH_NODES, network.counts[NEW]] = node
             network.counts[NEW] += 1
-        network.state[node] = FRESH
+        network.nodes[NODE_STATE, node] = FRESH
         if supplies[place] != 0:
             add_excess(network, node, supplies[place])
 
@@ -334,13 +319,13 @@ def add_arcs(
     broken = 0
     for place in range(len(arcs) - 1, -1, -1):
         arc = arcs[place]
-        network.tail[arc] = tails[place]
-        network.head[arc] = heads[place]
-        network.cost[arc] = costs[place]
-        network.capacity[arc] = capacities[place]
-        network.minimum[arc] = minimums[place]
-        network.flow[arc] = 0
-        network.arc_state[arc] |= THERE
+        network.arcs[TAIL, arc] = tails[place]
+        network.arcs[HEAD, arc] = heads[place]
+        network.arcs[COST, arc] = costs[place]
+        network.arcs[CAPACITY, arc] = capacities[place]
+        network.arcs[MINIMUM, arc] = minimums[place]
+        network.arcs[FLOW, arc] = 0
+        network.arcs[ARC_STATE, arc] |= THERE
         link(network, arc)
         broken += check(network, arc)
     return broken
@@ -352,8 +337,8 @@ def set_costs(network: Network, arcs: Integers, costs: Integers) -> int:
     broken = 0
     for place in range(len(arcs)):
         arc = arcs[place]
-        if network.cost[arc] != costs[place]:
-            network.cost[arc] = costs[place]
+        if network.arcs[COST, arc] != costs[place]:
+            network.arcs[COST, arc] = costs[place]
             broken += check(network, arc)
     return broken
 
@@ -364,12 +349,12 @@ def set_bounds(network: Network, arcs: Integers, capacities: Integers, minimums:
     broken = 0
     for place in range(len(arcs)):
         arc = arcs[place]
-        used = network.flow[arc] > network.minimum[arc]
-        network.capacity[arc] = capacities[place]
-        network.minimum[arc] = minimums[place]
-        if used and network.flow[arc] <= network.minimum[arc]:
+        used = network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]
+        network.arcs[CAPACITY, arc] = capacities[place]
+        network.arcs[MINIMUM, arc] = minimums[place]
+        if used and network.arcs[FLOW, arc] <= network.arcs[MINIMUM, arc]:
             unlist_used(network, arc)
-        elif not used and network.flow[arc] > network.minimum[arc]:
+        elif not used and network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]:
             list_used(network, arc)
         broken += check(network, arc)
     return broken
@@ -380,8 +365,8 @@ def set_supplies(network: Network, nodes: Integers, supplies: Integers) -> None:
     """What nodes send out or take in from now on."""
     for place in range(len(nodes)):
         node = nodes[place]
-        change = supplies[place] - network.supply[node]
-        network.supply[node] = supplies[place]
+        change = supplies[place] - network.nodes[SUPPLY, node]
+        network.nodes[SUPPLY, node] = supplies[place]
         if change != 0:
             add_excess(network, node, change)
 
@@ -390,15 +375,18 @@ def set_supplies(network: Network, nodes: Integers, supplies: Integers) -> None:
 def adopt(network: Network, arcs: int, flow: Integers, nodes: int, potential: Integers) -> int:
     """Take over a flow and potentials from elsewhere. How many arcs they do not fit."""
     for arc in range(arcs):
-        change = flow[arc] - network.flow[arc]
+        change = flow[arc] - network.arcs[FLOW, arc]
         if change != 0:
             push(network, arc, change)
-            add_excess(network, network.tail[arc], -change)
-            add_excess(network, network.head[arc], change)
+            add_excess(network, network.arcs[TAIL, arc], -change)
+            add_excess(network, network.arcs[HEAD, arc], change)
     for node in range(nodes):
-        network.potential[node] = potential[node]
-        network.state[node] = PLAIN
+        network.nodes[POTENTIAL, node] = potential[node]
+        network.nodes[NODE_STATE, node] = PLAIN
     network.counts[NEW] = 0
+    for place in range(network.counts[ARCS]):
+        network.arcs[ARC_STATE, network.arcs[SUSPECTS, place]] &= ~SUSPECT
+    network.counts[ARCS] = 0
     broken = 0
     for arc in range(arcs):
         if is_broken(network, arc):
@@ -412,11 +400,11 @@ def excesses(network: Network) -> int:
     """Forget the open nodes where as much goes out as comes in. How many are left."""
     left = 0
     for place in range(network.counts[NODES]):
-        node = network.open_nodes[place]
-        if network.excess[node] != 0:
-            network.open_nodes[left] = node
+        node = network.nodes[OPEN_NODES, place]
+        if network.nodes[EXCESS, node] != 0:
+            network.nodes[OPEN_NODES, left] = node
             left += 1
         else:
-            network.is_open[node] = 0
+            network.nodes[IS_OPEN, node] = 0
     network.counts[NODES] = left
     return left

@@ -1,8 +1,8 @@
 """Which of `make test-quick`, `make test` and `make test-rest` runs a test.
 
 A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
-processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in `test`, with
-all in `rest`.
+processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in
+`test`, with all in `rest`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "tes
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
 
-ONE_FILE_AT_A_TIME = ("tests/frontends/sql/",)
+ONE_FILE_AT_A_TIME = ("tests/frontends/sql/", "tests/scheduler/flow/")
 """Directories whose files share what takes long to make: one process runs them all."""
 FIRST = (
     "tests/system/test_soak.py",

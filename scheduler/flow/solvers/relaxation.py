@@ -18,18 +18,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.flow.graph import FlowGraph
+from scheduler.flow.graph import FlowGraph, unmet
 from scheduler.flow.kernels import kernel
 from scheduler.flow.network import (
+    ARC_STATE,
     ARCS,
+    CAPACITY,
+    COST,
+    EXCESS,
+    FIRST_IN,
+    FIRST_OUT,
+    FIRST_USED,
+    FLOW,
     FRESH,
+    FRESH_NODES,
+    HEAD,
+    MINIMUM,
     NEW,
+    NEXT_IN,
+    NEXT_OUT,
+    NEXT_USED,
+    NODE_STATE,
     NODES,
     NONE,
+    OPEN_NODES,
     PLAIN,
+    POTENTIAL,
+    SUPPLY,
     SUSPECT,
+    SUSPECTS,
+    TAIL,
     Network,
-    Numbers,
     add_excess,
     drain,
     excesses,
@@ -38,9 +57,14 @@ from scheduler.flow.network import (
     reduced_cost,
 )
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
+from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
 from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
 
 FAR = 2**63 - 1
+WAY, SEEN = 3, 4
+"""Rows beyond those of the heap: twice the arc on which a node was reached, and 1 if against the arc; the nodes that
+were reached."""
+TABLE_ROWS = 5
 TOLD_TO_STOP = -2
 """What a search finds that was told to stop."""
 
@@ -53,16 +77,10 @@ which there is no path."""
 class Search(NamedTuple):
     """What one search knows; empty between searches."""
 
-    distance: Integers
-    """By node: from where the search began, in reduced costs."""
-    way: Numbers
-    """By node: twice the arc on which it was reached, and 1 if against the arc."""
-    place: Numbers
-    """By node: where it stands in the heap."""
-    heap: Numbers
-    near: Numbers
+    table: Integers
+    """A row for each field of `heap` and those above, a column for each node."""
+    near: Integers
     """Nodes at the present distance, of which the one that is first is looked at next."""
-    seen: Numbers
     tally: Integers
 
 
@@ -83,57 +101,6 @@ class Round:
     moves: int
 
 
-# ---- a heap of nodes by distance -------------------------------------------------------------------------------------
-
-
-@kernel
-def rise(search: Search, place: int) -> None:
-    """Move a node of the heap up to where its distance belongs."""
-    node = search.heap[place]
-    distance = search.distance[node]
-    while place > 0:
-        above = (place - 1) // 4
-        other = search.heap[above]
-        if search.distance[other] <= distance:
-            break
-        search.heap[place] = other
-        search.place[other] = place
-        place = above
-    search.heap[place] = node
-    search.place[node] = place
-
-
-@kernel
-def take_from_heap(search: Search, place: int, size: int) -> None:
-    """Remove the node at a place of a heap of that size."""
-    search.place[search.heap[place]] = NONE
-    node = search.heap[size - 1]
-    size -= 1
-    if place == size:
-        return
-    distance = search.distance[node]
-    search.heap[place] = node
-    search.place[node] = place
-    if place > 0 and search.distance[search.heap[(place - 1) // 4]] > distance:
-        rise(search, place)
-        return
-    while True:
-        least, below = place, 4 * place + 1
-        least_distance = distance
-        for child in range(below, min(below + 4, size)):
-            other_distance = search.distance[search.heap[child]]
-            if other_distance < least_distance:
-                least, least_distance = child, other_distance
-        if least == place:
-            break
-        other = search.heap[least]
-        search.heap[place] = other
-        search.place[other] = place
-        place = least
-    search.heap[place] = node
-    search.place[node] = place
-
-
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
@@ -146,13 +113,13 @@ def find(
     Forward from where too much comes, else backward from where something lacks. NONE if there is none, TOLD_TO_STOP if
     so; nothing has changed then.
     """
-    distance, way, near, seen = search.distance, search.way, search.near, search.seen
-    potential, cost, flow = network.potential, network.cost, network.flow
+    table, near = search.table, search.near
+    arcs, nodes = network.arcs, network.nodes
     sign = 1 if forward else -1
-    distance[source] = 0
-    way[source] = NONE
-    seen[0] = source
-    seen_count, heap_size, steps = 1, 0, 0
+    table[DISTANCE, source] = 0
+    table[WAY, source] = NONE
+    table[SEEN, 0] = source
+    seen_count, heap_size, steps = 1, 0, search.tally[STEPS]
     # Near nodes: those put in front lie below the middle, those put behind above.
     middle = len(near) // 2
     front, back = middle, middle + 1
@@ -163,12 +130,11 @@ def find(
             node = near[front]
             front += 1
         elif heap_size > 0:
-            node = search.heap[0]
-            if distance[node] >= best_distance:
+            node = table[HEAP, 0]
+            if table[DISTANCE, node] >= best_distance:
                 break
-            level = distance[node]
-            take_from_heap(search, 0, heap_size)
-            heap_size -= 1
+            level = table[DISTANCE, node]
+            heap_size = remove(table, 0, heap_size)
             front, back = middle, middle
         else:
             break
@@ -176,9 +142,9 @@ def find(
         for kind in range(2):
             with_arc = kind == 0
             if forward:
-                arc = network.first_out[node] if with_arc else network.first_used[node]
+                arc = nodes[FIRST_OUT, node] if with_arc else nodes[FIRST_USED, node]
             else:
-                arc = network.first_in[node] if with_arc else network.first_out[node]
+                arc = nodes[FIRST_IN, node] if with_arc else nodes[FIRST_OUT, node]
             while arc != NONE:
                 this = arc
                 steps += 1
@@ -187,47 +153,45 @@ def find(
                     break
                 if forward:
                     if with_arc:
-                        arc = network.next_out[this]
-                        if flow[this] >= network.capacity[this]:
+                        arc = arcs[NEXT_OUT, this]
+                        if arcs[FLOW, this] >= arcs[CAPACITY, this]:
                             continue
-                        other = network.head[this]
-                        reduced = cost[this] - potential[node] + potential[other]
+                        other = arcs[HEAD, this]
+                        reduced = arcs[COST, this] - nodes[POTENTIAL, node] + nodes[POTENTIAL, other]
                     else:
-                        arc = network.next_used[this]
-                        other = network.tail[this]
-                        reduced = -cost[this] + potential[other] - potential[node]
+                        arc = arcs[NEXT_USED, this]
+                        other = arcs[TAIL, this]
+                        reduced = -arcs[COST, this] + nodes[POTENTIAL, other] - nodes[POTENTIAL, node]
                 elif with_arc:
-                    arc = network.next_in[this]
-                    other = network.tail[this]
-                    reduced = cost[this] - potential[other] + potential[node]
-                    if level + reduced >= best_distance or flow[this] >= network.capacity[this]:
+                    arc = arcs[NEXT_IN, this]
+                    other = arcs[TAIL, this]
+                    reduced = arcs[COST, this] - nodes[POTENTIAL, other] + nodes[POTENTIAL, node]
+                    if level + reduced >= best_distance or arcs[FLOW, this] >= arcs[CAPACITY, this]:
                         continue
                 else:
-                    arc = network.next_out[this]
-                    if flow[this] <= network.minimum[this]:
+                    arc = arcs[NEXT_OUT, this]
+                    if arcs[FLOW, this] <= arcs[MINIMUM, this]:
                         continue
-                    other = network.head[this]
-                    reduced = -cost[this] + potential[node] - potential[other]
+                    other = arcs[HEAD, this]
+                    reduced = -arcs[COST, this] + nodes[POTENTIAL, node] - nodes[POTENTIAL, other]
                 reached = level + reduced
-                before = distance[other]
+                before = table[DISTANCE, other]
                 if reached >= before or reached >= best_distance:
                     continue
                 if before == FAR:
-                    seen[seen_count] = other
+                    table[SEEN, seen_count] = other
                     seen_count += 1
-                distance[other] = reached
-                way[other] = 2 * this + (0 if with_arc else 1)
-                if other == target or sign * network.excess[other] < 0:
+                table[DISTANCE, other] = reached
+                table[WAY, other] = 2 * this + (0 if with_arc else 1)
+                if other == target or sign * nodes[EXCESS, other] < 0:
                     best, best_distance = other, reached
-                    if search.place[other] != NONE:
-                        take_from_heap(search, search.place[other], heap_size)
-                        heap_size -= 1
+                    if table[PLACE, other] != NONE:
+                        heap_size = remove(table, table[PLACE, other], heap_size)
                     if reached == level:
                         arc = NONE
                 elif reached == level:
-                    if search.place[other] != NONE:
-                        take_from_heap(search, search.place[other], heap_size)
-                        heap_size -= 1
+                    if table[PLACE, other] != NONE:
+                        heap_size = remove(table, table[PLACE, other], heap_size)
                     if with_arc and options.prioritised:
                         front -= 1
                         near[front] = other
@@ -235,24 +199,19 @@ def find(
                         near[back] = other
                         back += 1
                 else:
-                    place = search.place[other]
-                    if place == NONE:
-                        place = heap_size
-                        search.heap[place] = other
-                        heap_size += 1
-                    rise(search, place)
+                    heap_size = insert(table, other, heap_size)
             if best_distance == level:
                 break
     for place in range(heap_size):
-        search.place[search.heap[place]] = NONE
+        table[PLACE, table[HEAP, place]] = NONE
     for place in range(seen_count):
-        node = seen[place]
-        if best >= 0 and distance[node] < best_distance:
-            potential[node] += sign * (best_distance - distance[node])
-        distance[node] = FAR
+        node = table[SEEN, place]
+        if best >= 0 and table[DISTANCE, node] < best_distance:
+            nodes[POTENTIAL, node] += sign * (best_distance - table[DISTANCE, node])
+        table[DISTANCE, node] = FAR
     search.tally[SEARCHES] += 1
     search.tally[VISITS] += seen_count
-    search.tally[STEPS] += steps
+    search.tally[STEPS] = steps
     return int(best)
 
 
@@ -261,20 +220,20 @@ def send(network: Network, search: Search, source: int, end: int, amount: int, f
     """Send up to so much along the path that a search has found. How much it was."""
     node = end
     while node != source:
-        arc = search.way[node] >> 1
-        if search.way[node] & 1 == 0:
-            amount = min(amount, network.capacity[arc] - network.flow[arc])
+        arc = search.table[WAY, node] >> 1
+        if search.table[WAY, node] & 1 == 0:
+            amount = min(amount, network.arcs[CAPACITY, arc] - network.arcs[FLOW, arc])
         else:
-            amount = min(amount, network.flow[arc] - network.minimum[arc])
-        along = (search.way[node] & 1 == 0) == forward
-        node = network.tail[arc] if along else network.head[arc]
+            amount = min(amount, network.arcs[FLOW, arc] - network.arcs[MINIMUM, arc])
+        along = (search.table[WAY, node] & 1 == 0) == forward
+        node = network.arcs[TAIL, arc] if along else network.arcs[HEAD, arc]
     node = end
     while node != source:
-        arc = search.way[node] >> 1
-        against = search.way[node] & 1
+        arc = search.table[WAY, node] >> 1
+        against = search.table[WAY, node] & 1
         push(network, arc, -amount if against else amount)
         along = (against == 0) == forward
-        node = network.tail[arc] if along else network.head[arc]
+        node = network.arcs[TAIL, arc] if along else network.arcs[HEAD, arc]
     sign = 1 if forward else -1
     add_excess(network, source, -sign * amount)
     add_excess(network, end, sign * amount)
@@ -293,21 +252,21 @@ def price(network: Network, node: int, alone: bool) -> None:
     arc to repair, not one for each task that likes it.
     """
     best = FAR
-    arc = network.first_out[node]
+    arc = network.nodes[FIRST_OUT, node]
     while arc != NONE:
-        head = network.head[arc]
-        if network.capacity[arc] > network.flow[arc] and network.state[head] == PLAIN:
-            best = min(best, network.cost[arc] + network.potential[head])
-        arc = network.next_out[arc]
-    arc = NONE if alone else network.first_in[node]
+        head = network.arcs[HEAD, arc]
+        if network.arcs[CAPACITY, arc] > network.arcs[FLOW, arc] and network.nodes[NODE_STATE, head] == PLAIN:
+            best = min(best, network.arcs[COST, arc] + network.nodes[POTENTIAL, head])
+        arc = network.arcs[NEXT_OUT, arc]
+    arc = NONE if alone else network.nodes[FIRST_IN, node]
     while arc != NONE:
-        tail = network.tail[arc]
-        if network.capacity[arc] > network.flow[arc] and network.state[tail] == PLAIN:
-            least = network.potential[tail] - network.cost[arc]
+        tail = network.arcs[TAIL, arc]
+        if network.arcs[CAPACITY, arc] > network.arcs[FLOW, arc] and network.nodes[NODE_STATE, tail] == PLAIN:
+            least = network.nodes[POTENTIAL, tail] - network.arcs[COST, arc]
             best = least if best == FAR else max(best, least)
-        arc = network.next_in[arc]
-    network.potential[node] = 0 if best == FAR else best
-    network.state[node] = PLAIN
+        arc = network.arcs[NEXT_IN, arc]
+    network.nodes[POTENTIAL, node] = 0 if best == FAR else best
+    network.nodes[NODE_STATE, node] = PLAIN
 
 
 @kernel
@@ -316,57 +275,71 @@ def price_fresh(network: Network, search: Search, alone: bool) -> None:
 
     Their arcs are suspects already: those in a circle of new nodes may not fit.
     """
-    stack, cursor, seen = search.heap, search.way, search.place
+    table = search.table
     for step in range(network.counts[NEW]):
-        root = network.fresh_nodes[step]
-        if network.state[root] != FRESH:
+        root = network.nodes[FRESH_NODES, step]
+        if network.nodes[NODE_STATE, root] != FRESH:
             continue
         depth = 0
-        stack[0] = root
-        seen[root] = 0
-        cursor[root] = network.first_out[root]
+        table[HEAP, 0] = root
+        table[PLACE, root] = 0
+        table[WAY, root] = network.nodes[FIRST_OUT, root]
         while depth >= 0:
-            node = stack[depth]
-            arc = cursor[node]
+            node = table[HEAP, depth]
+            arc = table[WAY, node]
             if arc == NONE:
                 price(network, node, alone)
-                seen[node] = NONE
+                table[PLACE, node] = NONE
                 depth -= 1
                 continue
-            cursor[node] = network.next_out[arc]
-            head = network.head[arc]
-            if network.state[head] == FRESH and seen[head] == NONE:
+            table[WAY, node] = network.arcs[NEXT_OUT, arc]
+            head = network.arcs[HEAD, arc]
+            if network.nodes[NODE_STATE, head] == FRESH and table[PLACE, head] == NONE:
                 depth += 1
-                stack[depth] = head
-                seen[head] = 0
-                cursor[head] = network.first_out[head]
+                table[HEAP, depth] = head
+                table[PLACE, head] = 0
+                table[WAY, head] = network.nodes[FIRST_OUT, head]
     for step in range(network.counts[NEW]):
-        network.state[network.fresh_nodes[step]] = PLAIN
+        network.nodes[NODE_STATE, network.nodes[FRESH_NODES, step]] = PLAIN
     network.counts[NEW] = 0
 
 
 @kernel
-def insert_again(network: Network, node: int) -> bool:
-    """Take back the one unit that a node without arcs in sends, and fit its potential to its arcs. False: it cannot."""
-    if network.first_in[node] != NONE or network.supply[node] != 1:
+def fit_source(network: Network, node: int) -> bool:
+    """Have the arcs of a node that sends one unit, and has no arcs in, fit. False: it is no such node.
+
+    If the unit's way is still the best, only the node's potential changes: an offset on all its arcs moves nothing.
+    Else the unit is taken back down to the sink, and sent anew later.
+    """
+    if network.nodes[FIRST_IN, node] != NONE or network.nodes[SUPPLY, node] != 1:
         return False
-    best = FAR
-    arc = network.first_out[node]
+    best, best_other, used = FAR, FAR, NONE
+    arc = network.nodes[FIRST_OUT, node]
     while arc != NONE:
-        if network.minimum[arc] > 0 or network.flow[arc] > 1:
+        if network.arcs[MINIMUM, arc] > 0 or network.arcs[FLOW, arc] > 1:
             return False
-        if network.capacity[arc] > 0:
-            best = min(best, network.cost[arc] + network.potential[network.head[arc]])
-        arc = network.next_out[arc]
-    arc = network.first_out[node]
+        cost = network.arcs[COST, arc] + network.nodes[POTENTIAL, network.arcs[HEAD, arc]]
+        if network.arcs[CAPACITY, arc] > 0:
+            best = min(best, cost)
+        if network.arcs[FLOW, arc] < network.arcs[CAPACITY, arc]:
+            best_other = min(best_other, cost)
+        if network.arcs[FLOW, arc] > 0:
+            used = arc
+        arc = network.arcs[NEXT_OUT, arc]
+    if used != NONE and network.nodes[EXCESS, node] == 0 and network.arcs[CAPACITY, used] > 0:
+        cost = network.arcs[COST, used] + network.nodes[POTENTIAL, network.arcs[HEAD, used]]
+        if cost <= best_other:
+            network.nodes[POTENTIAL, node] = cost
+            return True
+    arc = network.nodes[FIRST_OUT, node]
     while arc != NONE:
-        if network.flow[arc] > 0:
+        if network.arcs[FLOW, arc] > 0:
             push(network, arc, -1)
             add_excess(network, node, 1)
-            drain(network, network.head[arc], 1)
-        arc = network.next_out[arc]
+            drain(network, network.arcs[HEAD, arc], 1)
+        arc = network.arcs[NEXT_OUT, arc]
     if best != FAR:
-        network.potential[node] = best
+        network.nodes[POTENTIAL, node] = best
     return True
 
 
@@ -375,24 +348,23 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
     """Make the flow of all suspects fit. Two numbers for each repair, the arc that was filled or emptied, twice, and 1
     if emptied, and how much it was: this much should flow round, if there is a short way. How many repairs."""
     found = 0
-    place = 0
-    while place < network.counts[ARCS]:
-        arc = network.suspects[place]
-        place += 1
-        network.arc_state[arc] &= ~SUSPECT
+    while network.counts[ARCS] > 0:
+        network.counts[ARCS] -= 1
+        arc = network.arcs[SUSPECTS, network.counts[ARCS]]
+        network.arcs[ARC_STATE, arc] &= ~SUSPECT
         if not is_broken(network, arc):
             continue
-        tail, head = network.tail[arc], network.head[arc]
-        if drains and insert_again(network, tail):
+        tail, head = network.arcs[TAIL, arc], network.arcs[HEAD, arc]
+        if drains and fit_source(network, tail):
             continue
-        flow = network.flow[arc]
-        legal = min(max(flow, network.minimum[arc]), network.capacity[arc])
+        flow = network.arcs[FLOW, arc]
+        legal = min(max(flow, network.arcs[MINIMUM, arc]), network.arcs[CAPACITY, arc])
         if legal != flow:
             push(network, arc, legal - flow)
             add_excess(network, tail, flow - legal)
             add_excess(network, head, legal - flow)
         reduced = reduced_cost(network, arc)
-        right = network.capacity[arc] if reduced < 0 else network.minimum[arc] if reduced > 0 else legal
+        right = network.arcs[CAPACITY, arc] if reduced < 0 else network.arcs[MINIMUM, arc] if reduced > 0 else legal
         if right != legal:
             push(network, arc, right - legal)
             add_excess(network, tail, legal - right)
@@ -401,7 +373,6 @@ def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
                 repairs[2 * found] = 2 * arc + (1 if right < legal else 0)
                 repairs[2 * found + 1] = abs(right - legal)
                 found += 1
-    network.counts[ARCS] = 0
     return found
 
 
@@ -415,41 +386,42 @@ def repair(
     """Make the flow one of least cost. DONE, STOPPED or INFEASIBLE; all arcs' flows fit their reduced costs then."""
     price_fresh(network, search, alone)
     found = settle_arcs(network, repairs, drains)
+    forward = bool(found < 0)  # False, but no constant: so one compiled search serves both directions.
     for number in range(found):
         arc, emptied = repairs[2 * number] >> 1, repairs[2 * number] & 1
         left = repairs[2 * number + 1]
-        lacking = network.head[arc] if emptied else network.tail[arc]
-        full = network.tail[arc] if emptied else network.head[arc]
-        while left > 0 and network.excess[lacking] < 0:
-            end = find(network, search, lacking, full, False, stop, options)
+        lacking = network.arcs[HEAD, arc] if emptied else network.arcs[TAIL, arc]
+        full = network.arcs[TAIL, arc] if emptied else network.arcs[HEAD, arc]
+        while left > 0 and network.nodes[EXCESS, lacking] < 0:
+            end = find(network, search, lacking, full, forward, stop, options)
             if end == TOLD_TO_STOP:
                 return STOPPED
             if end == NONE:
                 break
-            amount = min(left, -network.excess[lacking])
+            amount = min(left, -network.nodes[EXCESS, lacking])
             if end != full:
-                amount = min(amount, network.excess[end])
-            left -= send(network, search, lacking, end, amount, False)
+                amount = min(amount, network.nodes[EXCESS, end])
+            left -= send(network, search, lacking, end, amount, forward)
     # What lacks elsewhere than at sinks: from there backward, as sinks have far more arcs in.
     for forward in (False, True):
         sign = 1 if forward else -1
         place = 0
         while place < network.counts[NODES]:
-            node = network.open_nodes[place]
+            node = network.nodes[OPEN_NODES, place]
             place += 1
-            if not forward and network.supply[node] < 0:
+            if not forward and network.nodes[SUPPLY, node] < 0:
                 continue
-            while sign * network.excess[node] > 0:
+            while sign * network.nodes[EXCESS, node] > 0:
                 end = find(network, search, node, NONE, forward, stop, options)
                 if end == TOLD_TO_STOP:
                     return STOPPED
                 if end == NONE:
                     search.tally[WHERE] = node
                     return INFEASIBLE
-                amount = min(sign * network.excess[node], -sign * network.excess[end])
+                amount = min(sign * network.nodes[EXCESS, node], -sign * network.nodes[EXCESS, end])
                 send(network, search, node, end, amount, forward)
         excesses(network)
-    search.tally[WHERE] = network.open_nodes[0]
+    search.tally[WHERE] = network.nodes[OPEN_NODES, 0]
     return DONE if network.counts[NODES] == 0 else INFEASIBLE
 
 
@@ -470,10 +442,10 @@ class Relaxation:
         if graph.is_settled():
             return Round(0, 0, 0, 0)
         network = graph.network
-        if len(self._search.distance) < len(network.supply):
-            self._search = _search(len(network.supply))
-        if len(self._repairs) < 2 * len(network.tail):
-            self._repairs = np.empty(2 * len(network.tail), np.int64)
+        if self._search.table.shape[1] < network.nodes.shape[1]:
+            self._search = _search(network.nodes.shape[1])
+        if len(self._repairs) < 2 * network.arcs.shape[1]:
+            self._repairs = np.empty(2 * network.arcs.shape[1], np.int64)
         tally = self._search.tally
         tally[:] = 0
         flag = stop_flag() if stop is None else stop
@@ -483,12 +455,7 @@ class Relaxation:
             raise StoppedError("relaxation was told to stop")
         if outcome == INFEASIBLE:
             node = int(tally[WHERE])
-            excess = int(network.excess[node])
-            raise InfeasibleError(
-                f"node {node}: {excess} units find no way from there"
-                if excess > 0
-                else f"node {node}: {-excess} units find no way to there"
-            )
+            raise InfeasibleError(unmet(node, int(network.nodes[EXCESS, node])))
         return Round(*(int(tally[place]) for place in (SEARCHES, VISITS, STEPS, MOVES)))
 
 
@@ -502,15 +469,6 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
 
 
 def _search(nodes: int) -> Search:
-    def numbers(count: int) -> Numbers:
-        return np.full(count, NONE, np.int32)
-
-    return Search(
-        distance=np.full(nodes, FAR, np.int64),
-        way=numbers(nodes),
-        place=numbers(nodes),
-        heap=numbers(nodes),
-        near=numbers(2 * nodes + 2),
-        seen=numbers(nodes),
-        tally=np.zeros(5, np.int64),
-    )
+    table = np.full((TABLE_ROWS, nodes), NONE, np.int64)
+    table[DISTANCE] = FAR
+    return Search(table, np.full(2 * nodes + 2, NONE, np.int64), np.zeros(5, np.int64))
