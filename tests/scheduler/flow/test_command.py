@@ -172,6 +172,40 @@ def test_changes_cost_what_a_new_problem_costs(name: str, chain: list[Problem]) 
     assert ("has made a mistake" in result.stderr) is False
 
 
+CUT_OFF = """\
+p min 5 4
+n 1 -4
+n 2 7
+n 3 -7
+n 4 7
+n 5 -3
+a 2 1 1 5 -11
+a 2 5 2 8 -10
+a 4 3 1 7 -1
+a 2 1 0 4 -9
+c EOI
+n 1 -6
+n 3 -5
+x 2 1 3 3 -8 0 -11
+x 2 5 0 3 -8 0 -10
+a 5 1 0 2 18
+a 1 5 0 2 18
+c EOI
+"""
+"""In the end two units of node 4 find no way, while others do."""
+
+
+@pytest.mark.parametrize("name", there)
+def test_units_without_a_way_end_the_search_beside_others_that_have_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solve_command, "solver", solver_table.solver)
+    result = run("solve", "-", "--solver", name, text=CUT_OFF)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("s -81\n")
+    assert result.stderr.startswith("flow: <stdin>: problem 2: ")
+
+
 # ---- the document --------------------------------------------------------------------------------------------------
 
 
