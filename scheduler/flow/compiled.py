@@ -13,11 +13,3 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """The function in machine code; its callers keep its types."""
     return cast(Function, njit(cache=True, nogil=True)(function))
-
-
-def inlined(function: Function) -> Function:
-    """The function as a part of each compiled function that calls it: for steps that are too small for a call.
-
-    A change of it is seen by callers in other modules only once their own files change, or their caches are removed.
-    """
-    return cast(Function, njit(cache=True, nogil=True, inline="always")(function))

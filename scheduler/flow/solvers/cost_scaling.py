@@ -24,10 +24,10 @@ from scheduler.flow.solvers.residual import (
     Numbers,
     Ordered,
     Residual,
+    all_reach_demand,
     greatest,
     pull,
     push,
-    reaches_demand,
     residual_of,
     sum_of_sizes,
 )
@@ -169,7 +169,7 @@ class Scaling:
     def first_phase(self, epsilon: int) -> None:
         """With an ε that rises as long as the work is not done."""
         while not self.settle(epsilon, int(BUDGET * self.budget_unit)):
-            if not reaches_demand(self.network):
+            if not all_reach_demand(self.network):
                 raise InfeasibleError("supply that reaches no demand")
             epsilon = min(epsilon * RAISE, self.epsilon_max)
 
@@ -195,7 +195,7 @@ class Scaling:
         status, work = settle(self.network, self.labels, epsilon, self.epsilon_max, work_max, self.stop)
         self.phases.append(Phase(epsilon, work))
         self.refuse_to_go_on(status == STOPPED)
-        if status == STUCK or (status == HIGH and not reaches_demand(self.network)):
+        if status == STUCK or (status == HIGH and not all_reach_demand(self.network)):
             raise InfeasibleError("supply that reaches no demand")
         if status == HIGH:
             raise ProblemError("cost: potentials do not fit into 62 bits; costs must be smaller")

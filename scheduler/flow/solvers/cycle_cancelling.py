@@ -31,6 +31,7 @@ class Search(NamedTuple):
 def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
     """A flow of least cost. From the flow of `start` few cycles may be left to cancel."""
     stop = stop_flag() if stop is None else stop
+    refuse_to_go_on(stop[0] != 0)
     ordered = residual_of(problem, None if start is None else start.flow)
     network = ordered.network
     make_feasible(network, stop)

@@ -74,14 +74,13 @@ def raise_potentials(network: Residual, potential: Integers, raised: Raised, sto
         raised.queue[node] = node
         raised.queued[node] = True
     begin, count = 0, nodes
-    steps = 0
+    steps = POLL_STEPS  # It looks at the flag at once.
     since_check = 0
     while count > 0:
         node = raised.queue[begin]
         begin = begin + 1 if begin + 1 < nodes else 0
         count -= 1
         raised.queued[node] = False
-        before = count
         own = potential[node]
         for arc in range(network.first[node], network.first[node + 1]):
             if network.room[arc] > 0 and potential[network.head[arc]] < own - network.cost[arc]:
@@ -93,7 +92,7 @@ def raise_potentials(network: Residual, potential: Integers, raised: Raised, sto
                 reach = own + network.used_cost[at]
                 count = raise_to(potential, raised, tail, reach, -2 - network.used[at], begin, count)
                 since_check += 1
-        steps += 1 + count - before if count > before else 1
+        steps += 1
         if steps >= POLL_STEPS:
             steps = 0
             if stop[0] != 0:

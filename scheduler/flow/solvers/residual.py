@@ -283,28 +283,31 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
 
 
-def reaches_demand(network: Residual) -> bool:
-    """Whether from each node with excess a residual path leads to one that lacks something.
+def all_reach_demand(network: Residual) -> bool:
+    """Whether a residual path leads from each node with excess to one that lacks something.
 
-    If from one there is none, all that it reaches has too much together, and the problem is infeasible. One such node
-    is enough: others may never have their turn while its excess goes round.
+    If not, what the one without such a path reaches sends out all it can, and yet has too much: no flow is feasible.
     """
     reaches = network.excess < 0
-    spread_backwards(network, reaches)
-    return not np.any((network.excess > 0) & ~reaches)
+    unknown = network.excess > 0
+    while (unknown & ~reaches).any():
+        if not spread_backwards(network, reaches):
+            return False
+    return True
 
 
 @kernel
-def spread_backwards(network: Residual, reaches: NDArray[np.bool_]) -> None:
-    """Add the nodes from which a residual path leads to one that is there, in passes over all arcs."""
-    changed = True
-    while changed:
-        changed = False
-        for arc in range(len(network.tail)):
-            tail, head = network.tail[arc], network.head[arc]
-            if not reaches[tail] and reaches[head] and network.room[arc] > 0:
-                reaches[tail] = True
-                changed = True
-            elif not reaches[head] and reaches[tail] and network.flow[arc] > 0:
-                reaches[head] = True
-                changed = True
+def spread_backwards(network: Residual, reaches: NDArray[np.bool_]) -> bool:
+    """Mark nodes from which residual arcs lead to marked ones, in one sweep to and fro; False if there are none."""
+    arcs = len(network.tail)
+    found = False
+    for step in range(2 * arcs):
+        arc = step if step < arcs else 2 * arcs - 1 - step
+        tail, head = network.tail[arc], network.head[arc]
+        if reaches[head] != reaches[tail]:
+            if reaches[head]:
+                if network.room[arc] > 0:
+                    reaches[tail] = found = True
+            elif network.flow[arc] > 0:
+                reaches[head] = found = True
+    return found
