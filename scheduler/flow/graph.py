@@ -372,6 +372,11 @@ class FlowGraph:
             self.network, sizes[0], np.ascontiguousarray(solution.flow), sizes[1], solution.potential.copy()
         )
 
+    def forget(self) -> None:
+        """Start anew: no flow beyond minimums, and no potentials."""
+        potential = np.zeros(self.node_room.limit, np.int64)
+        self.adopt(Solution(self.minimum.copy(), potential, total_cost(self.cost, self.minimum)))
+
     # ---- inside
 
     def _grow(self) -> None:

@@ -68,6 +68,9 @@ TABLE_ROWS = 5
 TOLD_TO_STOP = -2
 """What a search finds that was told to stop."""
 
+POTENTIAL_MAX = 2**61
+"""As an absolute value, when a solve begins: potentials that have drifted further are forgotten, and the flow."""
+
 DONE, STOPPED, INFEASIBLE = 0, 1, 2
 SEARCHES, VISITS, STEPS, MOVES, WHERE = 0, 1, 2, 3, 4
 """Places in `tally`: searches, nodes they looked at, arcs they looked at, paths that flow was sent along; the node for
@@ -441,6 +444,8 @@ class Relaxation:
         graph = self.graph
         if graph.is_settled():
             return Round(0, 0, 0, 0)
+        if np.abs(graph.potential).max() > POTENTIAL_MAX:
+            graph.forget()
         network = graph.network
         if self._search.table.shape[1] < network.nodes.shape[1]:
             self._search = _search(network.nodes.shape[1])

@@ -245,6 +245,15 @@ def test_what_has_no_answer_now_may_have_one_later() -> None:
     assert cluster.cost() == 14
 
 
+def test_potentials_that_have_drifted_far_are_forgotten() -> None:
+    cluster = Cluster()
+    cluster.cost()
+    cluster.graph.potential[:] += relaxation.POTENTIAL_MAX + 1
+    cluster.changes.set_cost(cluster.arc("a", "M0"), 9)
+    assert cluster.cost() == 17
+    assert np.abs(cluster.graph.potential).max() < 10
+
+
 class World:
     """A graph at which chance tugs: tasks, machines, racks, any arcs, also with minimum flows."""
 
