@@ -178,6 +178,10 @@ class Changes:
         self.recorded += len(arcs)
         self._costs.append((arcs.astype(np.int64), costs.astype(np.int64)))
 
+    def has_arc(self, arc: int) -> bool:
+        """Whether the arc is there, or will be; one of a node that is to go still is."""
+        return arc not in self._gone_arcs and (arc in self._new_arcs or self.graph.has_arc(arc))
+
     # ---- all at once
 
     def apply(self, *, drains: bool = True) -> Applied:
@@ -305,7 +309,7 @@ class Changes:
             raise ProblemError(f"node {node}: there is none of that number")
 
     def _known_arc(self, arc: int) -> None:
-        if arc in self._gone_arcs or not (arc in self._new_arcs or self.graph.has_arc(arc)):
+        if not self.has_arc(arc):
             raise ProblemError(f"arc {arc}: there is none of that number")
 
     def _check_cost(self, cost: int) -> None:

@@ -292,8 +292,8 @@ class World:
 
     def change(self) -> None:
         """One change, any."""
-        what = self.chance.randrange(9)
-        self.arcs = [arc for arc in self.arcs if self.is_there(arc)]
+        what = self.chance.randrange(10)
+        self.arcs = [arc for arc in self.arcs if self.changes.has_arc(arc)]
         if what == 0:
             self.machine()
         elif what in (1, 2):
@@ -307,19 +307,30 @@ class World:
             if what == 5:
                 self.changes.remove_arc(arc)
             elif what == 6:
+                self.changes.set_minimum(arc, 0)
                 self.changes.set_capacity(arc, self.chance.randint(0, 3))
+            elif what == 9:
+                self.changes.set_minimum(arc, 1)
+                self.changes.set_capacity(arc, self.chance.randint(1, 3))
             elif what == 7:
                 arcs = integers([*{arc, self.chance.choice(self.arcs)}])
                 self.changes.set_costs(arcs, integers([self.chance.randint(-3, 9) for _ in arcs]))
             else:
                 self.changes.set_cost(arc, self.chance.randint(-3, 9))
 
-    def is_there(self, arc: int) -> bool:
+    def assert_solved(self) -> None:
+        """The solver and the oracle agree, also on what has no answer."""
+        problem = self.graph.compact().problem
         try:
-            self.changes.set_minimum(arc, 0)
-        except ProblemError:
-            return False
-        return True
+            cost = oracle_cost(problem)
+        except InfeasibleError:
+            with pytest.raises(InfeasibleError):
+                self.solver.solve()
+        else:
+            self.solver.solve()
+            assert_solved(self.graph)
+            assert self.graph.solution().cost == relaxation.solve(self.graph.problem()).cost == cost
+        assert_consistent(self.graph)
 
 
 @settings(max_examples=60)
@@ -331,10 +342,7 @@ def test_chains_of_changes_equal_a_cold_solve(seed: int, prioritised: bool, drai
             world.change()
         world.changes.apply(drains=drains)
         assert_consistent(world.graph)
-        world.solver.solve()
-        assert_consistent(world.graph)
-        assert_solved(world.graph)
-        assert relaxation.solve(world.graph.problem()).cost == world.graph.solution().cost
+        world.assert_solved()
 
 
 @given(scheduling_problems(), st.lists(st.integers(-9, 9), min_size=80, max_size=80), st.booleans())
