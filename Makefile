@@ -6,7 +6,8 @@ ARGS   ?=
 CHAOS  ?=
 SECONDS ?= 60
 MINUTES ?= 10
-JOBS    ?= 2
+# Processes that run tests: three on two cores, as many tests wait.
+JOBS    ?= 3
 
 # Tests start a thousand interpreters, which would compile all modules each.
 unexport PYTHONDONTWRITEBYTECODE

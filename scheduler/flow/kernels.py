@@ -1,6 +1,10 @@
-"""How the kernels of a network's arrays are compiled: they count no references, so they may not make arrays.
+"""How numba compiles the functions of a network's arrays: without the GIL, and kept beside their source.
 
-A tuple of 27 arrays costs a count for each at each step otherwise: a look at an arc takes 290 ns instead of 10.
+They count no references, so they may not make arrays: a tuple of arrays costs a count for each of them at each step
+otherwise, and a look at an arc took 290 ns instead of 10.
+
+What is kept is looked up by the file of the function alone. After a change of a function that functions of other files
+call, theirs is old: remove `scheduler/flow/**/__pycache__`.
 """
 
 from __future__ import annotations
@@ -14,6 +18,6 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def kernel(function: Function) -> Function:
-    """The function in machine code, without the GIL, kept beside its source; its callers keep its types."""
+    """The function in machine code; its callers keep its types."""
     decorator = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # an option without a type
     return cast(Function, decorator(function))
