@@ -10,12 +10,13 @@ the directory; everything else is asked of the open file. The node monitor takes
     lease   The kernel gives a read lease only on a file that nobody has open, or mapped, for writing.
     hash    The file's bytes, which nobody can change now, are hashed; without the lease, those of a copy.
 
-A file that is refused stays in the executor's directory, or goes back there, and is deleted with the directory.
+A file that is refused stays in the executor's directory, or goes back there, and is deleted with the directory. If
+descriptors are short, so that a file cannot be opened, it is deleted at once.
 
 All of these calls block; `blob_store` makes them in threads.
 """
 
-# ruff: noqa: PTH104, PTH108, PTH119 - paths are used as executors write them, and Path would normalise them
+# ruff: noqa: PTH104, PTH106, PTH108, PTH119 - paths are used as executors write them, and Path would normalise them
 from __future__ import annotations
 
 import contextlib
@@ -60,7 +61,11 @@ class ResultDirectory:
         self.names = {self.path}
         """Paths by which executors name the directory."""
         self.uid = os.geteuid() if account is None else account.uid
-        self.descriptor = os.open(self.path, DIRECTORY)
+        try:
+            self.descriptor = os.open(self.path, DIRECTORY)
+        except OSError:
+            os.rmdir(self.path)  # Each start in vain would leave one.
+            raise
         if account is not None:
             os.fchown(self.descriptor, account.uid, account.gid)
 
@@ -73,7 +78,7 @@ class ResultDirectory:
     def open(self, file: File) -> int:
         """A descriptor of the file that the executor names; `LinkError` if the executor may not name that file.
 
-        Another `OSError` if there are no descriptors left.
+        Another `OSError` if there are no descriptors left: then the file is deleted.
         """
         with _naming(file):
             folder, name = os.path.split(file.path)
@@ -83,6 +88,8 @@ class ResultDirectory:
                 descriptor = os.open(name, PLAIN_FILE, dir_fd=self.descriptor)
             except (OSError, ValueError) as error:  # ValueError: the name has characters that no path has.
                 if isinstance(error, OSError) and error.errno in SHORTAGES:
+                    with contextlib.suppress(OSError):  # Nobody will ask for it again, and its executor may live long.
+                        os.unlink(name, dir_fd=self.descriptor)
                     raise  # The executor has not caused that.
                 raise LinkError(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
             try:

@@ -110,6 +110,7 @@ def allowed(row: Row | None, job: Job) -> set[str]:
 
 _FAILS = {
     (Target.NODE_MONITOR, Fault.DISK_FULL),
+    (Target.NODE_MONITOR, Fault.OUT_OF_FILES),
     (Target.EXECUTOR, Fault.OUT_OF_FILES),
     (Target.EXTERNAL_EXECUTOR, Fault.OUT_OF_FILES),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import mmap
 import os
@@ -344,3 +345,38 @@ def test_one_that_is_closed_meanwhile_goes_on_no_more(rig: Rig) -> None:
     taking.close()
     with pytest.raises(LinkError, match="is not wanted any more"):
         taking.go_on()
+
+
+# ---- descriptors are short -------------------------------------------------------------------
+
+
+def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be opened by way of the module any more."""
+
+    def fails(*_: Any, **__: Any) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(result_files.os, "open", fails)
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_descriptors_is_deleted(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = rig.put(), rig.put("other")
+    with monkeypatch.context() as short:
+        without_descriptors(short)
+        with pytest.raises(OSError, match="Too many open files"):
+            rig.taking(path).begin()
+        assert not path.exists()
+        with pytest.raises(LinkError, match="is not in"):
+            rig.taking(rig.outside / "secret").begin()
+    assert other.exists()
+    rig.check_that_nothing_was_taken()
+
+
+def test_a_directory_that_cannot_be_opened_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as short:
+        without_descriptors(short)
+        with pytest.raises(OSError, match="Too many open files"):
+            ResultDirectory(str(tmp_path), "executor")
+    assert list(tmp_path.iterdir()) == []
