@@ -71,27 +71,26 @@ def suspect(network: Network, arc: int) -> None:
 
 
 @kernel
-def list_used(network: Network, arc: int) -> None:
-    """The arc carries more than its minimum now."""
-    node = network.arcs[HEAD, arc]
-    first = network.nodes[FIRST_USED, node]
-    network.arcs[NEXT_USED, arc] = first
-    network.arcs[PREVIOUS_USED, arc] = NONE
-    if first != NONE:
-        network.arcs[PREVIOUS_USED, first] = arc
-    network.nodes[FIRST_USED, node] = arc
+def enter(network: Network, arc: int, node: int, first: int, following: int, previous: int) -> None:
+    """Put an arc in front of a list of a node: `first` is the list's row of nodes, the others are its rows of arcs."""
+    second = network.nodes[first, node]
+    network.arcs[following, arc] = second
+    network.arcs[previous, arc] = NONE
+    if second != NONE:
+        network.arcs[previous, second] = arc
+    network.nodes[first, node] = arc
 
 
 @kernel
-def unlist_used(network: Network, arc: int) -> None:
-    """The arc carries its minimum now."""
-    before, after = network.arcs[PREVIOUS_USED, arc], network.arcs[NEXT_USED, arc]
+def leave(network: Network, arc: int, node: int, first: int, following: int, previous: int) -> None:
+    """Take an arc out of such a list."""
+    before, after = network.arcs[previous, arc], network.arcs[following, arc]
     if before == NONE:
-        network.nodes[FIRST_USED, network.arcs[HEAD, arc]] = after
+        network.nodes[first, node] = after
     else:
-        network.arcs[NEXT_USED, before] = after
+        network.arcs[following, before] = after
     if after != NONE:
-        network.arcs[PREVIOUS_USED, after] = before
+        network.arcs[previous, after] = before
 
 
 @kernel
@@ -101,9 +100,9 @@ def push(network: Network, arc: int, amount: int) -> None:
     network.arcs[FLOW, arc] += amount
     after = network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]
     if after and not before:
-        list_used(network, arc)
+        enter(network, arc, network.arcs[HEAD, arc], FIRST_USED, NEXT_USED, PREVIOUS_USED)
     elif before and not after:
-        unlist_used(network, arc)
+        leave(network, arc, network.arcs[HEAD, arc], FIRST_USED, NEXT_USED, PREVIOUS_USED)
 
 
 @kernel
@@ -142,38 +141,15 @@ def check(network: Network, arc: int) -> int:
 @kernel
 def link(network: Network, arc: int) -> None:
     """Enter an arc, whose fields are set and whose flow is 0, in the lists of its two nodes."""
-    tail, head = network.arcs[TAIL, arc], network.arcs[HEAD, arc]
-    first = network.nodes[FIRST_OUT, tail]
-    network.arcs[NEXT_OUT, arc] = first
-    network.arcs[PREVIOUS_OUT, arc] = NONE
-    if first != NONE:
-        network.arcs[PREVIOUS_OUT, first] = arc
-    network.nodes[FIRST_OUT, tail] = arc
-    first = network.nodes[FIRST_IN, head]
-    network.arcs[NEXT_IN, arc] = first
-    network.arcs[PREVIOUS_IN, arc] = NONE
-    if first != NONE:
-        network.arcs[PREVIOUS_IN, first] = arc
-    network.nodes[FIRST_IN, head] = arc
+    enter(network, arc, network.arcs[TAIL, arc], FIRST_OUT, NEXT_OUT, PREVIOUS_OUT)
+    enter(network, arc, network.arcs[HEAD, arc], FIRST_IN, NEXT_IN, PREVIOUS_IN)
 
 
 @kernel
 def unlink(network: Network, arc: int) -> None:
     """Take an arc that carries nothing beyond its minimum out of the lists of its two nodes."""
-    before, after = network.arcs[PREVIOUS_OUT, arc], network.arcs[NEXT_OUT, arc]
-    if before == NONE:
-        network.nodes[FIRST_OUT, network.arcs[TAIL, arc]] = after
-    else:
-        network.arcs[NEXT_OUT, before] = after
-    if after != NONE:
-        network.arcs[PREVIOUS_OUT, after] = before
-    before, after = network.arcs[PREVIOUS_IN, arc], network.arcs[NEXT_IN, arc]
-    if before == NONE:
-        network.nodes[FIRST_IN, network.arcs[HEAD, arc]] = after
-    else:
-        network.arcs[NEXT_IN, before] = after
-    if after != NONE:
-        network.arcs[PREVIOUS_IN, after] = before
+    leave(network, arc, network.arcs[TAIL, arc], FIRST_OUT, NEXT_OUT, PREVIOUS_OUT)
+    leave(network, arc, network.arcs[HEAD, arc], FIRST_IN, NEXT_IN, PREVIOUS_IN)
 
 
 @kernel
@@ -353,9 +329,9 @@ def set_bounds(network: Network, arcs: Integers, capacities: Integers, minimums:
         network.arcs[CAPACITY, arc] = capacities[place]
         network.arcs[MINIMUM, arc] = minimums[place]
         if used and network.arcs[FLOW, arc] <= network.arcs[MINIMUM, arc]:
-            unlist_used(network, arc)
+            leave(network, arc, network.arcs[HEAD, arc], FIRST_USED, NEXT_USED, PREVIOUS_USED)
         elif not used and network.arcs[FLOW, arc] > network.arcs[MINIMUM, arc]:
-            list_used(network, arc)
+            enter(network, arc, network.arcs[HEAD, arc], FIRST_USED, NEXT_USED, PREVIOUS_USED)
         broken += check(network, arc)
     return broken
 

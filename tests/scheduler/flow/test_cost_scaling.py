@@ -12,15 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.flow.check import fault_of_solution
-from scheduler.flow.problem import FlowError, InfeasibleError, Problem, ProblemError, Solution, StoppedError
+from scheduler.flow.problem import FlowError, Problem, ProblemError, Solution, StoppedError
 from scheduler.flow.solvers import cost_scaling, cycle_cancelling, residual
 from scheduler.flow.solvers.stopping import stop_flag
 from tests.support.flow_problems import (
-    INFEASIBLE,
-    KNOWN,
-    Known,
     feasible_problems,
-    flows,
     integers,
     network,
     oracle_cost,
@@ -35,22 +31,6 @@ SOLVERS: tuple[Callable[..., Solution], ...] = (
 )
 NAMES = ("cost scaling", "cost scaling, alpha 2", "cycle cancelling")
 each_solver = pytest.mark.parametrize("solve", SOLVERS, ids=NAMES)
-
-
-@each_solver
-@pytest.mark.parametrize("known", KNOWN, ids=repr)
-def test_known_answers(solve: Callable[..., Solution], known: Known) -> None:
-    solution = solve(known.problem)
-    assert (solution.cost, fault_of_solution(known.problem, solution)) == (known.cost, "")
-    found = flows(known.problem, known.numbers, solution.flow)
-    assert {pair: found.get(pair, 0) for pair in known.flow} == known.flow
-
-
-@each_solver
-@pytest.mark.parametrize("known", INFEASIBLE, ids=repr)
-def test_where_there_is_no_flow_solvers_say_so(solve: Callable[..., Solution], known: Known) -> None:
-    with pytest.raises(InfeasibleError):
-        solve(known.problem)
 
 
 @given(problem=feasible_problems() | scheduling_problems(), alpha=st.sampled_from([2, 9, 1000]))
@@ -187,13 +167,6 @@ def one_arc(**changes: int) -> Problem:
 def test_what_is_no_problem_is_refused(solve: Callable[..., Solution], problem: Problem, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         solve(problem)
-
-
-@each_solver
-def test_nothing_to_send_is_solved(solve: Callable[..., Solution]) -> None:
-    none = integers([])
-    assert solve(Problem(none, none, none, none, none, none)).cost == 0
-    assert solve(Problem(none, none, none, none, none, integers([0, 0]))).cost == 0
 
 
 def test_an_alpha_below_two_is_refused() -> None:

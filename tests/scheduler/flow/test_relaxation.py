@@ -18,12 +18,8 @@ from scheduler.flow.solvers import relaxation
 from scheduler.flow.solvers.relaxation import Relaxation, Round
 from scheduler.flow.solvers.stopping import stop_flag
 from tests.support.flow_problems import (
-    INFEASIBLE,
     KNOWN,
-    Known,
-    feasible_problems,
     five_tasks,
-    flows,
     integers,
     network,
     oracle_cost,
@@ -50,33 +46,11 @@ def assert_solved(graph: FlowGraph) -> None:
     assert solution.cost == oracle_cost(problem)
 
 
-@pytest.mark.parametrize("known", KNOWN, ids=repr)
-def test_known_answers(known: Known) -> None:
-    solution = relaxation.solve(known.problem)
-    assert solution.cost == known.cost
-    assert_least_cost(known.problem, solution)
-    found = flows(known.problem, known.numbers, solution.flow)
-    assert {pair: found.get(pair, 0) for pair in known.flow} == known.flow
-
-
-@pytest.mark.parametrize("known", INFEASIBLE, ids=repr)
-def test_what_has_no_answer_names_a_node(known: Known) -> None:
-    with pytest.raises(InfeasibleError, match=r"node \d+: \d+ units find no way (from|to) there"):
-        relaxation.solve(known.problem)
-
-
 @pytest.mark.parametrize("supply", [[2, -1], [1, -2]])
 def test_supplies_that_do_not_balance_have_no_answer(supply: list[int]) -> None:
     columns = (integers([value]) for value in (0, 1, 1, 5, 0))
     with pytest.raises(InfeasibleError):
         relaxation.solve(Problem(*columns, integers(supply)))
-
-
-@given(st.one_of(feasible_problems(), scheduling_problems()))
-def test_the_cost_is_the_oracles(problem: Problem) -> None:
-    solution = relaxation.solve(problem)
-    assert_least_cost(problem, solution)
-    assert solution.cost == oracle_cost(problem)
 
 
 @st.composite
@@ -119,15 +93,6 @@ def test_an_offset_on_all_arcs_of_a_task_moves_nothing(problem: Problem, amount:
     solver.solve()
     assert np.array_equal(graph.flow, before.flow)
     assert graph.solution().cost == before.cost + amount == relaxation.solve(with_offset(problem, 0, amount)).cost
-
-
-def test_a_start_of_a_similar_problem_is_taken_up() -> None:
-    before, numbers = network(*five_tasks())
-    after, _ = network(*five_tasks(9, slots={"M3": 2}))
-    solution = relaxation.solve(after, relaxation.solve(before))
-    assert solution.cost == 16
-    assert_least_cost(after, solution)
-    assert flows(after, numbers, solution.flow)["b", "M1"] == 1
 
 
 def test_a_start_of_another_size_is_refused() -> None:
