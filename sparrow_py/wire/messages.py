@@ -29,10 +29,10 @@ from sparrow_py.constraints import Constraint
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 
-PROTOCOL_VERSION = 3
-"""What is spoken here. Tests hold it against recordings of the version before."""
+PROTOCOL_VERSION = 4
+"""What is spoken here. Tests hold it against recordings of the versions before."""
 PROTOCOL_VERSION_OLDEST = 2
-"""The version before, which is spoken with peers that speak no newer one."""
+"""The oldest version that is spoken, with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
 MESSAGES_PER_FRAME_MAX = 0xFFFF
@@ -53,6 +53,8 @@ WITHDRAWN_CHARS_MAX = 1000
 REASON_BEGINNING = 200
 """Characters of the beginning of a reason that is too long."""
 EPOCH_SHIFT = 40
+SPARROW, FLOW = "sparrow", "flow"
+"""The planes that schedulers run, as `Welcome` and `Lead` name them."""
 
 
 def cut_reason(reason: str) -> str:
@@ -112,13 +114,16 @@ class Hello(Message, tag=1):
 
 class Welcome(Message, tag=2):
     """First message of the daemon that was dialled. `version` is the newest that both sides speak: the link's.
-    `user`: whose jobs the client's are.
+    `user`: whose jobs the client's are. `plane`: "sparrow" or "flow"; `leads`: whether it takes jobs for its plane, as
+    it does not while another scheduler leads that. Schedulers of a version before `PLANES_SINCE` say neither.
     """
 
     version: int
     name: str
     frame_bytes_max: int
     user: str = ""
+    plane: str = SPARROW
+    leads: bool = True
 
 
 class Renew(Message, tag=4):
@@ -158,14 +163,21 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
     delay_s: float | None = None
     task_timeout_s: float | None = None
     local: bool = False
+    gang: bool = False
+    max_per_node: int | None = None
+    max_per_rack: int | None = None
+    together_with: str = ""
+    priority: int | None = None
 
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
-    results the task is given."""
+    results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
+    count what has to move; at most `DATA_NODES_MAX` nodes."""
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
+    data: tuple[tuple[str, int], ...] = ()
 
 
 class KnownOutcome(msgspec.Struct, array_like=True, frozen=True):
@@ -187,6 +199,9 @@ class SubmitJob(Message, tag=10):
     `priority`: None is the user's own. Schedulers of a version before `PRIORITY_SINCE` do not know it.
     `avoid_by`: no node runs its tasks that has the same value of this attribute as one where a job in `avoid` runs;
     empty: no node where one runs. Schedulers of a version before `AVOID_BY_SINCE` do not know it.
+    `policy`: the plane that it is for, never empty in a job for another plane than `SPARROW`. `preemptible`: its tasks
+    may be stopped for others, and start again, which uses up no attempt. A job that states either is sent to no
+    scheduler of a version before `PLANES_SINCE`.
     """
 
     job: str
@@ -205,6 +220,8 @@ class SubmitJob(Message, tag=10):
     age_s: float = 0.0
     priority: int | None = None
     avoid_by: str = ""
+    policy: str = ""
+    preemptible: bool = False
 
     @property
     def accounts(self) -> bool:
@@ -420,6 +437,12 @@ class Draining(Message, tag=28):
     """The scheduler takes no further jobs, and will end: new ones are for others."""
 
 
+class Leads(Message, tag=55):
+    """Whether the scheduler leads its plane has changed: jobs are for the one that does."""
+
+    leads: bool
+
+
 class HandedOver(Message, tag=29):
     """The scheduler ends, and has let go of the job: take it to another, with a higher epoch.
 
@@ -507,6 +530,38 @@ class LaunchNow(Message, tag=54):
     expected_duration_s: float | None
 
 
+class LaunchPlaced(Message, tag=56):
+    """A task that a plane has placed at this node, for the node's lane of placed tasks, in which it waits for nothing
+    but a slot of the lane and what it demands. It is handed back if it has not started within the lane's time-out.
+
+    `lead`: the plane's lead epoch at its scheduler; the node hands back what is of a lower one than it has accepted.
+    The stage's `Common`, and its inputs, come before it, as before a `Launch`.
+    """
+
+    job: str
+    stage: int
+    task: int
+    attempt: int
+    payload: Data
+    lead: int
+    user: str
+    weight: float
+    priority: int
+    app: str
+    expected_duration_s: float | None
+    demand: dict[str, float] | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
+
+
+class Lead(Message, tag=57):
+    """The scheduler leads the plane with this epoch: the node takes the plane's placed tasks from no lower one from now
+    on. With epoch 0 it only asks. Either is answered by `Leading`. `forced`: by order of an operator, whoever leads."""
+
+    plane: str
+    epoch: int
+    forced: bool = False
+
+
 class NoTask(Message, tag=34):
     """No-op answer: there is no task left for `count` of the ask's slots."""
 
@@ -515,11 +570,14 @@ class NoTask(Message, tag=34):
 
 
 class CancelAttempt(Message, tag=35):
-    """Cancel this attempt if it has not started: answered by Report or AttemptRuns. With `running`, stop it."""
+    """Cancel this attempt if it has not started: answered by Report or AttemptRuns. With `running`, stop it. With
+    `preempt`, stop it, or hand it back if it has not started, to make room: answered by `Preempted`, `HandBack`, or by
+    the `Report` of one that had ended."""
 
     job: str
     attempt: int
     running: bool = False
+    preempt: bool = False
 
 
 class ForgetJob(Message, tag=36):
@@ -682,10 +740,80 @@ class QueueLength(Message, tag=50):
     length: int
 
 
+class Leading(Message, tag=58):
+    """Answer to `Lead`, and said again when another scheduler leads the plane: `epoch` is the highest that the node has
+    accepted for the plane, `leader` the name of that one's scheduler, `linked` whether that is linked to the node now.
+
+    If the epoch is what the scheduler has asked for, then `Inventory` messages follow.
+    """
+
+    plane: str
+    epoch: int
+    leader: str
+    linked: bool
+
+
+class Inventory(Message, tag=59):
+    """Jobs of a plane of which the node has something: tasks that run, outcomes, or the memory of starts. Each is
+    (user, job, instance); some of them in each message, at most `NUMBERS_PER_MESSAGE_MAX`, and the last one says
+    `complete`."""
+
+    plane: str
+    epoch: int
+    jobs: list[tuple[str, str, int]]
+    complete: bool
+
+
+class NodeLoad(Message, tag=65):
+    """What the node has left and what is measured there, for planes that place tasks. Said to schedulers that have sent
+    `Lead`: on change at most twice a second, else every `LOAD_REFRESH_S`.
+
+    `lane_free`: slots of the lane of placed tasks that are free; `lane_slots`: all of them. `short`: slots taken by
+    sampled tasks. `queued`: reservations and tasks that wait. `free`: of the node's resources, what no task demands.
+    `cpu`: CPUs in use; `memory_bytes` in use; `net_bytes_per_s`: received and sent. None if it cannot be measured.
+    """
+
+    lane_free: int
+    lane_slots: int
+    short: int
+    queued: int
+    free: dict[str, float]
+    cpu: float | None = None
+    memory_bytes: int | None = None
+    net_in_bytes_per_s: float | None = None
+    net_out_bytes_per_s: float | None = None
+
+
+class Occupied(Message, tag=66):
+    """Placed tasks hold so many slots of the node, for long: who samples reckons with the others. Said to all
+    schedulers, on change."""
+
+    slots: int
+
+
+class Preempted(Message, tag=67):
+    """Answer to `CancelAttempt` with `preempt`: the attempt was stopped after so long, and has no result."""
+
+    job: str
+    attempt: int
+    service_s: float
+
+
+LOAD_REFRESH_S = 30.0
+"""An unchanged load is said again after so long."""
+DATA_NODES_MAX = 64
+"""Nodes of which a task may say that they hold some of its data."""
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
-UNHURRIED_S: dict[type, float] = {JobAccepted: 0.002, CancelReservations: 0.005, ForgetJob: 0.5, Idle: 0.001}
+UNHURRIED_S: dict[type, float] = {
+    JobAccepted: 0.002,
+    CancelReservations: 0.005,
+    ForgetJob: 0.5,
+    Idle: 0.001,
+    NodeLoad: 0.25,
+    Occupied: 0.25,
+}
 """Messages that nobody waits for, and how long (seconds) they may wait for one that somebody does, to travel with it.
 
 A frame costs more than all else that is done with a message. A reservation that has become useless is cancelled while
@@ -708,6 +836,14 @@ SINCE: dict[type, int] = {
     FinishedElsewhere: 3,
     LaunchNow: 3,
     Received: 3,
+    Leads: 4,
+    LaunchPlaced: 4,
+    Lead: 4,
+    Leading: 4,
+    Inventory: 4,
+    NodeLoad: 4,
+    Occupied: 4,
+    Preempted: 4,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -717,6 +853,8 @@ PRIORITY_SINCE = 3
 """The version from which on schedulers know `SubmitJob.priority`."""
 AVOID_BY_SINCE = 3
 """The version from which on schedulers know `SubmitJob.avoid_by`."""
+PLANES_SINCE = 4
+"""The version from which on schedulers say which plane they run, and know what of jobs and stages is for `FLOW`."""
 
 
 FromClient = (
@@ -725,15 +863,15 @@ FromClient = (
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | PlacedNow | BlobLost | Draining | HandedOver | AllHandedOver | Goodbye
+    | PlacedNow | BlobLost | Draining | Leads | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
-    Reserve | CancelReservations | Common | Launch | LaunchNow | NoTask | CancelAttempt | ForgetJob | Input | Claim
-    | AskLength | DrainingKnown | Goodbye
+    Reserve | CancelReservations | Common | Launch | LaunchNow | LaunchPlaced | Lead | NoTask | CancelAttempt
+    | ForgetJob | Input | Claim | AskLength | DrainingKnown | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere
-    | Fenced | Idle | QueueLength | Renew | Goodbye
+    | Fenced | Idle | QueueLength | Leading | Inventory | NodeLoad | Occupied | Preempted | Renew | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()
