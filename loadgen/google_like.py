@@ -227,4 +227,5 @@ def events_in_windows(times_s: Reals, window_s: float, seconds: float) -> Number
     if windows < 1:
         raise InvalidOption("seconds", seconds, f"at least one window of {window_s:g} s")
     counts: Any = np.bincount((times_s / window_s).astype(np.int64), minlength=windows)
-    return np.asarray(counts[:windows], np.int64)
+    found: Numbers = np.asarray(counts[:windows], np.int64)
+    return found
