@@ -57,6 +57,7 @@ class Placed:
     solver: str
     """The one that found the flow; "" if there was nothing to solve."""
     solve_s: float
+    """In solvers alone."""
     nodes: int
     arcs: int
     waiting: int

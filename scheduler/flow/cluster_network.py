@@ -7,7 +7,6 @@ resources of several dimensions and racks' limits, by turning tasks away and sol
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ class ClusterNetwork:
 
     def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
         """Take the changes, solve, and tell where tasks go. `StoppedError` if the flag is set."""
-        start_s = time.monotonic()
+        spent_s = self.race.spent_s
         wins = self.race.wins.copy()
         self._rounds += 1
         cluster = self.cluster
@@ -109,7 +108,7 @@ class ClusterNetwork:
             unplaceable=unplaceable,
             cost=self._cost(),
             solver=max(wins, key=wins.__getitem__) if wins else "",
-            solve_s=time.monotonic() - start_s,
+            solve_s=self.race.spent_s - spent_s,
             nodes=self.graph.nodes,
             arcs=self.graph.arcs,
             waiting=len(cluster.tasks) - going + len(sent.refused),
