@@ -175,13 +175,13 @@ def test_places_cost_what_is_moved_to_them() -> None:
         "m2": 100 * 0 + 200 * 8,
         rack_of("r0"): 100 * 6 + 200 * 3,
         rack_of("r1"): 100 * 2 + 200 * 8,
-        CLUSTER: 100 * 2 + 200 * 8,
+        CLUSTER: 200 * 10,
     }
     assert "m1" in costs_of(Quincy(share_min=0.02), task)
     assert list(costs_of(Quincy(preferred_max=1), task)) == ["m0", rack_of("r0"), CLUSTER]
 
 
-def test_the_cluster_costs_as_a_rack_that_has_nothing() -> None:
+def test_the_cluster_costs_as_a_place_that_has_nothing() -> None:
     assert costs_of(Quincy(), Task("a", "j", 10 * GIGABYTE, gigabytes(m0=10)))[CLUSTER] == 2000
     assert costs_of(Quincy(), Task("a", "j")) == {CLUSTER: 0}
 
@@ -254,7 +254,18 @@ def test_tasks_of_one_round_are_spread() -> None:
 
 def test_tasks_that_run_count_and_stay() -> None:
     running = [Task(f"r{number}", "j", runs_on=f"m{number}") for number in (0, 1, 3)]
-    found = placed(LoadSpreading(), [*running, Task("new", "j")])
+    machines = [replace(machine, running=machine.name != "m2") for machine in MACHINES]
+    found = placed(LoadSpreading(), [*running, Task("new", "j")], machines)
     assert found == {"r0": "m0", "r1": "m1", "r3": "m3", "new": "m2"}
-    with pytest.raises(ProblemError, match="task_cost is -1"):
-        LoadSpreading(task_cost=-1)
+
+
+def test_measured_load_counts_if_it_is_named_and_more() -> None:
+    machines = [Machine("a", "r", 2, running=2), Machine("b", "r", 2, running=1, load={"cpu": 3.5})]
+    assert placed(LoadSpreading(), [Task("new", "j")], machines) == {"new": "b"}
+    assert placed(LoadSpreading(measured="cpu"), [Task("new", "j")], machines) == {"new": "a"}
+
+
+@pytest.mark.parametrize("name", ["task_cost", "waiting_cost", "waiting_cost_per_s"])
+def test_costs_below_0_are_refused(name: str) -> None:
+    with pytest.raises(ProblemError, match=f"{name} is -1; allowed are numbers from 0"):
+        LoadSpreading(**{name: -1})
