@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.flow import check
 from scheduler.flow.building import NewNetwork
+from scheduler.flow.policies.co_location import CoLocation
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.network import PolicyNetwork, network_of
+from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import (
     AGE_S_MAX,
     Aggregator,
@@ -26,35 +27,10 @@ from scheduler.flow.policies.policy import (
     UnitCost,
 )
 from scheduler.flow.policies.quincy import CLUSTER, GIGABYTE, Quincy, rack_of
-from scheduler.flow.problem import Problem, ProblemError, Solution
+from scheduler.flow.policies.shortest_job import ShortestJob
+from scheduler.flow.problem import ProblemError, Solution
+from tests.support.flow_policies import MACHINES, gigabytes, placed
 from tests.support.flow_problems import oracle_solve
-
-MACHINES = [Machine(f"m{number}", f"r{number // 2}", 2) for number in range(4)]
-
-
-def gigabytes(**amounts: int) -> dict[str, int]:
-    return {name: amount * GIGABYTE for name, amount in amounts.items()}
-
-
-def placements(problem: Problem, made: PolicyNetwork, solution: Solution) -> dict[str, str]:
-    """Where each task goes: a machine's name, or "" if it waits. Where units meet they go on in any order."""
-    left = solution.flow.copy()
-    names = {node: name for name, node in made.machines.items()}
-    found = {}
-    for task, node in made.tasks.items():
-        here = node
-        while here != made.sink:
-            arc = int(np.flatnonzero((problem.tail == here) & (left > 0))[0])
-            left[arc] -= 1
-            found[task] = names.get(here, "")
-            here = int(problem.head[arc])
-    return found
-
-
-def placed(policy: Policy, tasks: Sequence[Task], machines: Sequence[Machine] = MACHINES) -> dict[str, str]:
-    problem, made = network_of(policy, Cluster.of(machines, tasks))
-    return placements(problem, made, oracle_solve(problem))
-
 
 # ---- any policy ----------------------------------------------------------------------------------------------------
 
@@ -114,6 +90,9 @@ def clusters(draw: st.DrawFn) -> Cluster:
 policies = st.one_of(
     st.builds(Quincy, share_min=st.sampled_from([0.02, 0.14, 1.0]), preferred_max=st.integers(0, 3)),
     st.builds(LoadSpreading, task_cost=st.integers(0, 9)),
+    st.builds(ShortestJob, octave_cost=st.integers(0, 9)),
+    st.builds(NetworkAware, capacity=st.just(10e6)),
+    st.builds(CoLocation),
 )
 
 
