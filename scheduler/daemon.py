@@ -45,7 +45,7 @@ from sparrow_py.wire.outgoing import Outgoing
 log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
-LAUNCHES = frozenset({m.Launch, m.LaunchNow})
+LAUNCHES = frozenset({m.Launch, m.LaunchNow, m.LaunchPlaced})
 LAUNCHES_PER_SLOT = 2
 """A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
 SETTLED_PER_TURN = 10_000

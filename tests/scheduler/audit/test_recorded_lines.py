@@ -76,9 +76,11 @@ TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Launch(9, "j", 1, 4, ATTEMPT, b"payload", ((0, 1),))),
     ("n", m.Launch(0, "j", 0, 0, 1, BLOB, (), 5)),
     ("n", m.LaunchNow("j", 1, 4, ATTEMPT, b"payload", "ann", 1.0, 0, "app", 0.5)),
+    ("n", m.LaunchPlaced("j", 1, 4, ATTEMPT, b"payload", 3, "ann", 1.0, 0, "app", 60.0, {"cpu": 1.0}, ((0, 1),))),
     ("n", m.NoTask(9, 2)),
     ("n", m.CancelAttempt("j", ATTEMPT)),
     ("n", m.CancelAttempt("j", 1, True)),
+    ("n", m.CancelAttempt("j", ATTEMPT, preempt=True)),
     ("n", m.ForgetJob("j")),
     ("n", m.Input("j", 0, b"result")),
     ("n", m.Claim("j", "ann", 1, 7, 2.0)),
@@ -102,6 +104,9 @@ FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.Fenced("j", 4)),
     ("n", m.Idle(2)),
     ("n", m.QueueLength(3, 12)),
+    ("n", m.NodeLoad(1, 3, 0, 2, {"cpu": 1.0})),
+    ("n", m.Occupied(2)),
+    ("n", m.Preempted("j", ATTEMPT, 12.5)),
 ]
 
 
