@@ -14,6 +14,7 @@ This file hands events to the parts, and makes the parts. Those import downwards
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
     inputs   schedulers   executors/   queueing/backlog
+    leading                                      which scheduler's placed tasks are taken
     attempts   jobs   slots   fences   remembered_outcomes   remembered_starts   queueing/tickets
 """
 
@@ -35,6 +36,7 @@ from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.inputs import Blobs, Inputs
 from node_monitor.invariants import Invariants
 from node_monitor.jobs import Jobs
+from node_monitor.leading import Leading
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.pipelining import Pipelining
 from node_monitor.queueing.backlog import Backlog
@@ -81,7 +83,8 @@ class NodeMonitorCore:
     __slots__ = (
         "_ahead", "_handlers", "_invariants", "_serving", "_slots", "_timers", "apps", "ask_ahead", "asks", "attempts",
         "backlog", "counters", "done", "done_together", "executor_down", "executor_failed", "executor_leaving",
-        "executor_says", "executor_up", "executors", "fetched", "free", "history", "inputs", "jobs", "leaving", "node",
+        "executor_says", "executor_up", "executors", "fetched", "free", "history", "inputs", "jobs", "leading",
+        "leaving", "node",
         "offered", "options", "queue", "returned", "schedulers", "slots", "start", "story", "supervision", "told",
     )  # fmt: skip
 
@@ -133,6 +136,7 @@ class NodeMonitorCore:
             options.reservations_per_user_max, to_scheduler,
         )  # fmt: skip
         claims = Claims(jobs, book, backlog, fences, outcomes, starts, history, to_scheduler)
+        self.leading = leading = Leading(book, history, to_scheduler, 1 / options.count)
         self.options = options
         self.slots = slots
         self.free = places.free_resources
@@ -182,6 +186,7 @@ class NodeMonitorCore:
             m.CancelAttempt: stopping.cancel,
             m.Claim: claims.claim,
             m.DrainingKnown: schedulers.draining_known,
+            m.Lead: leading.lead,
         }
 
     # ---- what drivers ask --------------------------------------------------------------------
@@ -235,14 +240,22 @@ class NodeMonitorCore:
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
-        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, version: int = m.PROTOCOL_VERSION
+        self,
+        scheduler: str,
+        frame_bytes_max: int = m.FRAME_BYTES_MAX,
+        version: int = m.PROTOCOL_VERSION,
+        *,
+        name: str = "",
     ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, and speaks this version."""
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, speaks this version, and calls
+        itself by this name, which no other process has."""
         self.told.up(scheduler, frame_bytes_max, version)
+        self.leading.up(scheduler, name or scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.told.down(scheduler)
+        self.leading.down(scheduler)
         self.asks.scheduler_down(scheduler)
         self.backlog.scheduler_down(scheduler)
         for attempt in self.attempts.in_state(WAITS, scheduler):
@@ -265,6 +278,7 @@ class NodeMonitorCore:
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         """Nobody waits for the job's tasks any more."""
         job = self.jobs.by_key.get((scheduler, message.job))
+        self.leading.forgotten(None if job is None else job.owner, message.job)
         if job is not None:
             self.jobs.forget(job)
         self.backlog.drop_job(scheduler, message.job)

@@ -55,6 +55,8 @@ REASON_BEGINNING = 200
 EPOCH_SHIFT = 40
 SPARROW, FLOW = "sparrow", "flow"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
+PLANE_CHARS_MAX = 64
+"""Of a plane's name."""
 
 
 def cut_reason(reason: str) -> str:
@@ -555,7 +557,8 @@ class LaunchPlaced(Message, tag=56):
 
 class Lead(Message, tag=57):
     """The scheduler leads the plane with this epoch: the node takes the plane's placed tasks from no lower one from now
-    on. With epoch 0 it only asks. Either is answered by `Leading`. `forced`: by order of an operator, whoever leads."""
+    on. With epoch 0 it only asks: if it led, it leads no more. Either is answered by `Leading`. `forced`: by order of
+    an operator, whoever leads."""
 
     plane: str
     epoch: int
@@ -742,15 +745,17 @@ class QueueLength(Message, tag=50):
 
 class Leading(Message, tag=58):
     """Answer to `Lead`, and said again when another scheduler leads the plane: `epoch` is the highest that the node has
-    accepted for the plane, `leader` the name of that one's scheduler, `linked` whether that is linked to the node now.
+    accepted for the plane, `leader` the name of that one's scheduler, `linked` whether that is linked to the node now
+    and has not asked since. `address`: where the node dials it, for people.
 
-    If the epoch is what the scheduler has asked for, then `Inventory` messages follow.
+    If the scheduler that is told is the leader, and has said so in its `Lead`, then `Inventory` messages follow.
     """
 
     plane: str
     epoch: int
     leader: str
     linked: bool
+    address: str = ""
 
 
 class Inventory(Message, tag=59):
