@@ -234,11 +234,9 @@ class NodeMonitorCore:
 
     # ---- events: schedulers ------------------------------------------------------------------
 
-    def scheduler_up(
-        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, version: int = m.PROTOCOL_VERSION
-    ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, and speaks this version."""
-        self.told.up(scheduler, frame_bytes_max, version)
+    def scheduler_up(self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX) -> None:
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`."""
+        self.told.up(scheduler, frame_bytes_max)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
