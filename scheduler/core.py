@@ -118,13 +118,8 @@ class SchedulerCore:
         self._let_go()
 
     def client_up(self, client: str, user: str) -> None:
-        """A client has connected of which it is heard what it has received: by `Received`, or by `client_has_read`."""
+        """A client has connected, which says what it has received (`Received`)."""
         self.book.deliveries.client_up(client, user)
-
-    def client_has_read(self, client: str, now_s: float) -> None:
-        """A client that does not say `Received` has read all that was sent to it."""
-        self.book.deliveries.received_all(client, now_s)
-        self._let_go()
 
     def tell_client(self, client: str, message: m.Message) -> None:
         """Send the client a message, after all that it was told before."""

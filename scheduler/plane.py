@@ -111,7 +111,7 @@ class BookForPlane:
     """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
     launch_now: Callable[[StageState, int, Node], None]
     """(stage, task, node): send the task, which has been taken from the unplaced ones, for a slot of which the node has
-    said that it is free; only to one that `starts_now`."""
+    said that it is free."""
     push: Callable[[StageState, list[int], Node], None]
     """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
     place: Callable[[StageState, int, Node], None]
