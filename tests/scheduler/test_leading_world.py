@@ -1,8 +1,8 @@
 """Several schedulers and nodes that lose links, messages' order in time, and processes: one leads in the end.
 
-The pure parts of both sides, `scheduler.leading` and `node_monitor.leading`, under virtual time. Links keep the order of
-their messages and lose what is under way when they break. Whoever leads places tasks all the time, so that it shows
-whether a node starts one of a lower epoch than it has accepted.
+The pure parts of both sides, `scheduler.leading` and `node_monitor.leading`, under virtual time. Links keep their
+messages in order, and lose what is under way when they break. Whoever leads places tasks all the time, so that it
+shows whether a node starts one of a lower epoch than it has accepted.
 """
 
 from __future__ import annotations
