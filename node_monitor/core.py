@@ -239,17 +239,10 @@ class NodeMonitorCore:
 
     # ---- events: schedulers ------------------------------------------------------------------
 
-    def scheduler_up(
-        self,
-        scheduler: str,
-        frame_bytes_max: int = m.FRAME_BYTES_MAX,
-        version: int = m.PROTOCOL_VERSION,
-        *,
-        name: str = "",
-    ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, speaks this version, and calls
-        itself by this name, which no other process has."""
-        self.told.up(scheduler, frame_bytes_max, version)
+    def scheduler_up(self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, *, name: str = "") -> None:
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, and calls itself by this name,
+        which no other process has."""
+        self.told.up(scheduler, frame_bytes_max)
         self.leading.up(scheduler, name or scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:

@@ -21,7 +21,7 @@ from scheduler.book.book import Book
 from scheduler.book.invariants import check_admission, check_job
 from scheduler.book.ledger import Messenger
 from scheduler.book.nodes import Node
-from scheduler.book.validation import check_node
+from scheduler.book.validation import check_load, check_node, check_occupied
 from scheduler.leading import Leading
 from scheduler.plane import BookForPlane, Problem
 from scheduler.planes import PLANES
@@ -83,6 +83,9 @@ class SchedulerCore:
             m.Report: book.endings.reported,
             m.HandBack: book.endings.handed_back,
             m.AttemptRuns: book.attempts.runs,
+            m.Preempted: book.endings.preempted,
+            m.NodeLoad: self._node_load,
+            m.Occupied: self._occupied,
             m.NodeChanged: self._node_changed,
             m.NodeState: self._node_state,
             m.Claimed: book.claims.claimed,
@@ -134,13 +137,8 @@ class SchedulerCore:
         self._let_go()
 
     def client_up(self, client: str, user: str) -> None:
-        """A client has connected of which it is heard what it has received: by `Received`, or by `client_has_read`."""
+        """A client has connected, which says what it has received (`Received`)."""
         self.book.deliveries.client_up(client, user)
-
-    def client_has_read(self, client: str, now_s: float) -> None:
-        """A client that does not say `Received` has read all that was sent to it."""
-        self.book.deliveries.received_all(client, now_s)
-        self._let_go()
 
     def tell_client(self, client: str, message: m.Message) -> None:
         """Send the client a message, after all that it was told before."""
@@ -312,6 +310,15 @@ class SchedulerCore:
             self.book.ledger.to_node(node.id, m.DrainingKnown())
         self.plane.node_state(node, now_s)
 
+    def _node_load(self, node: Node, message: m.NodeLoad, now_s: float) -> None:
+        check_load(node.id, node.info.slots, node.info.resources, message)
+        node.load = message
+        self.plane.node_load(node, now_s)
+
+    def _occupied(self, node: Node, message: m.Occupied, now_s: float) -> None:
+        check_occupied(node.id, node.info.slots, message.slots)
+        node.occupied = message.slots
+
     def _has_no_tasks(self, node: Node, message: m.GetTasks, now_s: float) -> None:
         """A node asks a scheduler whose plane binds no tasks to those that ask."""
         self.counters.asks += 1
@@ -387,6 +394,8 @@ def _for_plane(
         launch=book.attempts.launch,
         launch_now=book.attempts.launch_now,
         push=book.attempts.push,
+        place=lambda stage, task, node: book.attempts.place(stage, task, node, 0),
+        preempt=book.attempts.preempt,
         count_placed=book.attempts.count_placed,
         settle_unplaced=book.outcomes.settle_unplaced,
         wait=book.waiting.wait,

@@ -45,7 +45,7 @@ from sparrow_py.wire.outgoing import Outgoing
 log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
-LAUNCHES = frozenset({m.Launch, m.LaunchNow})
+LAUNCHES = frozenset({m.Launch, m.LaunchNow, m.LaunchPlaced})
 LAUNCHES_PER_SLOT = 2
 """A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
 SETTLED_PER_TURN = 10_000
@@ -409,19 +409,12 @@ class SchedulerDaemon:
             )
         register.news.clear()
 
-    def _client_has_read(self, client: str) -> None:
-        """A client that does not say so itself has been sent all that waited for it."""
-        self.core.client_has_read(client, self.clock())
-        self._timer.update()
-
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         self._client_seats.take(user)
         core, clock = self.core, self.clock
         core.client_up(client, user)
-        if link.version < m.SINCE[m.Received]:
-            link.emptied = partial(self._client_has_read, client)
         if core.draining:
             core.tell_client(client, m.Draining())
         link.first = True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
 
     from scheduler.book.counters import Counters
-    from scheduler.book.jobs import JobState, StageState
+    from scheduler.book.jobs import Attempt, JobState, StageState
     from scheduler.book.nodes import Node, Nodes
     from scheduler.options import SchedulerOptions
     from sparrow_py.job import TaskStatus
@@ -48,6 +48,9 @@ class Plane(Placing, Protocol):
     def node_state(self, node: Node, now_s: float) -> None:
         """A node is ready again, is cordoned, or drains (`Node.state`). One that drains has dropped what it held for
         us that has not started."""
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """The node has said what it has left, and what is measured there (`Node.load`)."""
 
     def node_lost(self, node: Node) -> Iterable[StageState]:
         """A node is gone, and what it held for us with it. Its attempts are about to be settled or to start again.
@@ -116,11 +119,17 @@ class BookForPlane:
     """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
     launch_now: Callable[[StageState, int, Node], None]
     """(stage, task, node): send the task, which has been taken from the unplaced ones, for a slot of which the node has
-    said that it is free; only to one that `starts_now`."""
+    said that it is free."""
     push: Callable[[StageState, list[int], Node], None]
     """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
+    place: Callable[[StageState, int, Node], None]
+    """(stage, unplaced task, node): send the task to the node's lane of placed tasks; only to one that `places`. It may
+    be handed back, if nothing else because it has waited there for too long."""
+    preempt: Callable[[Attempt], None]
+    """Have an attempt of a preemptible job (`JobState.preemptible`) make room: `Plane.preempted` is called, or
+    `handed_back`, or it has ended."""
     count_placed: Callable[[StageState, int], None]
-    """(stage, tasks): so many have been launched or pushed."""
+    """(stage, tasks): so many have been launched, pushed or placed."""
     settle_unplaced: Callable[[StageState, list[int], TaskStatus, str, float], None]
     """(stage, unplaced tasks, status, reason, time): they will not run."""
 

@@ -176,9 +176,10 @@ class Claims:
         self._inventories.add(node.id, message.jobs)
         for user, job_id, instance in message.jobs:
             job = self._ledger.jobs.get(job_id)
-            if job is not None and (job.user, job.instance) == (user, instance) and self._is_claimed(job):
-                if self._by_inventory(job) and not job.listing:
-                    self._claim_late(job, node, now_s)
+            if job is None or (job.user, job.instance) != (user, instance) or not self._is_claimed(job):
+                continue
+            if self._by_inventory(job) and not job.listing:
+                self._claim_late(job, node, now_s)
         if message.complete:
             self._inventories.is_complete(node.id, now_s)
 

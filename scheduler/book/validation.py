@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
@@ -34,6 +35,7 @@ from sparrow_py.wire.messages import (
     AddTasks,
     Idle,
     NodeInfo,
+    NodeLoad,
     Stage,
     SubmitJob,
     TaskDetail,
@@ -49,6 +51,8 @@ TASKS_PER_JOB_MAX = 1 << 31
 AVOID_MAX = 100
 ADDRESSES_MAX = 64
 ADDRESS_CHARS_MAX = 256
+QUEUED_MAX = 1 << 40
+"""Reservations and tasks that a node may say wait there."""
 INPUT_RANGE_BYTES = 12
 """What a range of inputs takes in a Launch, at most."""
 
@@ -104,6 +108,39 @@ def check_node(node: NodeInfo) -> None:
     for app, reason in node.withdrawn.items():
         if len(reason) > WITHDRAWN_CHARS_MAX:
             raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
+
+
+def check_load(node_id: str, slots: int, resources: Mapping[str, float], load: NodeLoad) -> None:
+    """`LinkError` if a node with these slots and resources cannot have such a load."""
+    for field, value, most in (
+        ("lane_slots", load.lane_slots, slots),
+        ("lane_free", load.lane_free, load.lane_slots),
+        ("short", load.short, slots),
+        ("queued", load.queued, QUEUED_MAX),
+    ):
+        if not 0 <= value <= most:
+            raise LinkError(f"node {node_id} says that {field} is {value}; it is a whole number from 0 to {most}")
+    for name, amount in load.free.items():
+        if name not in resources:
+            raise LinkError(f"node {node_id} says what is free of {shown(name)}, which it does not have")
+        if not 0 <= amount <= resources[name]:
+            raise LinkError(f"node {node_id} says that {amount} {name} is free, of {resources[name]}")
+    for field in ("cpu", "memory_bytes", "net_in_bytes_per_s", "net_out_bytes_per_s"):
+        measured = getattr(load, field)
+        if measured is not None and not 0 <= measured < math.inf:
+            raise LinkError(f"node {node_id} says that {field} is {measured}; it is a number from 0")
+
+
+def check_occupied(node_id: str, slots: int, occupied: int) -> None:
+    """`LinkError` if placed tasks cannot hold so many of the node's slots."""
+    if not 0 <= occupied <= slots:
+        raise LinkError(f"node {node_id} says that {occupied} of its {slots} slots are occupied")
+
+
+def check_seconds(node_id: str, field: str, seconds: float) -> None:
+    """`LinkError` if a node says a time that cannot be."""
+    if not 0 <= seconds < math.inf:
+        raise LinkError(f"node {node_id} says that {field} is {seconds}; it is a number of seconds from 0")
 
 
 def check_blob(blob: BlobRef) -> None:

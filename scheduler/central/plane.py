@@ -114,6 +114,10 @@ class CentralPlane:
         # After the node has been forgiven, as timers of equal times go in the order in which they were set.
         self._book.at_stage(now_s + BACKOFF_MAX_S, stage, self._forgiven)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """An attempt that was adopted: nothing of ours is preempted."""
+        self._ended(attempt, service_s)
+
     def _forgiven(self, stage: StageState, now_s: float) -> None:
         self._news = True
 
@@ -126,6 +130,9 @@ class CentralPlane:
     def node_state(self, node: Node, now_s: float) -> None:
         self._changed.add(node.id)
         self._nodes_changed(now_s)
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """What runs there is known here."""
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._free.drop(node.id)

@@ -135,6 +135,9 @@ class DirectPlane:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         self._book.leave_alone(attempt.stage, node.id, now_s)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Only tasks that a plane has placed are preempted."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -146,6 +149,9 @@ class DirectPlane:
     def node_state(self, node: Node, now_s: float) -> None:
         if node.state == m.READY:
             self.node_up(node, now_s)
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """Nodes are asked for their queues when that matters."""
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         return ()

@@ -30,6 +30,7 @@ COUNTERS = {
     "retries": "Tasks put back to be started again.",
     "attempts_lost": "Starts whose node or executor was lost.",
     "handed_back": "Tasks that a node monitor handed back unstarted.",
+    "preempted": "Starts that node monitors stopped to make room, and which do not count.",
     "finished_elsewhere": "Tasks of inner stages that a client's copy of them finished (speculation).",
     "stale_reports": "Reports on unknown or settled attempts, ignored.",
 }

@@ -79,6 +79,9 @@ class SamplingPlane:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         """Another node gets the task, or the same one if it asks for it again."""
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Only tasks that a plane has placed are preempted."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -92,6 +95,9 @@ class SamplingPlane:
                     self.probing.ensure(stage, now_s)
         elif node.state == m.READY:
             self.probing.node_came(node.id, now_s)
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """Which node is free, late binding finds."""
 
     def node_lost(self, node: Node) -> dict[StageState, None]:
         self.idle.forget(node.id)

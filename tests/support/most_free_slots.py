@@ -1,7 +1,8 @@
-"""Two small planes beside those of the scheduler, made of what `scheduler/plane.py` says alone.
+"""Small planes beside those of the scheduler, made of what `scheduler/plane.py` says alone.
 
 `MostFreeSlots` sends each task to the node with the most free slots, oldest stage first, once all events of a frame
-have been handled. `SolvedPlacement` does the same, and has computed off the loop which task goes where.
+have been handled. `InLanes` does the same, by the nodes' lanes for placed tasks. `SolvedPlacement` does as the first,
+and has computed off the loop which task goes where.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class MostFreeSlots:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         self.book.leave_alone(attempt.stage, node.id, now_s)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Its slot is free: seen at the next pump."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -67,6 +71,9 @@ class MostFreeSlots:
 
     def node_state(self, node: Node, now_s: float) -> None:
         """As `node_up`."""
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """It is known how many tasks run there."""
 
     def node_lost(self, node: Node) -> Iterable[StageState]:
         return ()
@@ -116,12 +123,16 @@ class MostFreeSlots:
             if stage.states[task] != UNPLACED or node is None or not may_run_at(node_id):
                 continue  # Much may have happened since it was computed.
             if book.may_start_at(stage.job, node):
-                book.push(stage, [task], node)
+                self.send(stage, task, node)
                 placed += 1
         if placed:
             book.count_placed(stage, placed)
             if not stage.unplaced:
                 self.none_unplaced(stage, now_s)
+
+    def send(self, stage: StageState, task: int, node: Node) -> None:
+        """Send an unplaced task to a node that may run it."""
+        self.book.push(stage, [task], node)
 
     def solved(self, number: int, answer: Any, now_s: float) -> None:
         raise NotImplementedError("nothing is given away to be solved")
@@ -138,6 +149,30 @@ class MostFreeSlots:
 
     def left_over(self) -> str:
         return f"waiting stages {self.waiting.all()}" if self.waiting else ""
+
+
+class InLanes(MostFreeSlots):
+    """As `MostFreeSlots`, by the lanes of the nodes for placed tasks. What it is told of loads and of preempted
+    attempts, it remembers."""
+
+    def __init__(self, book: BookForPlane) -> None:
+        super().__init__(book)
+        self.loads: list[str] = []
+        self.preemptions: list[tuple[int, str, float]] = []
+
+    def send(self, stage: StageState, task: int, node: Node) -> None:
+        self.book.place(stage, task, node)
+
+    def free_slots(self) -> dict[str, int]:
+        """As far as the nodes know tasks that are placed."""
+        free = super().free_slots()
+        return {node.id: free[node.id] for node in self.book.nodes.all() if node.places}
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        self.loads.append(node.id)
+
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        self.preemptions.append((attempt.task, node.id, service_s))
 
 
 class SolvedPlacement(MostFreeSlots):
