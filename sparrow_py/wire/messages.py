@@ -57,6 +57,8 @@ SPARROW, FLOW = "sparrow", "flow"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
 PLANE_CHARS_MAX = 64
 """Of a plane's name."""
+LEAD_EPOCH_MAX = 1 << 62
+"""Lead epochs are below."""
 
 
 def cut_reason(reason: str) -> str:
