@@ -23,7 +23,7 @@ from scheduler.book.ledger import Messenger
 from scheduler.book.nodes import Node
 from scheduler.book.validation import check_load, check_node, check_occupied
 from scheduler.plane import BookForPlane, Problem
-from scheduler.planes import PLANES
+from scheduler.planes import plane_of
 from sparrow_py.errors import InvariantViolated, LinkError, shown
 from sparrow_py.wire import messages as m
 
@@ -54,7 +54,7 @@ class SchedulerCore:
         self.register = book.register
         self._outbox = outbox
         self._problems = itertools.count(1)
-        self.plane = plane = PLANES[options.placement](_for_plane(book, rng, self._solve))
+        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve))
         book.ledger.placing = plane
         self._overfull = book.deliveries.overfull
         self._left = book.register.left
@@ -303,6 +303,7 @@ def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) 
         note=ledger.note,
         keeps_history=ledger.history.keeps,
         at_stage=ledger.at_stage,
+        at=ledger.timers.at,
         is_here=ledger.is_here,
         nodes_now=book.reach.now,
         test_node=book.reach.test,
@@ -320,5 +321,6 @@ def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) 
         wait=book.waiting.wait,
         wait_for_preferred=book.waiting.wait_for_preferred,
         is_waiting=book.waiting.is_waiting,
+        leads=lambda: True,
         solve=solve,
     )

@@ -1,0 +1,87 @@
+"""What a network of a cluster is told before a round, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.flow.policies.policy import Group, Machine, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A user's due, beside other users who have tasks that wait."""
+
+    weight: float = 1.0
+    """Above 0."""
+    running: int = 0
+    """Slots that the user's tasks hold which are no part of the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanges:
+    """What has changed in a cluster since the round before, to be applied in this order."""
+
+    machines_gone: Sequence[str] = ()
+    machines: Sequence[Machine] = ()
+    """New ones, or such that have changed."""
+    kinds: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    """By kind: which machines tasks of it may go to; None: to all, as those of a kind that was never told may."""
+    tasks_gone: Sequence[str] = ()
+    """They ended, were withdrawn, or were placed and are no part of the network any more. Unknown ones are ignored."""
+    tasks: Sequence[Task] = ()
+    """New ones, or such that have changed, which are as new then."""
+    tasks_run: Sequence[tuple[str, str]] = ()
+    """Task, machine: it runs there, if the network keeps tasks that run. Only then does it stay there."""
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    """By user: those whose share is new or other than before. All others count with what `Share` is by default."""
+    now_s: float = 0.0
+    """No less than in the round before."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    """By name: those that are new or other than before; they are there before the first of their tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What has come of a round. Tasks that are in none of these lists wait on, or stay where they run."""
+
+    placed: Sequence[tuple[str, str]]
+    """Task, machine. Also those that ran elsewhere; and again those that were named before, as long as nobody says
+    that they are gone or run."""
+    stopped: Sequence[str]
+    """They ran, and are to wait."""
+    unplaceable: Mapping[str, str]
+    """By group: why it cannot be placed at all as the cluster is."""
+    cost: int
+    solver: str
+    """The one that found the flow; "" if there was nothing to solve."""
+    solve_s: float
+    nodes: int
+    arcs: int
+    waiting: int
+    """Tasks that wait then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way that a task could go, or goes."""
+
+    to: str
+    """A machine, or an aggregator and the machine that is cheapest from there; "" of waiting."""
+    cost: int
+    """Of the whole way, if the task were the next one there."""
+    limit: str
+    """What binds there, in words; "" if nothing does."""
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a task waits, or is where it is: its ways, the cheapest first."""
+
+    task: str
+    machine: str | None
+    """Where it was placed, or runs."""
+    waiting: int
+    """The price of waiting."""
+    ways: Sequence[Way]
