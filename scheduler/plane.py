@@ -8,8 +8,8 @@ stage it may set `plan`, `reserved_at_s` and `search`, and take unplaced tasks. 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from scheduler.book.placing import Placing
 
@@ -27,6 +27,36 @@ Handler = Callable[["Node", Any, float], None]
 """Takes a message of a node."""
 Problem = Callable[[], Any]
 """What is to be computed; it must not touch what the loop may change meanwhile."""
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A problem whose answer may become useless."""
+
+    def stop(self) -> None:
+        """End soon, from whatever thread; with an exception, unless there is the answer already."""
+
+
+@dataclass(slots=True)
+class RoundFigures:
+    """What came of problems that a plane has had solved."""
+
+    rounds: int = 0
+    failed: int = 0
+    stale: int = 0
+    """Placements that did not stand when the answer came."""
+    wins: dict[str, int] = field(default_factory=dict)
+    """By solver: rounds in which it found the answer."""
+    nodes: int = 0
+    """Of the latest network."""
+    arcs: int = 0
+
+    def solved(self, solver: str, nodes: int, arcs: int) -> None:
+        """There is an answer."""
+        self.rounds += 1
+        self.nodes, self.arcs = nodes, arcs
+        if solver:
+            self.wins[solver] = self.wins.get(solver, 0) + 1
 
 
 class Plane(Placing, Protocol):
@@ -98,6 +128,8 @@ class BookForPlane:
     keeps_history: bool
     at_stage: Callable[[float, StageState, Callable[[StageState, float], None]], None]
     """(time, stage, action): call the action with the stage and the time then, if its job is still here."""
+    at: Callable[[float, Callable[[float], None]], None]
+    """(time, action): call the action with the time then, and `Plane.pump` after it."""
     is_here: Callable[[JobState], bool]
     """Whether the job has not ended, and was not given up."""
 
