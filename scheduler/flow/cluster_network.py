@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from scheduler.flow.cluster_changes import ClusterChanges, Placed
+from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed
 from scheduler.flow.policies.policy import Group, Machine, Policy, Task
+from scheduler.flow.problem import Problem
 from scheduler.flow.solvers.stopping import StopFlag
 
 
@@ -50,3 +51,11 @@ class ClusterNetwork:
         return Placed(
             placed, (), {}, 0, "greedy", 0.0, len(self.machines), len(self.tasks), len(self.tasks) - len(placed)
         )
+
+    def explain(self, task: str) -> Explanation:
+        """Nothing is known here."""
+        raise KeyError(task)
+
+    def dump(self) -> Problem:
+        """Nothing is known here."""
+        raise KeyError
