@@ -8,11 +8,12 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.core import Metric
 
 from scheduler import planes
 from scheduler.audit.audited_core import AuditedCore
@@ -140,7 +141,7 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients), options))
+        app = make_app(self, self.credentials, self._metrics)
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
         self._listener = Listener(app, options, self.credentials)
@@ -157,6 +158,9 @@ class SchedulerDaemon:
         self._standstill.start()
         self._warm_up()
         return {"address": self.address, "name": self.name}
+
+    def _metrics(self) -> Iterator[Metric]:
+        return collect(self.core, len(self._clients), self.options, self.solving.times, self.clock())
 
     def _warm_up(self) -> None:
         """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""

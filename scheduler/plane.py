@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from scheduler.book.placing import Placing
 
@@ -59,6 +59,27 @@ class RoundFigures:
             self.wins[solver] = self.wins.get(solver, 0) + 1
 
 
+class PlaceCost(NamedTuple):
+    """What it would cost to place a task there."""
+
+    to: str
+    cost: int
+    limit: str
+    """Why it cannot be placed there for that; empty if nothing is in the way."""
+
+
+@dataclass(slots=True)
+class WhyWaiting:
+    """Why tasks of a stage wait."""
+
+    reasons: list[str]
+    task: int | None = None
+    """One of them, of which the rest is told."""
+    waiting_cost: int | None = None
+    places: list[PlaceCost] = field(default_factory=list)
+    """The cheapest first."""
+
+
 class Plane(Placing, Protocol):
     """Finds nodes for the tasks of stages: what `Placing` says, and what nodes do.
 
@@ -99,6 +120,17 @@ class Plane(Placing, Protocol):
     def lead_changed(self, leads: bool, now_s: float) -> None:
         """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
         tasks be placed. One that leads no more has its jobs taken away after this."""
+
+    @property
+    def rounds(self) -> RoundFigures | None:
+        """What came of its problems; None of a plane that gives none away."""
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """How long the task has waited for a place that has waited for longest; asked only if there are `rounds`."""
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
+        problems are solved, if the plane has any solved: it may look at what they change."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""

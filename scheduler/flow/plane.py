@@ -13,13 +13,16 @@ anew, and the next try comes after a pause.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Placed
 from scheduler.flow.cluster_view import ClusterView
+from scheduler.flow.explain import explained, written
+from scheduler.flow.gang_room import why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
@@ -27,7 +30,7 @@ from scheduler.flow.reachable import Reachable, has_own_kind
 from scheduler.flow.solvers.stopping import stop_flag
 from scheduler.flow.stage_limits import group_of, has_limits, near_of
 from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
-from scheduler.plane import RoundFigures
+from scheduler.plane import RoundFigures, WhyWaiting
 from sparrow_py.job import CANCELLED, LOST
 from sparrow_py.wire import messages as m
 
@@ -176,6 +179,34 @@ class FlowPlane:
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
 
+    def oldest_wait_s(self, now_s: float) -> float:
+        since_s = [min(stage.plan.since_s.values(), default=now_s) for stage in self._waiting]
+        return max(0.0, now_s - min(since_s, default=now_s))
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """The costs of the task that the network has had for longest."""
+        reasons, plan, network = self._reasons(stage), stage.plan, self._network
+        if network is None or not plan.since_s:
+            return lambda: WhyWaiting(reasons)
+        task = min(plan.since_s, key=lambda one: (plan.since_s[one], one))
+        return partial(explained, network, plan.name(task), stage.first + task, reasons)
+
+    def _reasons(self, stage: StageState) -> list[str]:
+        reasons, plan, options = [], stage.plan, self._book.options
+        if not self._book.leads():
+            reasons.append("this scheduler does not lead its plane, and places nothing")
+        elif self._network is None:
+            failed = f"; {self.rounds.failed:,} rounds have failed, as the log says" if self.rounds.failed else ""
+            reasons.append(f"no round has been solved yet{failed}")
+        if stage.spec.gang and not stage.complete:
+            reasons.append("a gang waits until all of it is here")
+        elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
+            reasons.append(why_not)
+        outside = stage.unplaced - len(plan.since_s)
+        if outside > 0 and self._offered >= options.flow_tasks_max:
+            reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
+        return reasons
+
     def live_reservations(self, node_id: str) -> int:
         return 0
 
@@ -221,6 +252,9 @@ class FlowPlane:
         self._news = True
 
     def _begin_round(self, now_s: float) -> None:
+        self._refuse_gangs(now_s)
+        if not self._waiting:
+            return
         self._news = False
         if self._reachable.full:
             self._forget_network()
@@ -265,10 +299,10 @@ class FlowPlane:
         if plan.own_kind != own:  # All its tasks are of other kinds.
             names, plan.own_kind = withdrawn(stage), own
             self._offered -= len(names)
-        room = self._book.options.flow_tasks_max - self._offered
-        if spec.gang and not (stage.complete and stage.unplaced - len(plan.since_s) <= room):
-            room = 0
-        more_names, new = compare(stage, max(room, 0), now_s)
+        most = self._book.options.flow_tasks_max - (self._offered - len(plan.since_s))
+        if spec.gang and not (stage.complete and stage.unplaced <= most):
+            most = 0
+        more_names, new = compare(stage, most, now_s)
         self._offered += len(new) - len(more_names)
         if len(plan.since_s) >= stage.unplaced:
             del self._looked_at[stage]  # Else the rest follows when there is room.
@@ -346,7 +380,6 @@ class FlowPlane:
         self.rounds.solved(answer.solver, answer.nodes, answer.arcs)
         placed, stale = self._place(answer.placed, now_s) if self._book.leads() else (0, len(answer.placed))
         self.rounds.stale += stale
-        self._refuse(answer.unplaceable, now_s)
         more = self._offered >= self._book.options.flow_tasks_max  # Others have room now.
         self._news = self._news or stale > 0 or (placed > 0 and more)
         self._stale_rounds = self._stale_rounds + 1 if stale and not placed else 0
@@ -383,36 +416,24 @@ class FlowPlane:
                 found.setdefault(stage, []).append((int(task), node_id))
         return sorted(found.items(), key=lambda item: bool(item[0].spec.together_with))
 
-    def _refuse(self, unplaceable: Mapping[str, str], now_s: float) -> None:
-        """Gangs that would not fit even if nothing ran are lost; others wait."""
-        for name, why in unplaceable.items():
-            stage = self._in_network.get(int(name))
-            if stage is None or stage not in self._waiting:
+    def _refuse_gangs(self, now_s: float) -> None:
+        """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
+        after a while, if their job says so, or if they did fit before nodes were gone."""
+        for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
+            plan, reason = stage.plan, self._why_never_fits(stage)
+            if not reason:
+                plan.fits_not_since_s, plan.did_fit = None, True
                 continue
-            stage.plan.why_not = why
-            if stage.spec.gang and (reason := self._never_fits(stage)):
-                tasks = stage.unplaced_tasks()
-                self._book.settle_unplaced(stage, tasks, LOST, reason, now_s)
+            if plan.fits_not_since_s is None:
+                plan.fits_not_since_s = now_s
+            patience_s = stage.job.wait_for_nodes_s
+            if patience_s is None:
+                patience_s = self._book.options.wait_for_nodes_s if plan.did_fit else 0.0
+            if now_s >= plan.fits_not_since_s + patience_s:
+                self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
 
-    def _never_fits(self, stage: StageState) -> str:
-        """Why the gang has no place even on empty nodes; "" if it has, or none may run it now, which it waits for."""
-        nodes = self._book.nodes
-        eligible = [nodes[node_id] for node_id in nodes.eligible(stage.kind)]
-        places = sum(self._places_if_empty(stage, node) for node in eligible)
-        if not eligible or places >= stage.unplaced:
-            return ""
-        noun = "node" if len(eligible) == 1 else "nodes"
-        return (
-            f"a gang of {stage.unplaced:,} tasks; the {len(eligible):,} {noun} that may run it have room for {places:,}"
-        )
-
-    def _places_if_empty(self, stage: StageState, node: Node) -> int:
-        places = self._view.lane_slots(node)
-        for name, amount in stage.kind.demand:
-            if amount > 0:
-                places = min(places, int(node.info.resources.get(name, 0.0) / amount + 1e-9))
-        limit = stage.spec.max_per_node
-        return places if limit is None else min(places, limit)
+    def _why_never_fits(self, stage: StageState) -> str:
+        return why_gang_never_fits(stage, self._book.nodes, self._view, self._book.options.flow_tasks_max)
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -427,6 +448,11 @@ class FlowPlane:
         self._news = self._news or bool(self._waiting)
 
     # ---- invariants --------------------------------------------------------------------------
+
+    def dump(self) -> Callable[[], str]:
+        """The problem of the last round, in DIMACS' format, or nothing; to be called where problems are solved."""
+        network = self._network
+        return partial(written, network) if network is not None else str
 
     def problem(self, stage: StageState) -> str | None:
         wanted = stage.unplaced > 0 and stage.open

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class StagePlan:
     """See the module's docstring."""
 
-    __slots__ = ("before_s", "number", "offered", "own_kind", "preferred", "since_s", "why_not")
+    __slots__ = ("before_s", "did_fit", "fits_not_since_s", "number", "offered", "own_kind", "preferred", "since_s")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -41,8 +41,10 @@ class StagePlan:
         """Of tasks that were taken out of the network while they waited: since when they do."""
         self.own_kind = False
         """Whether its kinds are its own, as the network was told."""
-        self.why_not = ""
-        """Why the stage cannot be placed now, as the last round has found."""
+        self.did_fit = False
+        """Of a gang: whether there were places for all of it, taken or not."""
+        self.fits_not_since_s: float | None = None
+        """Of a gang: since when there are not."""
 
     def name(self, task: int) -> str:
         """What the network calls the task."""
@@ -67,9 +69,9 @@ def withdrawn(stage: StageState) -> list[str]:
     return names
 
 
-def compare(stage: StageState, room: int, now_s: float) -> tuple[list[str], list[int]]:
-    """Names of tasks that the network has and should not, and tasks that it has not and should, at most `room` of
-    them. From now on it is as it should be."""
+def compare(stage: StageState, most: int, now_s: float) -> tuple[list[str], list[int]]:
+    """Names of tasks that the network has and should not, and tasks that it has not and should, so that it has at most
+    so many of the stage then. From now on it is as it should be."""
     plan: StagePlan = stage.plan
     unplaced = unplaced_mask(stage)
     offered = np.zeros(len(unplaced), np.bool_)
@@ -86,7 +88,7 @@ def compare(stage: StageState, room: int, now_s: float) -> tuple[list[str], list
         if stage.states[task] == UNPLACED and stage.open:
             unplaced[task] = True
             offered[task] = False
-    new = [int(task) for task in np.flatnonzero(unplaced & ~offered)[:room]]
+    new = [int(task) for task in np.flatnonzero(unplaced & ~offered)[: max(0, most - len(plan.since_s))]]
     plan.offered = offered & unplaced
     plan.offered[new] = True
     if plan.before_s and not plan.offered.any():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scheduler.flow.cluster_changes import ClusterChanges, Placed
+from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed
 from scheduler.flow.policies.policy import Group, Machine, Task
 from scheduler.flow.solvers.stopping import StopFlag
 from sparrow_py.job import TaskStatus
@@ -47,20 +47,31 @@ class FirstFit:
         waiting = len(self.tasks) - len(placed)
         return Placed(placed, (), {}, 0, "first-fit", 0.0, len(self.machines), arcs, waiting)
 
+    def explain(self, task: str) -> Explanation:
+        """It knows no costs."""
+        raise KeyError(task)
+
     def _first_fit(self) -> list[tuple[str, str]]:
         slots = {name: machine.slots for name, machine in self.machines.items()}
         free = {name: dict(machine.free) for name, machine in self.machines.items()}
         groups: Counter[tuple[str, str]] = Counter()
+        racks: Counter[tuple[str, str]] = Counter()
         placed = []
         for task in self.tasks.values():
             for name in self.machines:
                 allowed, group = self.kinds[task.kind], self.groups.get(task.group, Group())
                 fits = all(free[name].get(what, 0.0) + 1e-9 >= much for what, much in task.demand.items())
                 held = groups[task.group, name] + group.running.get(name, 0)
+                rack = self.machines[name].rack
+                in_rack = racks[task.group, rack] + sum(
+                    count for one, count in group.running.items() if self.machines[one].rack == rack
+                )
                 full = group.max_per_machine and held >= group.max_per_machine
+                full = full or (group.max_per_rack and in_rack >= group.max_per_rack)
                 if slots[name] > 0 and fits and not full and (allowed is None or name in allowed):
                     slots[name] -= 1
                     groups[task.group, name] += 1
+                    racks[task.group, rack] += 1
                     for what, much in task.demand.items():
                         free[name][what] -= much
                     placed.append((task.name, name))

@@ -340,3 +340,33 @@ def test_what_failed_starts_again_as_its_job_says(status: TaskStatus) -> None:
     assert rig.placed() == {0: "n1"}
     rig.end_all()
     assert rig.outcomes() == [(0, FINISHED, 2)]
+
+
+def test_a_gang_that_cannot_fit_is_refused_and_others_go_on() -> None:
+    rig = FlowRig({"n1": node_info(2), "n2": node_info(1)})
+    rig.submit_job(4, job="gang", gang=True)
+    rig.submit_job(1, job="other")
+    reasons = {outcome.error for outcome in rig.take(m.Outcome) if outcome.job == "gang"}
+    assert reasons == {"a gang of 4 tasks needs as many places at once; the 2 nodes that may run it have 3"}
+    assert len(rig.placed("other")) == 1
+
+
+def test_a_gang_that_did_fit_waits_for_nodes_that_have_gone() -> None:
+    rig = FlowRig({"n1": node_info(2)}, wait_for_nodes_s=5.0)
+    rig.submit_job(2, job="other")
+    rig.submit_job(2, job="gang", gang=True)
+    rig.node_down("n1", 1.0)
+    rig.node_up("n2", node_info(1), 1.0)
+    rig.tick(3.0)
+    assert not rig.outcomes()
+    for now_s in range(4, 9):
+        rig.tick(float(now_s))
+    assert {outcome.job for outcome in rig.take(m.Outcome)} == {"gang"}
+
+
+def test_it_is_explained_why_tasks_wait() -> None:
+    rig = FlowRig({"n1": node_info(1)}, flow_tasks_max=1)
+    rig.submit_job(3)
+    stage = rig.core.jobs["j"].stages[0]
+    room = "1 of its tasks wait for room: flow_tasks_max = 1"
+    assert rig.plane.explain(stage, 1.0)().reasons == [room, "the next round weighs it"]
