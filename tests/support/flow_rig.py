@@ -97,10 +97,12 @@ class FlowRig(SchedulerRig):
 
     def __init__(self, nodes: Any = (), *, network: Callable[[], Any] = FirstFit, inline: bool = True, **options: Any):
         self.inline = False
+        self.accepted: dict[str, int] = {}
+        """The lead epoch of each node."""
         self.networks: list[Any] = []
         self.running: dict[str, dict[int, m.LaunchPlaced]] = {}
         """What nodes have been sent and have not ended: node to attempt to launch."""
-        super().__init__((), outbox=SolvingRecorder(), policy="flow", **options)
+        super().__init__((), outbox=SolvingRecorder(), policy="flow", **{"settling_s": 0.0, **options})
 
         def network_of() -> Any:
             self.networks.append(network())
@@ -131,11 +133,23 @@ class FlowRig(SchedulerRig):
 
     def after(self, now_s: float) -> None:
         """An event is over."""
+        self.accept(now_s)
         rounds = 0
         while self.inline and self.solve(now_s):
             rounds += 1
             assert rounds < 50, "rounds do not end"
         self.note_launches()
+
+    def accept(self, now_s: float) -> None:
+        """Nodes accept the scheduler as the leader of its plane, as nobody else claims that."""
+        while leads := self.outbox.take(m.Lead):
+            for node, lead in leads:
+                epoch = self.accepted[node] = max(lead.epoch, self.accepted.get(node, 0))
+                leader = self.core.leading.name if epoch else ""
+                super().node(node, m.Leading(lead.plane, epoch, leader, linked=epoch > 0), now_s=now_s)
+                if lead.epoch:
+                    super().node(node, m.Inventory(lead.plane, epoch, [], complete=True), now_s=now_s)
+            super().tick(now_s)
 
     def node_up(self, node: str, info: m.NodeInfo | None = None, now_s: float = 0.0) -> None:
         super().node_up(node, info, now_s)
