@@ -202,7 +202,7 @@ def _within(sizes: Numbers, total: int) -> NDArray[np.bool_]:
 def _with_sum(sizes: Numbers, total: int) -> Numbers:
     """The sizes made larger or smaller alike, none below 1, so that they add up to `total`, which is at least one for
     each."""
-    scaled = np.maximum(1, sizes * (total / sizes.sum())).astype(np.int64)
+    scaled: Numbers = np.maximum(1, sizes * (total / sizes.sum())).astype(np.int64)
     while (lacking := total - int(scaled.sum())) != 0:
         order = np.argsort(-scaled, kind="stable")
         change = order[: abs(lacking)] if lacking > 0 else order[scaled[order] > 1][: abs(lacking)]
