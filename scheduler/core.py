@@ -296,6 +296,7 @@ class SchedulerCore:
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
         check_node(message.node)
         node.learn(message.node)
+        self.nodes.occupy(node, min(node.occupied, message.node.slots))
         self.nodes.changed()
         self.plane.node_up(node, now_s)
 
@@ -317,7 +318,7 @@ class SchedulerCore:
 
     def _occupied(self, node: Node, message: m.Occupied, now_s: float) -> None:
         check_occupied(node.id, node.info.slots, message.slots)
-        node.occupied = message.slots
+        self.nodes.occupy(node, message.slots)
 
     def _has_no_tasks(self, node: Node, message: m.GetTasks, now_s: float) -> None:
         """A node asks a scheduler whose plane binds no tasks to those that ask."""

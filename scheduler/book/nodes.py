@@ -77,6 +77,8 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self.by_id: Mapping[str, Node] = self._nodes
         """For loops over many of them."""
+        self.occupied: dict[str, float] = {}
+        """Node id to the share of its slots that placed tasks hold; those that hold none are left out."""
         self._eligible: dict[Kind, list[str]] = {}
         self._eligible_sets: dict[Kind, frozenset[str]] = {}
 
@@ -105,7 +107,17 @@ class Nodes:
     def remove(self, node_id: str) -> Node:
         """A node has gone."""
         self.changed()
+        self.occupied.pop(node_id, None)
         return self._nodes.pop(node_id)
+
+    def occupy(self, node: Node, slots: int) -> None:
+        """Placed tasks hold so many of the node's slots. It may be given tasks as before: it is only less likely to be
+        chosen. So nothing is found anew, as many nodes say so all the time."""
+        node.occupied = slots
+        if slots:
+            self.occupied[node.id] = slots / node.info.slots
+        else:
+            self.occupied.pop(node.id, None)
 
     def changed(self) -> None:
         """What a node offers, or its state, changed."""

@@ -663,12 +663,14 @@ class Report(Message, tag=42):
 
 
 class HandBack(Message, tag=43):
-    """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has."""
+    """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has.
+    `lasting`: nor would another of its stage be, as the node's operator does not want them."""
 
     job: str
     attempt: int
     reason: str
     missing: tuple[str, ...] = ()
+    lasting: bool = False
 
 
 class AttemptRuns(Message, tag=44):
@@ -775,8 +777,9 @@ class NodeLoad(Message, tag=65):
     """What the node has left and what is measured there, for planes that place tasks. Said to schedulers that have sent
     `Lead`: on change at most twice a second, else every `LOAD_REFRESH_S`.
 
-    `lane_free`: slots of the lane of placed tasks that are free; `lane_slots`: all of them. `short`: slots taken by
-    sampled tasks. `queued`: reservations and tasks that wait. `free`: of the node's resources, what no task demands.
+    `lane_free`: slots of the lane of placed tasks that none holds or waits for; `lane_slots`: all of them. `short`:
+    slots taken by sampled tasks. `queued`: reservations and tasks that wait. `free`: of the node's resources, what no
+    task demands that is here, be it a placed one that waits.
     `cpu`: CPUs in use; `memory_bytes` in use; `net_bytes_per_s`: received and sent. None if it cannot be measured.
     """
 
@@ -792,8 +795,8 @@ class NodeLoad(Message, tag=65):
 
 
 class Occupied(Message, tag=66):
-    """Placed tasks hold so many slots of the node, for long: who samples reckons with the others. Said to all
-    schedulers, on change."""
+    """Placed tasks hold so many slots of the node, for long: who samples reckons with the others. Said to schedulers
+    that sample, on change, at most twice a second."""
 
     slots: int
 

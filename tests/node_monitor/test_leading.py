@@ -26,10 +26,10 @@ class Node(NodeCore):
         self.receive(m.Lead(plane, epoch), scheduler=scheduler)
 
     def to(self, scheduler: str) -> list[Any]:
-        """What the scheduler was sent since the last call, but for getTasks."""
+        """What the scheduler was sent since the last call, but for getTasks and loads."""
         sent = [message for to, message in self.outbox.sent if to == scheduler]
         self.outbox.sent = [pair for pair in self.outbox.sent if pair[0] != scheduler]
-        return [message for message in sent if not isinstance(message, m.GetTasks)]
+        return [message for message in sent if not isinstance(message, m.GetTasks | m.NodeLoad)]
 
     def told(self, scheduler: str) -> list[tuple[int, str, bool]]:
         """(epoch, leader, linked) of what it was told of the leader."""
