@@ -23,7 +23,7 @@ from scheduler.book.ledger import Messenger
 from scheduler.book.nodes import Node
 from scheduler.book.validation import check_node
 from scheduler.plane import BookForPlane, Problem
-from scheduler.planes import PLANES
+from scheduler.planes import plane_of
 from sparrow_py.errors import InvariantViolated, LinkError, shown
 from sparrow_py.wire import messages as m
 
@@ -54,7 +54,7 @@ class SchedulerCore:
         self.register = book.register
         self._outbox = outbox
         self._problems = itertools.count(1)
-        self.plane = plane = PLANES[options.placement](_for_plane(book, rng, self._solve))
+        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve))
         book.ledger.placing = plane
         self._overfull = book.deliveries.overfull
         self._left = book.register.left
@@ -113,6 +113,11 @@ class SchedulerCore:
             if book.ledger.is_here(stage.job):
                 plane.tasks_unplaced(stage, now_s)
         self._let_go()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane. Planes that need no leader all do."""
+        return True
 
     def client_up(self, client: str, user: str) -> None:
         """A client has connected, which says what it has received (`Received`)."""

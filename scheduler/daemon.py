@@ -254,6 +254,8 @@ class SchedulerDaemon:
             backlog_bytes_max=self.options.link_backlog_bytes_max,
             admit=self._admit,
             outgoing=self._outgoing,
+            plane=self.options.policy,
+            leads=self.leads,
         )
         if isinstance(accepted, web.StreamResponse):
             return accepted
@@ -433,6 +435,15 @@ class SchedulerDaemon:
             link.principal = principal
         return False
 
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane."""
+        return self.core.leads
+
+    def welcome(self) -> m.Welcome:
+        """What is said to who attaches itself within this process."""
+        options = self.options
+        return m.Welcome(m.PROTOCOL_VERSION, self.name, options.frame_bytes_max, "", options.policy, self.leads())
+
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""
         client = f"{user}#{next(self._client_numbers)}"
@@ -474,7 +485,7 @@ class SchedulerDaemon:
         pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
         self._attached.append(pair.dialled)
         self._node_came(node_id, node, pair.dialled)
-        return m.Welcome(m.PROTOCOL_VERSION, self.name, self.options.frame_bytes_max)
+        return self.welcome()
 
     def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
         """What came over a pair."""

@@ -14,6 +14,8 @@ from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 PORT_DEFAULT = 20503
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 """How tasks come to nodes: `planes` says by which plane."""
+POLICIES = ("sparrow", "flow")
+"""The planes, as `--policy` names them: `planes` says which is which."""
 ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
 OVERTAKEN_MAX_DEFAULT = 10_000
@@ -80,6 +82,11 @@ class SchedulerOptions(DaemonOptions):
         "queues of a job's d·m random nodes), per-task (the shorter queue of d random nodes for each task), random, or "
         "central (the least loaded node; tasks wait here for free slots): of this one there must be only one.",
     )
+    policy: str = option(
+        "sparrow",
+        "How jobs are scheduled: sparrow (nodes for each are sought by `placement`), or flow: the whole cluster is "
+        "solved as a flow network, again and again, by one scheduler; needs the extra flow.",
+    )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
     )
@@ -136,6 +143,7 @@ class SchedulerOptions(DaemonOptions):
         for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))
+        require(self.policy in POLICIES, "policy", self.policy, ", ".join(POLICIES))
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
             self.probe_ratio_max == 0 or 1 <= self.probe_ratio_max <= PROBE_RATIO_MAX,

@@ -19,12 +19,12 @@ KINDS_MAX = 10_000
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "attributes", "id", "info", "memory", "sent", "state", "takes_placed")
+    __slots__ = ("attempts", "attributes", "id", "info", "memory", "places", "sent", "state")
 
     def __init__(self, node_id: str, info: NodeInfo, version: int = PROTOCOL_VERSION) -> None:
         self.id = node_id
-        self.takes_placed = version >= SINCE[LaunchPlaced]
-        """Whether it has a lane for tasks that a plane has placed there: older ones do not know them."""
+        self.places = version >= SINCE[LaunchPlaced]
+        """Whether it has a lane for placed tasks, and can preempt."""
         self.memory = info.memory
         """Id of one run of the node monitor's process, and so of what that remembers of tasks: after a restart it has
         another. Empty if it remembers nothing."""
