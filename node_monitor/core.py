@@ -268,17 +268,11 @@ class NodeMonitorCore:
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
-        self,
-        scheduler: str,
-        frame_bytes_max: int = m.FRAME_BYTES_MAX,
-        version: int = m.PROTOCOL_VERSION,
-        *,
-        name: str = "",
-        plane: str = m.SPARROW,
+        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, *, name: str = "", plane: str = m.SPARROW
     ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, speaks this version, runs this
-        plane, and calls itself by this name, which no other process has."""
-        self.told.up(scheduler, frame_bytes_max, version, plane)
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and calls itself
+        by this name, which no other process has."""
+        self.told.up(scheduler, frame_bytes_max, plane)
         self.leading.up(scheduler, name or scheduler)
         self._loads.scheduler_up(scheduler)
 

@@ -135,11 +135,11 @@ class Leading:
             self._tell_inventory(scheduler, message.plane, epoch)
 
     def _leader(self, message: m.Lead) -> _Leader:
-        leader = self._leaders.get(message.plane)
-        if leader is not None and message.epoch >= 0:
-            return leader
-        if message.epoch < 0 or not 0 < len(message.plane) <= m.PLANE_CHARS_MAX:
+        if not 0 <= message.epoch < m.LEAD_EPOCH_MAX or not 0 < len(message.plane) <= m.PLANE_CHARS_MAX:
             raise LinkError(f"epoch {message.epoch} of plane {shown(message.plane)} is no lead")
+        leader = self._leaders.get(message.plane)
+        if leader is not None:
+            return leader
         if len(self._leaders) >= PLANES_MAX:
             raise LinkError(f"plane {shown(message.plane)}: leaders of {PLANES_MAX} planes are known already")
         leader = self._leaders[message.plane] = _Leader()

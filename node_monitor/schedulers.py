@@ -16,7 +16,7 @@ class Schedulers:
     """Schedulers by name, and the node as they know it."""
 
     __slots__ = (
-        "_answering", "_history", "_idle_turn", "_offered", "_report_idle", "_to_scheduler", "_unaware", "bytes_max",
+        "_history", "_idle_turn", "_offered", "_report_idle", "_to_scheduler", "_unaware", "bytes_max",
         "ended_for", "idle_told", "info", "node", "sampling", "state",
     )  # fmt: skip
 
@@ -36,8 +36,6 @@ class Schedulers:
         """Connected schedulers, and the largest result in bytes that each takes."""
         self.sampling: dict[str, None] = {}
         """Those of them whose tasks are not placed by a plane of another kind."""
-        self._answering: set[str] = set()
-        """Those of them that answer `NodeState`: older ones do not."""
         self._unaware: dict[str, int] = {}
         """Those of them that may still launch tasks here: how often they have yet to answer that the node drains."""
         self.node = self._offering(node)
@@ -53,13 +51,11 @@ class Schedulers:
 
     # ---- links -------------------------------------------------------------------------------
 
-    def up(self, scheduler: str, frame_bytes_max: int, version: int, plane: str) -> None:
+    def up(self, scheduler: str, frame_bytes_max: int, plane: str) -> None:
         """A link stands: say how the node is other than it was greeted."""
         if plane == m.SPARROW:
             self.sampling[scheduler] = None
         self.bytes_max[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
-        if version >= m.SINCE[m.DrainingKnown]:
-            self._answering.add(scheduler)
         if self.state != m.READY:
             self._say_state(scheduler)
         if self.info != self.node:
@@ -69,7 +65,6 @@ class Schedulers:
         """The scheduler is gone."""
         self.bytes_max.pop(scheduler, None)
         self.sampling.pop(scheduler, None)
-        self._answering.discard(scheduler)
         self._unaware.pop(scheduler, None)
         self.idle_told = 0
 
@@ -94,7 +89,7 @@ class Schedulers:
 
     def _say_state(self, scheduler: str) -> None:
         self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
-        if self.draining and scheduler in self._answering:
+        if self.draining:
             self._unaware[scheduler] = self._unaware.get(scheduler, 0) + 1
 
     def draining_known(self, scheduler: str, message: m.DrainingKnown, now_s: float) -> None:

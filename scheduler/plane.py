@@ -35,6 +35,10 @@ class Plane(Placing, Protocol):
     All tasks of a stage that is open and has no place must come to one, or wait for nodes (`BookForPlane.wait`).
     """
 
+    name: str
+    """As `Welcome` and `Lead` name it: `SPARROW` or `FLOW` of `messages`."""
+    has_leader: bool
+    """Whether one of its schedulers at a time places tasks: the one that leads (`scheduler.leading`)."""
     messages: dict[type, Handler]
     """Messages of nodes that are the plane's own, and who takes them. Schedulers with other planes ignore them."""
 
@@ -61,6 +65,10 @@ class Plane(Placing, Protocol):
 
     def solved(self, number: int, answer: Any, now_s: float) -> None:
         """The answer to a problem that the plane had given away (`BookForPlane.solve`); None if it could not be had."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
+        tasks be placed. One that leads no more has its jobs taken away after this."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""
@@ -111,7 +119,7 @@ class BookForPlane:
     """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
     launch_now: Callable[[StageState, int, Node], None]
     """(stage, task, node): send the task, which has been taken from the unplaced ones, for a slot of which the node has
-    said that it is free; only to one that `starts_now`."""
+    said that it is free."""
     push: Callable[[StageState, list[int], Node], None]
     """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
     place: Callable[[StageState, int, Node], None]
@@ -132,6 +140,9 @@ class BookForPlane:
     neither, they wait no more."""
     is_waiting: Callable[[StageState], bool]
     """Whether tasks of the stage wait so."""
+
+    leads: Callable[[], bool]
+    """Whether tasks may be placed by this scheduler now: always, on a plane without a leader."""
 
     solve: Callable[[Problem], int]
     """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
-from sparrow_py.wire.messages import PROTOCOL_VERSION, READY, SINCE, LaunchNow, LaunchPlaced, NodeInfo, NodeLoad
+from sparrow_py.wire.messages import PROTOCOL_VERSION, READY, SINCE, LaunchPlaced, NodeInfo, NodeLoad
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt
@@ -20,13 +20,11 @@ class Node:
     """One connected node monitor, as its scheduler sees it."""
 
     __slots__ = (
-        "attempts", "attributes", "id", "info", "load", "memory", "occupied", "places", "sent", "starts_now", "state",
+        "attempts", "attributes", "id", "info", "load", "memory", "occupied", "places", "sent", "state",
     )  # fmt: skip
 
     def __init__(self, node_id: str, info: NodeInfo, version: int = PROTOCOL_VERSION) -> None:
         self.id = node_id
-        self.starts_now = version >= SINCE[LaunchNow]
-        """Whether it knows tasks that are to start at once or to be handed back: older ones do not."""
         self.places = version >= SINCE[LaunchPlaced]
         """Whether it has a lane for placed tasks, and can preempt."""
         self.load: NodeLoad | None = None

@@ -48,6 +48,8 @@ class _StagePlan:
 class CentralPlane:
     """See `scheduler.plane.Plane`, and the module's docstring."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = True
 
     def __init__(self, book: BookForPlane) -> None:
@@ -141,6 +143,9 @@ class CentralPlane:
 
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -64,6 +64,8 @@ class _Probe:
 class DirectPlane:
     """See `scheduler.plane.Plane`. The technique is the scheduler's option `placement`."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -160,6 +162,9 @@ class DirectPlane:
             probe.lengths.pop(node.id, None)
             if node.id in probe.unanswered:
                 self._heard_of(number, node.id, now_s)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -37,8 +37,9 @@ class ClusterChanges:
     """By user: those whose share is new or other than before. All others count with what `Share` is by default."""
     now_s: float = 0.0
     """No less than in the round before."""
-    groups: Mapping[str, Group] = field(default_factory=dict)
-    """By name: those that are new or other than before; they are there before the first of their tasks."""
+    groups: Mapping[str, Group | None] = field(default_factory=dict)
+    """By name: those that are new or other than before, None if gone. Told no later than with the first of a group's
+    tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Placed:
     solver: str
     """The one that found the flow; "" if there was nothing to solve."""
     solve_s: float
+    """In solvers alone."""
     nodes: int
     arcs: int
     waiting: int

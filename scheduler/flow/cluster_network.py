@@ -1,7 +1,512 @@
-"""The flow network of a cluster under a policy, from round to round: changes in, placements out."""
+"""The flow network of a cluster under a policy, from round to round: changes in, placements out.
+
+A round applies what has changed, solves, and reads where tasks go. What flows cannot say is seen to around the solve:
+users' shares, by bounds that are relaxed as long as slots stay free; gangs, each of which is tried and undone;
+resources of several dimensions and racks' limits, by turning tasks away and solving again.
+"""
 
 from __future__ import annotations
 
-from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed, Share, Way
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-__all__ = ["ClusterChanges", "Explanation", "Placed", "Share", "Way"]
+import numpy as np
+
+from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed, Share, Way
+from scheduler.flow.cluster_graph import GANG_WAITING, ClusterGraph, Door, TaskNode
+from scheduler.flow.explaining import explain
+from scheduler.flow.extract import Placements, extract, settle
+from scheduler.flow.fitting import admit, copies
+from scheduler.flow.graph import total_cost
+from scheduler.flow.network import NONE
+from scheduler.flow.policies.policy import Group, Policy
+from scheduler.flow.problem import Integers, Problem, ProblemError
+from scheduler.flow.shares import Due, max_min
+from scheduler.flow.solvers.live import SECOND_AFTER_S, LiveRace
+from scheduler.flow.solvers.stopping import StopFlag
+
+__all__ = ["ClusterChanges", "ClusterNetwork", "Explanation", "Placed", "Share", "Way"]
+
+RESOLVES_MAX = 8
+"""Solves of a round because tasks were turned away."""
+SHARINGS_MAX = 4
+"""Solves of a round because slots stayed free that users' shares kept from others."""
+TRIALS_MAX = 16
+"""Gangs that are tried in a round."""
+MACHINES_TRIED_MAX = 4
+"""For a group whose tasks all go to one machine."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """Where a flow sends tasks that do not run there."""
+
+    placements: Placements
+    moved: list[tuple[TaskNode, str]]
+    refused: set[str] = field(default_factory=set)
+    """Tasks among these that their machines have no room for."""
+
+
+class ClusterNetwork:
+    """See the module's docstring. A round that raises `ProblemError` leaves nothing to go on with: make a new one.
+
+    After `StoppedError` the next round goes on; the changes have been taken note of.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        keeps_running: bool = False,
+        second_after_s: float = SECOND_AFTER_S,
+        largest_first: bool = True,
+    ) -> None:
+        self.keeps_running = keeps_running
+        self.largest_first = largest_first
+        """Which request a machine admits first."""
+        self.cluster = ClusterGraph(policy)
+        self.graph = self.cluster.graph
+        self.race = LiveRace(self.graph, second_after_s=second_after_s)
+        self._shares: dict[str, Share] = {}
+        self._placements: Placements | None = None
+        """As the graph has them now."""
+        self._tried: list[TaskNode] = []
+        """Tasks of gangs whose waiting arcs are as dear as for a trial."""
+        self._narrowed: dict[tuple[int, str], tuple[Door, int]] = {}
+        """Doors that let through less, or more, than they would by themselves."""
+        self._withheld: list[TaskNode] = []
+        self._last_tried: dict[str, int] = {}
+        """By gang: in which round."""
+        self._rounds = 0
+
+    def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
+        """Take the changes, solve, and tell where tasks go. `StoppedError` if the flag is set."""
+        spent_s = self.race.spent_s
+        wins = self.race.wins.copy()
+        self._rounds += 1
+        cluster = self.cluster
+        if changes.now_s < cluster.now_s:
+            raise ProblemError(f"now_s is {changes.now_s}; allowed are numbers from {cluster.now_s}, of the last round")
+        cluster.now_s = changes.now_s
+        cluster.age()
+        self._settle_those_that_run(changes)
+        self._undo()
+        self._take(changes)
+        self._bound_users()
+        self._solve(stop)
+        self._relax_bounds(stop)
+        unplaceable = self._decide_gangs(stop)
+        sent = self._admit(stop)
+        cluster.purge()
+        placed = [(task.task.name, machine) for task, machine in sent.moved if task.task.name not in sent.refused]
+        wins = self.race.wins - wins
+        going = int(np.count_nonzero(sent.placements.machine >= 0))
+        return Placed(
+            placed=placed,
+            stopped=self._stopped(sent.placements),
+            unplaceable=unplaceable,
+            cost=self._cost(),
+            solver=max(wins, key=wins.__getitem__) if wins else "",
+            solve_s=self.race.spent_s - spent_s,
+            nodes=self.graph.nodes,
+            arcs=self.graph.arcs,
+            waiting=len(cluster.tasks) - going + len(sent.refused),
+        )
+
+    def explain(self, task: str) -> Explanation:
+        """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
+        return explain(self.cluster, task)
+
+    def dump(self) -> Problem:
+        """The problem as the last round has solved it."""
+        return self.graph.compact().problem
+
+    # ---- changes
+
+    def _settle_those_that_run(self, changes: ClusterChanges) -> None:
+        """Tasks that run where the flow sent them get arcs there, and their units move to these."""
+        placements, self._placements = self._placements, None
+        if not self.keeps_running or placements is None:
+            return
+        cluster = self.cluster
+        others = {*changes.tasks_gone, *(task.name for task in changes.tasks)}
+        gone = set(changes.machines_gone)
+        rows: list[tuple[str, str]] = []
+        for name, machine in changes.tasks_run:
+            task, place = cluster.tasks.get(name), cluster.machines.get(machine)
+            if task is None or place is None or name in others or machine in gone or task.task.runs_on == machine:
+                continue
+            if placements.machine[task.node] == place.node:
+                rows.append((name, machine))
+        if not rows:
+            return
+        nodes = np.array([cluster.tasks[name].node for name, _ in rows], np.int64)
+        costs = np.array([cluster.asked_to_run(name, machine) for name, machine in rows], np.int64)
+        for (name, machine), arc in zip(rows, settle(self.graph, placements, nodes, costs).tolist(), strict=True):
+            cluster.run(name, machine, arc)
+
+    def _undo(self) -> None:
+        """What the round before did for itself alone."""
+        cluster = self.cluster
+        for task in self._tried:
+            if cluster.tasks.get(task.task.name) is task:
+                self._price_waiting(task, None)
+                if task.task.runs_on is None:
+                    cluster.withhold(task)
+        for task in self._withheld:
+            if cluster.tasks.get(task.task.name) is task:
+                cluster.send(task)
+        for door, capacity in self._narrowed.values():
+            if cluster.changes.graph.has_node(door.node):
+                cluster.set_door(door, capacity)
+        self._tried, self._withheld, self._narrowed = [], [], {}
+
+    def _take(self, changes: ClusterChanges) -> None:
+        cluster = self.cluster
+        for name in changes.tasks_gone:
+            cluster.remove_task(name)
+        for name in changes.machines_gone:
+            cluster.remove_machine(name)
+        for machine in changes.machines:
+            cluster.set_machine(machine)
+        for kind, names in changes.kinds.items():
+            cluster.set_kind(kind, names)
+        for group, limits in changes.groups.items():
+            cluster.set_group(group, limits)
+        cluster.see()
+        for task in changes.tasks:
+            if task.runs_on is not None and not self.keeps_running:
+                raise ProblemError(f"runs_on of task {task.name} is {task.runs_on}; this network keeps none that run")
+            cluster.add_task(task)
+        if self.keeps_running:
+            for name, machine_name in changes.tasks_run:
+                cluster.run(name, machine_name)
+        cluster.see_tasks()
+        cluster.ask_again()
+        for user, share in changes.shares.items():
+            if share.weight <= 0 or share.running < 0:
+                raise ProblemError(
+                    f"the share of {user} is {share}; allowed are weights above 0 and tasks running from 0"
+                )
+            self._shares[user] = share
+        for name in list(cluster.members):
+            if not cluster.is_all_or_nothing(name):
+                for member in cluster.members[name]:
+                    cluster.send(cluster.tasks[member])
+
+    # ---- solves
+
+    def _solve(self, stop: StopFlag | None) -> None:
+        """With all changes; again as long as convex arcs are used up as far as the graph sees them."""
+        cluster = self.cluster
+        cluster.changes.apply()
+        cluster.age()
+        self.race.solve(stop)
+        while cluster.pipes.expose():
+            self.race.solve(stop)
+
+    def _cost(self) -> int:
+        return total_cost(self.graph.cost, self.graph.flow)
+
+    # ---- users' shares
+
+    def _bound_users(self, wanted: Mapping[str, int] | None = None) -> None:
+        """Keep as many tasks of each user waiting as are more than the user's share.
+
+        `wanted`: how many users could place, if that is less than they have.
+        """
+        cluster = self.cluster
+        users = {name: user for name, user in cluster.users.items() if user.tasks}
+        dues: dict[str, Due] = {}
+        slots = cluster.slots
+        for name, user in users.items():
+            share = self._shares.get(name, Share())
+            tasks = user.tasks if wanted is None else min(user.tasks, wanted[name])
+            dues[name] = Due(share.weight, share.running + tasks, share.running)
+            slots += share.running
+        due = max_min(slots, dues)
+        for name, user in cluster.users.items():
+            minimum = max(0, user.tasks - due[name] + dues[name].held) if user.tasks and len(users) > 1 else 0
+            if minimum != user.minimum:
+                user.minimum = minimum
+                cluster.changes.set_minimum(user.arc, minimum)
+
+    def _relax_bounds(self, stop: StopFlag | None) -> None:
+        """While slots stay free that a share keeps from others, whoever cannot use a share leaves it to them."""
+        cluster = self.cluster
+        wanted = {name: user.tasks for name, user in cluster.users.items() if user.tasks}
+        for _ in range(SHARINGS_MAX):
+            placed = {
+                name: cluster.users[name].tasks - int(self.graph.flow[cluster.users[name].arc]) for name in wanted
+            }
+            kept = [
+                name
+                for name, count in placed.items()
+                if wanted[name] > count and cluster.users[name].tasks - cluster.users[name].minimum == count
+            ]
+            if not kept or sum(placed.values()) >= cluster.slots:
+                return
+            wanted = {name: wanted[name] if name in kept else placed[name] for name in wanted}
+            self._bound_users(wanted)
+            if not cluster.changes.recorded:
+                return
+            self._solve(stop)
+
+    # ---- gangs
+
+    def _decide_gangs(self, stop: StopFlag | None) -> dict[str, str]:
+        """Try the gangs that wait, those of the highest priority first, then the oldest. Why some cannot be placed."""
+        cluster = self.cluster
+        unplaceable: dict[str, str] = {}
+        candidates: list[tuple[int, int, float, str, list[TaskNode]]] = []
+        for name, members in cluster.members.items():
+            if not cluster.is_all_or_nothing(name):
+                continue
+            tasks = [cluster.tasks[member] for member in members if cluster.tasks[member].task.runs_on is None]
+            if not tasks or len(tasks) < cluster.groups[name].gang:
+                continue
+            oldest = min(task.task.since_s or 0.0 for task in tasks)
+            candidates.append((0, -tasks[0].task.priority, oldest, name, tasks))
+        if len(candidates) > TRIALS_MAX:
+            candidates = [(self._last_tried.get(each[3], 0), *each[1:]) for each in candidates]
+        candidates.sort(key=lambda each: each[:4])
+        self._last_tried = {each[3]: self._last_tried.get(each[3], 0) for each in candidates}
+        before = self._cost() if candidates else 0
+        for _, _, _, name, tasks in candidates[:TRIALS_MAX]:
+            reason = self._reason(name, tasks)
+            if reason:
+                unplaceable[name] = reason
+                continue
+            self._last_tried[name] = self._rounds
+            if len(tasks) <= cluster.slots:
+                before = self._try(name, tasks, before, stop)
+        if cluster.changes.recorded:
+            self._solve(stop)
+        return unplaceable
+
+    def _try(self, name: str, tasks: Sequence[TaskNode], before: int, stop: StopFlag | None) -> int:
+        """Place a gang if that costs less than to have all its tasks wait. What the flow costs then."""
+        cluster = self.cluster
+        price = sum(task.waiting for task in tasks)
+        if cluster.groups[name].together_with != name:
+            found = self._trial(tasks, stop)
+            if found is not None and found - before < price:
+                return found
+            self._give_up(tasks)
+            return before
+        best: tuple[int, str] | None = None
+        for machine in self._roomiest(name, tasks):
+            self._open(tasks[0], machine, len(tasks))
+            found = self._trial(tasks, stop)
+            if found is not None and found - before < price and (best is None or found < best[0]):
+                best = found, machine
+            self._give_up(tasks)
+            self._open(tasks[0], machine, 0)
+        if best is None:
+            return before
+        self._open(tasks[0], best[1], len(tasks))
+        found = self._trial(tasks, stop)
+        assert found is not None
+        return found
+
+    def _trial(self, tasks: Sequence[TaskNode], stop: StopFlag | None) -> int | None:
+        """What the flow costs with all of these placed; None if they cannot be."""
+        for task in tasks:
+            self._tried.append(task)
+            self.cluster.send(task)
+            self._price_waiting(task, GANG_WAITING)
+        self._bound_users()
+        self._solve(stop)
+        arcs = np.array([task.waiting_arc for task in tasks], np.int64)
+        return None if self.graph.flow[arcs].any() else self._cost()
+
+    def _give_up(self, tasks: Iterable[TaskNode]) -> None:
+        """Undo a trial; the next solve sees to the flow."""
+        for task in tasks:
+            self.cluster.withhold(task)
+            self._price_waiting(task, None)
+        gone = {id(task) for task in tasks}
+        self._tried = [task for task in self._tried if id(task) not in gone]
+        self._bound_users()
+
+    def _price_waiting(self, task: TaskNode, cost: int | None) -> None:
+        """Of a task of a gang; None: as ever."""
+        if cost is None:
+            cost = self.cluster.waiting.cost(task.node)
+        self.cluster.changes.set_cost(task.waiting_arc, cost)
+
+    def _open(self, task: TaskNode, machine: str, capacity: int) -> None:
+        """The door of a class to a machine, for this round."""
+        door = task.kind.doors[machine]
+        self._narrowed.setdefault((id(task.kind), machine), (door, door.capacity))
+        self.cluster.set_door(door, capacity)
+
+    def _roomiest(self, name: str, tasks: Sequence[TaskNode]) -> list[str]:
+        """Machines with room for all of a group, those with most slots first."""
+        cluster, kind = self.cluster, tasks[0].kind
+        found: list[tuple[int, str]] = []
+        for machine in kind.doors:
+            place = cluster.machines[machine]
+            if self._most(cluster.groups[name], kind.demand, place.machine.slots, place.left()) >= len(tasks):
+                found.append((-place.machine.slots, machine))
+        return [machine for _, machine in sorted(found)[:MACHINES_TRIED_MAX]]
+
+    def _most(self, group: Group, demand: Mapping[str, float], slots: int, free: Mapping[str, float]) -> int:
+        """How many tasks of a group fit on one machine with so much."""
+        most = slots
+        for limit in (group.max_per_machine, group.max_per_rack):
+            most = min(most, limit) if limit else most
+        fitting = copies(free, demand)
+        return most if fitting is None else min(most, fitting)
+
+    def _reason(self, name: str, tasks: Sequence[TaskNode]) -> str:
+        """Why a gang could not be placed even if nothing else were there; "" if it could."""
+        cluster, kind = self.cluster, tasks[0].kind
+        group = cluster.groups[name]
+        needed, racks, most = len(tasks), Counter[str](), 0
+        for machine, place in cluster.machines.items():
+            if not cluster.allows(kind, machine):
+                continue
+            here = place.machine.slots + (0 if self.keeps_running else place.machine.running)
+            if group.max_per_machine:
+                here = min(here, group.max_per_machine)
+            if not place.machine.running and not place.tasks:
+                fitting = copies(place.machine.free, tasks[0].task.demand)
+                here = here if fitting is None else min(here, fitting)
+            most = max(most, here)
+            racks[place.machine.rack] += here
+            if group.together_with != name and not group.max_per_rack and racks.total() >= needed:
+                return ""
+        if group.together_with == name:
+            return "" if most >= needed else f"{needed:,} tasks go to one machine; the largest has room for {most:,}"
+        room = sum(min(count, group.max_per_rack) if group.max_per_rack else count for count in racks.values())
+        return "" if room >= needed else f"the gang needs {needed:,} places at once; its machines have {room:,}"
+
+    # ---- who fits
+
+    def _admit(self, stop: StopFlag | None) -> Sent:
+        """Read the placements, and turn away what does not fit, which is solved again."""
+        for _ in range(RESOLVES_MAX):
+            sent = self._sent()
+            if not sent.refused:
+                break
+            self._solve(stop)
+        else:
+            sent = self._sent()
+        broken = self._broken(sent)
+        if broken:
+            for task in broken:
+                self.cluster.withhold(task)
+            self._bound_users()
+            self._solve(stop)
+            sent = self._sent()
+            sent.refused |= {task.task.name for task in self._broken(sent)}
+        self._placements = None if self.cluster.changes.recorded else sent.placements
+        return sent
+
+    def _sent(self) -> Sent:
+        """Where the flow sends tasks, and who is turned away; their doors are narrowed, for the next solve."""
+        cluster = self.cluster
+        placements = extract(self.graph)
+        sent = Sent(placements, [])
+        at = self._at(len(placements.machine))
+        for node in np.flatnonzero((placements.machine >= 0) & (placements.machine != at)).tolist():
+            task = cluster.tasks[cluster.by_node[node]]
+            sent.moved.append((task, cluster.by_node[int(placements.machine[node])]))
+        crowds: dict[str, list[TaskNode]] = {}
+        grouped: dict[str, list[tuple[TaskNode, str]]] = {}
+        for task, machine in sent.moved:
+            if task.task.demand:
+                crowds.setdefault(machine, []).append(task)
+            if task.task.group in cluster.groups:
+                grouped.setdefault(task.task.group, []).append((task, machine))
+        for machine, tasks in crowds.items():
+            self._fit_machine(machine, tasks, sent)
+        for name, rows in grouped.items():
+            self._fit_group(name, rows, sent)
+        return sent
+
+    def _fit_machine(self, machine: str, tasks: Sequence[TaskNode], sent: Sent) -> None:
+        """Admit what fits into a machine's resources."""
+        cluster = self.cluster
+        place = cluster.machines[machine]
+        requests = [(task.task.name, task.task.demand) for task in tasks]
+        _, refused, left = admit(place.left(), requests, largest_first=self.largest_first)
+        if not refused:
+            return
+        sent.refused.update(refused)
+        admitted = Counter(id(task.kind) for task in tasks if task.task.name not in sent.refused)
+        for kind in cluster.classes.values():
+            door = kind.doors.get(machine)
+            if door is not None:
+                fitting = copies(left, kind.demand)
+                if fitting is not None:
+                    self._narrow(id(kind), machine, door, admitted[id(kind)] + fitting)
+        self._withhold_doorless(task for task in tasks if task.task.name in sent.refused)
+
+    def _fit_group(self, name: str, rows: Sequence[tuple[TaskNode, str]], sent: Sent) -> None:
+        """Admit as many of a group as its limits for machines and racks let through."""
+        cluster = self.cluster
+        group = cluster.groups[name]
+        if not (group.max_per_rack or group.max_per_machine or group.together_with):
+            return
+        rack_of = (
+            {machine: place.machine.rack for machine, place in cluster.machines.items()} if group.max_per_rack else {}
+        )
+        racks = Counter[str]()
+        if rack_of:
+            for machine, rack in rack_of.items():
+                racks[rack] += cluster.runs_of(name, machine)
+        machines = Counter[str]()
+        refused: list[tuple[TaskNode, str]] = []
+        for task, machine in rows:
+            if task.task.name in sent.refused:
+                continue
+            open_to = self._narrowed.get((id(task.kind), machine))
+            room = open_to[0].capacity if open_to else cluster.group_room(name, machine)
+            rack = rack_of.get(machine, "")
+            full = bool(group.max_per_rack) and racks[rack] >= group.max_per_rack
+            if full or machines[machine] >= room:
+                refused.append((task, machine))
+            else:
+                machines[machine] += 1
+                racks[rack] += 1
+        for task, machine in refused:
+            sent.refused.add(task.task.name)
+            names = cluster.racks[rack_of[machine]] if rack_of else {machine}
+            for other in names:
+                door = task.kind.doors.get(other)
+                if door is not None:
+                    self._narrow(id(task.kind), other, door, machines[other])
+        self._withhold_doorless(task for task, _ in refused)
+
+    def _narrow(self, kind: int, machine: str, door: Door, capacity: int) -> None:
+        if capacity < door.capacity:
+            self._narrowed.setdefault((kind, machine), (door, door.capacity))
+            self.cluster.set_door(door, capacity)
+
+    def _withhold_doorless(self, tasks: Iterable[TaskNode]) -> None:
+        """Of classes beyond those that have doors: they wait for the next round."""
+        for task in tasks:
+            if not task.kind.has_doors:
+                self.cluster.withhold(task)
+                self._withheld.append(task)
+
+    def _broken(self, sent: Sent) -> list[TaskNode]:
+        """Tasks of gangs that were to be placed, and not all of them are."""
+        placed = {task.task.name for task, _ in sent.moved} - sent.refused
+        broken = {task.task.group for task in self._tried if task.is_sent and task.task.name not in placed}
+        return [task for task in self._tried if task.task.group in broken and task.is_sent]
+
+    def _at(self, nodes: int) -> Integers:
+        at = self.cluster.at
+        if len(at) < nodes:
+            at = self.cluster.at = np.append(at, np.full(nodes, NONE, np.int64))
+        return at[:nodes]
+
+    def _stopped(self, placements: Placements) -> list[str]:
+        """Tasks that run, and whose units wait."""
+        at = self._at(len(placements.machine))
+        nodes = np.flatnonzero((at >= 0) & (placements.machine < 0))
+        return [self.cluster.by_node[node] for node in nodes.tolist()]

@@ -19,7 +19,7 @@ from scheduler.http.readers import Readers
 from scheduler.http.submissions import USER_DEFAULT, Submission, read_submission
 from scheduler.options import SchedulerOptions
 from sparrow_py.access.credentials import Credentials
-from sparrow_py.access.principals import own_user
+from sparrow_py.access.principals import CLUSTER, own_user
 from sparrow_py.daemon.http_app import holder_of, principal_of
 from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http.http_api import ApiError, api_middleware, flag, read_json_body, struct_response, whole
@@ -45,6 +45,9 @@ class Scheduler(Protocol):
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """Cancel a job; False if there is no such job."""
 
+    def lead(self) -> bool:
+        """Have it lead its plane, which has a leader; False if it does already."""
+
     def update_timers(self) -> None:
         """To be called after events that did not come over a link."""
 
@@ -65,6 +68,7 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
     app.add_routes(
         [
             web.get("/v1/nodes", api.nodes, allow_head=False),
+            web.post("/v1/lead", api.lead),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
             web.get(f"/v1/jobs/{JOB}", api.job, allow_head=False),
@@ -95,6 +99,21 @@ class _Api:
             listed = random.sample(ready, min(len(ready), sample))
         summaries = [views.node(node, self._core.live_reservations(node.id)) for node in listed[:LISTED_MAX]]
         return struct_response(views.NodeList(summaries))
+
+    # ---- who leads ---------------------------------------------------------------------------
+
+    async def lead(self, request: web.Request) -> web.Response:
+        """`POST /v1/lead`."""
+        principal = principal_of(request)
+        if principal.role != CLUSTER:
+            raise ApiError(
+                403, f"to have a scheduler lead takes a token or certificate of role cluster; this is of {principal}"
+            )
+        leading = self._core.leading
+        if leading is None:
+            raise ApiError(409, f"plane {self._core.plane.name} has no leader: each of its schedulers takes jobs")
+        changes = self._scheduler.lead()
+        return struct_response(views.Lead(leading.plane, leading.epoch, leading.leads), 202 if changes else 200)
 
     # ---- jobs --------------------------------------------------------------------------------
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 class SamplingPlane:
     """See `scheduler.plane.Plane`."""
 
+    name = m.SPARROW
+    has_leader = False
+
     def __init__(self, book: BookForPlane) -> None:
         options = book.options
         self._is_here = book.is_here
@@ -102,6 +105,9 @@ class SamplingPlane:
 
     def node_down(self, node: Node, now_s: float) -> None:
         """Its reservations are made elsewhere, stage by stage."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))

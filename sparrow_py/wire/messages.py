@@ -31,7 +31,7 @@ from sparrow_py.job import BlobRef, TaskStatus
 
 PROTOCOL_VERSION = 4
 """What is spoken here. Tests hold it against recordings of the versions before."""
-PROTOCOL_VERSION_OLDEST = 2
+PROTOCOL_VERSION_OLDEST = 3
 """The oldest version that is spoken, with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
@@ -57,6 +57,8 @@ SPARROW, FLOW = "sparrow", "flow"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
 PLANE_CHARS_MAX = 64
 """Of a plane's name."""
+LEAD_EPOCH_MAX = 1 << 62
+"""Lead epochs are below."""
 
 
 def cut_reason(reason: str) -> str:
@@ -198,9 +200,9 @@ class SubmitJob(Message, tag=10):
     `Known` messages, which come before the tasks that they speak of. `age_s`: how long ago the user submitted it.
 
     `acknowledges`: the client answers `Counted` and `Using`, and a scheduler that has the job waits for the answers.
-    `priority`: None is the user's own. Schedulers of a version before `PRIORITY_SINCE` do not know it.
+    `priority`: None is the user's own.
     `avoid_by`: no node runs its tasks that has the same value of this attribute as one where a job in `avoid` runs;
-    empty: no node where one runs. Schedulers of a version before `AVOID_BY_SINCE` do not know it.
+    empty: no node where one runs.
     `policy`: the plane that it is for, never empty in a job for another plane than `SPARROW`. `preemptible`: its tasks
     may be stopped for others, and start again, which uses up no attempt. A job that states either is sent to no
     scheduler of a version before `PLANES_SINCE`.
@@ -261,8 +263,8 @@ class CancelTasks(Message, tag=13):
 
 class Known(Message, tag=14):
     """Of a job with an epoch above 0: outcomes that the client has, and earlier starts of tasks: of one without an
-    outcome those in vain, of one with an outcome those before the start that it is of. Since version 3 also of a job
-    with the epoch 0: results of tasks that it is given, as another job has run them.
+    outcome those in vain, of one with an outcome those before the start that it is of. Also of a job with the epoch 0:
+    results of tasks that it is given, as another job has run them.
 
     `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
     of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
@@ -831,19 +833,6 @@ and again while tasks start and end, and mostly with the report of one.
 """
 
 SINCE: dict[type, int] = {
-    CountKnown: 3,
-    UsingKnown: 3,
-    Counted: 3,
-    Using: 3,
-    Unused: 3,
-    StartedHere: 3,
-    DrainingKnown: 3,
-    AllHandedOver: 3,
-    AskPlaced: 3,
-    PlacedNow: 3,
-    FinishedElsewhere: 3,
-    LaunchNow: 3,
-    Received: 3,
     Leads: 4,
     LaunchPlaced: 4,
     Lead: 4,
@@ -857,10 +846,6 @@ SINCE: dict[type, int] = {
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
-PRIORITY_SINCE = 3
-"""The version from which on schedulers know `SubmitJob.priority`."""
-AVOID_BY_SINCE = 3
-"""The version from which on schedulers know `SubmitJob.avoid_by`."""
 PLANES_SINCE = 4
 """The version from which on schedulers say which plane they run, and know what of jobs and stages is for `FLOW`."""
 

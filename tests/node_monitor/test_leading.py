@@ -134,7 +134,10 @@ def test_planes_have_leaders_of_their_own_and_a_node_knows_so_many_of_them() -> 
         node.lead("a", 1, "one more")
 
 
-@pytest.mark.parametrize(("plane", "epoch"), [("", 1), ("p" * (m.PLANE_CHARS_MAX + 1), 1), (m.FLOW, -1)])
+@pytest.mark.parametrize(
+    ("plane", "epoch"),
+    [("", 1), ("p" * (m.PLANE_CHARS_MAX + 1), 1), (m.FLOW, -1), (m.FLOW, m.LEAD_EPOCH_MAX)],
+)
 def test_a_lead_that_cannot_be_is_an_error_that_names_it(plane: str, epoch: int) -> None:
     with pytest.raises(LinkError, match=f"epoch {epoch} of plane '.* is no lead"):
         Node().lead("a", epoch, plane)

@@ -23,6 +23,8 @@ Places = list[tuple[int, str]]
 class MostFreeSlots:
     """See `scheduler.plane.Plane`. A stage waits here for slots; one for which there is no node waits in the book."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -79,13 +81,16 @@ class MostFreeSlots:
     def node_down(self, node: Node, now_s: float) -> None:
         """What ran there is unplaced: seen at the next pump."""
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """It is asked at the next pump."""
+
     def live_reservations(self, node_id: str) -> int:
         return 0
 
     # ---- which node gets what ----------------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
-        for stage in self.waiting.all():
+        for stage in self.waiting.all() if self.book.leads() else []:
             self.place(stage, choose(self.wanted(stage, now_s), self.free_slots()), now_s)
 
     def free_slots(self) -> dict[str, int]:
@@ -205,3 +210,10 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
+
+
+class LedMostFreeSlots(MostFreeSlots):
+    """As `MostFreeSlots`, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True

@@ -17,6 +17,9 @@ from typing import Protocol, runtime_checkable
 AGE_S_MAX = 30 * 86_400
 """Seconds of waiting and of running that count: so costs stay small enough for solvers."""
 
+ANY_MACHINE = "*"
+"""Stands for every machine in `TaskCosts.asks_again`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -75,7 +78,7 @@ class Group:
     max_per_machine: int = 0
     max_per_rack: int = 0
     together_with: str = ""
-    """Another group: tasks go only to machines that have tasks of that one. The group's own name: all to one machine."""
+    """Another group: tasks go only to machines that have tasks of that one. The group's own name: all to one."""
     running: Mapping[str, int] = field(default_factory=dict)
     """By machine: tasks of the group that are there and no part of the network any more."""
 
@@ -131,8 +134,8 @@ class TaskCosts:
     running_per_s: float | None = None
     """How much cheaper it gets with each second to stay."""
     asks_again: Collection[str] | None = None
-    """Names of machines and racks: when one of them comes or goes, or changes its rack or attributes, the arcs may be
-    others. None: whenever any machine does, or changes in whatever way."""
+    """Names of machines and racks, or ANY_MACHINE: when one of them comes or goes, or changes its rack or attributes,
+    the arcs may be others. None: also when any machine changes in whatever way."""
 
 
 class Policy(Protocol):
@@ -151,7 +154,8 @@ class Policy(Protocol):
         ...
 
     def aggregator_arcs(self, aggregator: Aggregator) -> Sequence[ArcTo]:
-        """Where it leads: to machines, or to aggregators that do not lead back."""
+        """Where it leads: to machines, or to aggregators that do not lead back. Nowhere, if it is of machines that
+        have gone."""
         ...
 
 

@@ -2,8 +2,8 @@
 
 A task costs what it moves over the network: a byte that comes from another machine of the rack passes the rack's
 switch, one that comes from another rack passes the core switch, too. It has arcs to machines and racks that hold enough
-of its input (the thesis compares 14 % and 2 %), and one to the cluster, X, at the cost of the worst place there; a
-rack, too, costs what its worst machine does. Waiting costs by the second, and a task that runs gets the cheaper to keep
+of its input (the thesis compares 14 % and 2 %), and one to the cluster, X, at the cost of a place that has nothing of
+it; a rack costs what its worst machine does. Waiting costs by the second, and a task that runs gets the cheaper to keep
 the longer it has run.
 """
 
@@ -17,6 +17,8 @@ from scheduler.flow.problem import ProblemError
 
 CLUSTER = Aggregator("cluster")
 GIGABYTE = 1_000_000_000
+ALL = (1 << 31) - 1
+"""Tasks that may go to a rack: its machines limit them."""
 
 
 def rack_of(name: str) -> Aggregator:
@@ -61,28 +63,37 @@ class Quincy:
     def task(self, task: Task) -> TaskCosts:
         """To preferred machines, to preferred racks, and to the cluster."""
         local, racks = self._held(task)
-        rack_costs = {rack: self._rack_cost(task, rack, local, held) for rack, held in racks.items()}
-        worst = max(rack_costs.values(), default=0)
-        if len(racks) < len(self._slots):
-            worst = max(worst, self._cost(task, 0, 0))
+        worst = self._cost(task, 0, 0)
         arcs = [ArcTo(machine, self._machine_cost(task, machine, local, racks)) for machine in self._most(task, local)]
-        arcs += [ArcTo(rack_of(rack), rack_costs[rack]) for rack in self._most(task, racks)]
+        arcs += [ArcTo(rack_of(rack), self._rack_cost(task, rack, local, racks)) for rack in self._most(task, racks)]
         arcs.append(ArcTo(CLUSTER, worst))
-        waiting = worst + self.offset + int(self.waiting_cost_per_s * min(task.waited_s, AGE_S_MAX))
-        if task.runs_on is None:
-            return TaskCosts(arcs, waiting)
-        place = self._machine_cost(task, task.runs_on, local, racks)
-        return TaskCosts(arcs, waiting, place - int(self.running_bonus_per_s * min(task.ran_s, AGE_S_MAX)))
+        running = 0
+        if task.runs_on is not None:
+            bonus = int(self.running_bonus_per_s * min(task.ran_s, AGE_S_MAX))
+            running = self._machine_cost(task, task.runs_on, local, racks) - bonus
+        return TaskCosts(
+            arcs,
+            waiting=worst + self.offset + int(self.waiting_cost_per_s * min(task.waited_s, AGE_S_MAX)),
+            running=running,
+            waiting_per_s=self.waiting_cost_per_s,
+            running_per_s=self.running_bonus_per_s,
+            asks_again={*task.local_bytes, *racks},
+        )
 
     def machine_cost(self, machine: Machine) -> UnitCost:
         """Nothing."""
         return 0
 
     def aggregator_arcs(self, aggregator: Aggregator) -> Sequence[ArcTo]:
-        """From the cluster to its racks, from a rack to its machines: all slots, for nothing."""
+        """From the cluster to its racks, from a rack to its machines: for nothing."""
         if aggregator == CLUSTER:
-            return [ArcTo(rack_of(rack), 0, sum(machines.values())) for rack, machines in self._slots.items()]
-        return [ArcTo(machine, 0, slots) for machine, slots in self._slots[aggregator.name].items()]
+            return [ArcTo(rack_of(rack), 0, ALL) for rack in self._slots]
+        return [ArcTo(machine, 0, slots) for machine, slots in self._slots.get(aggregator.name, {}).items()]
+
+    def machine_arcs(self, machine: Machine) -> Mapping[Aggregator, ArcTo]:
+        """From its rack alone."""
+        self._slots[machine.rack][machine.name] = machine.slots
+        return {rack_of(machine.rack): ArcTo(machine.name, 0, machine.slots)}
 
     # ---- costs -------------------------------------------------------------------------------
 
@@ -112,8 +123,8 @@ class Quincy:
     def _machine_cost(self, task: Task, machine: str, local: Mapping[str, int], racks: Mapping[str, int]) -> int:
         return self._cost(task, local.get(machine, 0), racks.get(self._rack_by_machine[machine], 0))
 
-    def _rack_cost(self, task: Task, rack: str, local: Mapping[str, int], in_rack: int) -> int:
+    def _rack_cost(self, task: Task, rack: str, local: Mapping[str, int], racks: Mapping[str, int]) -> int:
         """Of the machine that holds least, which is nothing where the rack has more machines than hold anything."""
         machines = self._slots[rack]
         least = 0 if len(local) < len(machines) else min(local.get(machine, 0) for machine in machines)
-        return self._cost(task, least, in_rack)
+        return self._cost(task, least, racks[rack])

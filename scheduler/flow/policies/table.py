@@ -15,6 +15,9 @@ from scheduler.flow.policies.policy import Policy
 POLICIES: Mapping[str, str] = {
     "quincy": "scheduler.flow.policies.quincy:Quincy",
     "load-spreading": "scheduler.flow.policies.load_spreading:LoadSpreading",
+    "network-aware": "scheduler.flow.policies.network_aware:NetworkAware",
+    "shortest-job": "scheduler.flow.policies.shortest_job:ShortestJob",
+    "co-location": "scheduler.flow.policies.co_location:CoLocation",
 }
 """Each a module and the class in it."""
 

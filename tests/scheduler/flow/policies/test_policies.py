@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.flow import check
 from scheduler.flow.building import NewNetwork
+from scheduler.flow.policies.co_location import CoLocation
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.network import PolicyNetwork, network_of
+from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import (
     AGE_S_MAX,
     Aggregator,
@@ -26,35 +27,10 @@ from scheduler.flow.policies.policy import (
     UnitCost,
 )
 from scheduler.flow.policies.quincy import CLUSTER, GIGABYTE, Quincy, rack_of
-from scheduler.flow.problem import Problem, ProblemError, Solution
+from scheduler.flow.policies.shortest_job import ShortestJob
+from scheduler.flow.problem import ProblemError, Solution
+from tests.support.flow_policies import MACHINES, gigabytes, placed
 from tests.support.flow_problems import oracle_solve
-
-MACHINES = [Machine(f"m{number}", f"r{number // 2}", 2) for number in range(4)]
-
-
-def gigabytes(**amounts: int) -> dict[str, int]:
-    return {name: amount * GIGABYTE for name, amount in amounts.items()}
-
-
-def placements(problem: Problem, made: PolicyNetwork, solution: Solution) -> dict[str, str]:
-    """Where each task goes: a machine's name, or "" if it waits. Where units meet they go on in any order."""
-    left = solution.flow.copy()
-    names = {node: name for name, node in made.machines.items()}
-    found = {}
-    for task, node in made.tasks.items():
-        here = node
-        while here != made.sink:
-            arc = int(np.flatnonzero((problem.tail == here) & (left > 0))[0])
-            left[arc] -= 1
-            found[task] = names.get(here, "")
-            here = int(problem.head[arc])
-    return found
-
-
-def placed(policy: Policy, tasks: Sequence[Task], machines: Sequence[Machine] = MACHINES) -> dict[str, str]:
-    problem, made = network_of(policy, Cluster.of(machines, tasks))
-    return placements(problem, made, oracle_solve(problem))
-
 
 # ---- any policy ----------------------------------------------------------------------------------------------------
 
@@ -114,6 +90,9 @@ def clusters(draw: st.DrawFn) -> Cluster:
 policies = st.one_of(
     st.builds(Quincy, share_min=st.sampled_from([0.02, 0.14, 1.0]), preferred_max=st.integers(0, 3)),
     st.builds(LoadSpreading, task_cost=st.integers(0, 9)),
+    st.builds(ShortestJob, octave_cost=st.integers(0, 9)),
+    st.builds(NetworkAware, capacity=st.just(10e6)),
+    st.builds(CoLocation),
 )
 
 
@@ -175,13 +154,13 @@ def test_places_cost_what_is_moved_to_them() -> None:
         "m2": 100 * 0 + 200 * 8,
         rack_of("r0"): 100 * 6 + 200 * 3,
         rack_of("r1"): 100 * 2 + 200 * 8,
-        CLUSTER: 100 * 2 + 200 * 8,
+        CLUSTER: 200 * 10,
     }
     assert "m1" in costs_of(Quincy(share_min=0.02), task)
     assert list(costs_of(Quincy(preferred_max=1), task)) == ["m0", rack_of("r0"), CLUSTER]
 
 
-def test_the_cluster_costs_as_a_rack_that_has_nothing() -> None:
+def test_the_cluster_costs_as_a_place_that_has_nothing() -> None:
     assert costs_of(Quincy(), Task("a", "j", 10 * GIGABYTE, gigabytes(m0=10)))[CLUSTER] == 2000
     assert costs_of(Quincy(), Task("a", "j")) == {CLUSTER: 0}
 
@@ -254,7 +233,18 @@ def test_tasks_of_one_round_are_spread() -> None:
 
 def test_tasks_that_run_count_and_stay() -> None:
     running = [Task(f"r{number}", "j", runs_on=f"m{number}") for number in (0, 1, 3)]
-    found = placed(LoadSpreading(), [*running, Task("new", "j")])
+    machines = [replace(machine, running=machine.name != "m2") for machine in MACHINES]
+    found = placed(LoadSpreading(), [*running, Task("new", "j")], machines)
     assert found == {"r0": "m0", "r1": "m1", "r3": "m3", "new": "m2"}
-    with pytest.raises(ProblemError, match="task_cost is -1"):
-        LoadSpreading(task_cost=-1)
+
+
+def test_measured_load_counts_if_it_is_named_and_more() -> None:
+    machines = [Machine("a", "r", 2, running=2), Machine("b", "r", 2, running=1, load={"cpu": 3.5})]
+    assert placed(LoadSpreading(), [Task("new", "j")], machines) == {"new": "b"}
+    assert placed(LoadSpreading(measured="cpu"), [Task("new", "j")], machines) == {"new": "a"}
+
+
+@pytest.mark.parametrize("name", ["task_cost", "waiting_cost", "waiting_cost_per_s"])
+def test_costs_below_0_are_refused(name: str) -> None:
+    with pytest.raises(ProblemError, match=f"{name} is -1; allowed are numbers from 0"):
+        LoadSpreading(**{name: -1})

@@ -1,0 +1,136 @@
+"""The network-aware policy counts bandwidth in use, reserved or measured, and lets a link have what fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.flow.policies.network_aware import NetworkAware
+from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task
+from scheduler.flow.problem import ProblemError
+from tests.support.flow_policies import placed
+
+MB = 1_000_000
+NET = "net_bytes_per_s"
+
+
+def linked(name: str, free: float, capacity: float = 1250, slots: int = 4, **load: float) -> Machine:
+    """A machine whose link has so much left, in megabytes a second."""
+    measured = {key: amount * MB for key, amount in load.items()}
+    return Machine(name, "r", slots, {NET: free * MB}, attributes={NET: str(capacity * MB)}, load=measured)
+
+
+def asking(name: str, request: float) -> Task:
+    """A task that demands so much of a link, in megabytes a second."""
+    return Task(name, "j", demand={NET: request * MB} if request else {})
+
+
+def unit_costs(arc: ArcTo) -> list[int]:
+    assert not isinstance(arc.cost, int)
+    return [arc.cost(unit) for unit in range(arc.capacity)]
+
+
+def arcs(policy: NetworkAware, task: Task, *machines: Machine) -> dict[str, list[int]]:
+    """What the units to each machine cost."""
+    policy.see(Cluster.of(machines, [task]))
+    (arc,) = policy.task(task).arcs
+    assert isinstance(arc.to, Aggregator) and arc.cost == 0
+    return {str(arc.to): unit_costs(arc) for arc in policy.aggregator_arcs(arc.to)}
+
+
+def test_each_unit_costs_what_is_in_use_then_and_as_many_lead_there_as_fit() -> None:
+    """The arcs of figure 5.21 from RA150."""
+    machines = [linked(f"M{number}", 1250 - used) for number, used in enumerate((850, 850, 650, 1050))]
+    assert arcs(NetworkAware(), asking("a", 150), *machines) == {
+        "M0": [1000, 1150],
+        "M1": [1000, 1150],
+        "M2": [800, 950, 1100, 1250],
+        "M3": [1200],
+    }
+    assert arcs(NetworkAware(), asking("a", 401), *machines) == {"M2": [1051]}
+
+
+@pytest.mark.parametrize(
+    ("load", "costs"),
+    [
+        ({}, [700, 900, 1100]),
+        ({"net_in_bytes_per_s": 300}, [700, 900, 1100]),
+        ({"net_out_bytes_per_s": 900, "net_in_bytes_per_s": 300}, [1100]),
+        ({"net_in_bytes_per_s": 2000}, []),
+    ],
+)
+def test_what_is_reserved_or_measured_counts_whichever_is_more(load: dict[str, float], costs: list[int]) -> None:
+    found = arcs(NetworkAware(), asking("a", 200), linked("m", 750, **load), linked("full", 199))
+    assert found == ({"m": costs} if costs else {})
+
+
+def test_slots_limit_units_and_tasks_that_ask_for_nothing_fit_anywhere() -> None:
+    assert arcs(NetworkAware(), asking("a", 10), linked("m", 1250, slots=2)) == {"m": [10, 20]}
+    assert arcs(NetworkAware(), asking("a", 0), linked("m", 0, slots=2), linked("n", 650, slots=1)) == {
+        "m": [1250, 1251],
+        "n": [600],
+    }
+
+
+def test_a_capacity_that_nobody_states_is_the_most_that_was_free() -> None:
+    policy = NetworkAware()
+    nameless = replace(linked("m", 1000), attributes={NET: "fast"})
+    assert arcs(policy, asking("a", 400), nameless) == {"m": [400, 800]}
+    assert arcs(policy, asking("a", 400), replace(nameless, free={NET: 600.0 * MB})) == {"m": [800]}
+    assert arcs(NetworkAware(capacity=800.0 * MB), asking("a", 400), replace(nameless, free={NET: 600.0 * MB})) == {
+        "m": [600]
+    }
+    assert policy.used(replace(nameless, free={NET: 600.0 * MB})) == (400, 1000)
+
+
+def test_a_machine_that_has_changed_gets_other_arcs_from_all_aggregators() -> None:
+    policy = NetworkAware()
+    for request in (100, 300):
+        arcs(policy, asking("a", request), linked("m", 1250))
+    found = policy.machine_arcs(linked("m", 450))
+    assert {aggregator.name: unit_costs(arc) for aggregator, arc in found.items()} == {
+        "100": [900, 1000, 1100, 1200],
+        "300": [1100],
+    }
+    again = policy.aggregator_arcs(Aggregator("request", "300"))
+    assert [unit_costs(arc) for arc in again] == [[1100]]
+
+
+def test_tasks_of_one_round_go_to_the_links_that_have_least_to_do() -> None:
+    machines = [linked("a", 1250), linked("b", 850), linked("c", 300)]
+    tasks = [asking(f"t{number}", 400) for number in range(6)]
+    found = list(placed(NetworkAware(), tasks, machines).values())
+    assert {name: found.count(name) for name in ("a", "b", "c", "")} == {"a": 3, "b": 2, "c": 0, "": 1}
+    assert placed(NetworkAware(), [asking("t", 400)], machines) == {"t": "a"}
+
+
+@pytest.mark.parametrize(
+    ("request_mb", "told_apart_as"), [(1022.5, "1023"), (1023.5, "1024"), (1025, "1026"), (100_001, "100096")]
+)
+def test_sizes_of_requests_are_not_too_many(request_mb: float, told_apart_as: str) -> None:
+    policy = NetworkAware()
+    policy.see(Cluster.of([], []))
+    (arc,) = policy.task(asking("a", request_mb)).arcs
+    assert arc.to == Aggregator("request", told_apart_as)
+
+
+def test_waiting_gets_dearer_up_to_a_limit() -> None:
+    policy = NetworkAware(waiting_cost=2500, waiting_cost_per_s=2)
+    prices = [policy.task(Task("a", "j", waited_s=waited_s)).waiting for waited_s in (0, 3, 10 * AGE_S_MAX)]
+    assert prices == [2500, 2506, 2500 + 2 * AGE_S_MAX]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"capacity": -1}, "capacity is -1; allowed are numbers from 0"),
+        ({"waiting_cost": -1}, "waiting_cost is -1; allowed are numbers from 0"),
+        ({"waiting_cost_per_s": float("nan")}, "waiting_cost_per_s is nan; allowed are numbers from 0"),
+        ({"unit": 0}, "unit is 0; allowed are numbers above 0"),
+        ({"resource": ""}, "resource is empty; allowed is the name of a resource"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        NetworkAware(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,253 @@
+"""The network of a cluster, from round to round: known answers, and what must hold of each round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork, Share
+from scheduler.flow.convex import stepped
+from scheduler.flow.policies.policy import ArcTo, Group, Machine, Task
+from scheduler.flow.problem import ProblemError
+from tests.support.flow_networks import NEVER_S, Play, Table, machines_of
+
+FIVE = {"a": {"M0": 2, "M1": 3}, "b": {"M1": 6}, "c": {"M1": 1, "M3": 2}, "d": {"M2": 4}, "e": {"M3": 2}}
+
+
+def five(abc: int = 5, de: int = 7) -> tuple[Table, list[Task]]:
+    """The five tasks of issue 18."""
+    waiting = {"a": abc, "b": abc, "c": abc, "d": de, "e": de}
+    return Table(FIVE, waiting), [Task(name, "job") for name in FIVE]
+
+
+def network(table: Table, **options: bool) -> ClusterNetwork:
+    return ClusterNetwork(table, second_after_s=NEVER_S, **options)
+
+
+def test_five_tasks_are_placed_at_the_least_cost_and_b_waits() -> None:
+    table, tasks = five()
+    made = network(table)
+    placed = made.round(ClusterChanges(machines=machines_of(M0=1, M1=1, M2=1, M3=1), tasks=tasks))
+    assert (placed.cost, placed.waiting) == (14, 1)
+    assert dict(placed.placed) == {"a": "M0", "c": "M1", "d": "M2", "e": "M3"}
+    gone = made.round(ClusterChanges(machines_gone=["M3"]))
+    assert (gone.cost, gone.waiting) == (19, 2)
+    back = made.round(ClusterChanges(machines=machines_of(M3=1)))
+    assert back.cost == 14
+
+
+@pytest.mark.parametrize(
+    ("abc", "de", "slots", "cost", "waiting"),
+    [(9, 7, {}, 18, 1), (9, 7, {"M3": 2}, 16, 0), (4, 3, {}, 12, 2)],
+)
+def test_five_tasks_at_other_prices_of_waiting(
+    abc: int, de: int, slots: Mapping[str, int], cost: int, waiting: int
+) -> None:
+    table, tasks = five(abc, de)
+    machines = machines_of(**({"M0": 1, "M1": 1, "M2": 1, "M3": 1} | dict(slots)))
+    placed = network(table).round(ClusterChanges(machines=machines, tasks=tasks))
+    assert (placed.cost, placed.waiting) == (cost, waiting)
+
+
+def test_what_nobody_said_has_run_is_placed_again_and_a_task_that_is_gone_is_not() -> None:
+    table, tasks = five()
+    made = network(table)
+    first = made.round(ClusterChanges(machines=machines_of(M0=1, M1=1, M2=1, M3=1), tasks=tasks))
+    again = made.round(ClusterChanges())
+    assert (again.placed, again.cost, again.solver) == (first.placed, first.cost, "")
+    last = made.round(ClusterChanges(tasks_gone=["a", "nobody"]))
+    assert dict(last.placed) == {"c": "M1", "d": "M2", "e": "M3"}
+
+
+GANG = Table({"a": {"M0": 4, "M1": 9}, "b": {"M0": 4, "M1": 9}}, {"a": 5, "b": 5})
+
+
+def test_a_gang_is_placed_as_a_whole_if_that_costs_less_than_that_all_wait() -> None:
+    tasks = [Task(name, "job", group="gang") for name in "ab"]
+    told = ClusterChanges(machines=machines_of(M0=1, M1=1), tasks=tasks, groups={"gang": Group(gang=2)})
+    closed = network(GANG).round(told)
+    assert (closed.placed, closed.waiting) == ([], 2)
+    dear = Table(GANG.arcs, {"a": 7, "b": 7})
+    opened = network(dear).round(told)
+    assert opened.cost == 13
+    assert {machine for _, machine in opened.placed} == {"M0", "M1"}
+    alone = network(GANG).round(ClusterChanges(machines=machines_of(M0=1, M1=1), tasks=tasks))
+    assert alone.cost == 9
+
+
+def test_a_gang_that_no_machine_could_hold_is_refused_with_the_reason_and_others_go_on() -> None:
+    table = Table(dict(GANG.arcs) | {"c": {"M0": 1}}, {"a": 50, "b": 50, "c": 5})
+    tasks = [*(Task(name, "job", group="gang") for name in "ab"), Task("c", "other")]
+    placed = network(table).round(
+        ClusterChanges(machines=machines_of(M0=1), tasks=tasks, groups={"gang": Group(gang=2)})
+    )
+    assert placed.placed == [("c", "M0")]
+    assert placed.unplaceable == {"gang": "the gang needs 2 places at once; its machines have 1"}
+
+
+def test_of_a_group_a_machine_and_a_rack_have_no_more_than_they_may() -> None:
+    names = "abcd"
+    table = Table(
+        {}, dict.fromkeys(names, 10), {"all": [ArcTo(f"m{n}", n, 4) for n in range(4)]}, dict.fromkeys(names, "all")
+    )
+    machines = [Machine(f"m{number}", f"r{number // 2}", 4) for number in range(4)]
+    tasks = [Task(name, "job", group="g") for name in names]
+    one_each = network(table).round(
+        ClusterChanges(machines=machines, tasks=tasks, groups={"g": Group(max_per_machine=1)})
+    )
+    assert sorted(machine for _, machine in one_each.placed) == ["m0", "m1", "m2", "m3"]
+    assert one_each.cost == 0 + 1 + 2 + 3
+    one_a_rack = network(table).round(
+        ClusterChanges(machines=machines, tasks=tasks, groups={"g": Group(max_per_rack=1)})
+    )
+    assert sorted(machine[1] in "01" for _, machine in one_a_rack.placed) == [False, True]
+    runs = Group(max_per_machine=1, running={"m0": 1, "m1": 1})
+    beside = network(table).round(ClusterChanges(machines=machines, tasks=tasks, groups={"g": runs}))
+    assert sorted(machine for _, machine in beside.placed) == ["m2", "m3"]
+
+
+def test_tasks_that_belong_together_go_to_one_machine_and_to_the_one_where_the_others_are() -> None:
+    names = "abc"
+    table = Table(
+        {},
+        dict.fromkeys(names, 10),
+        {"all": [ArcTo("m0", 1, 9), ArcTo("m1", 2, 9), ArcTo("m2", 5, 9)]},
+        dict.fromkeys(names, "all"),
+    )
+    tasks = [Task(name, "job", group="g") for name in names]
+    machines = machines_of(m0=2, m1=3, m2=4)
+    own = network(table).round(ClusterChanges(machines=machines, tasks=tasks, groups={"g": Group(together_with="g")}))
+    assert sorted(own.placed) == [("a", "m1"), ("b", "m1"), ("c", "m1")]
+    assert own.cost == 6
+    others = {"g": Group(together_with="h"), "h": Group(running={"m2": 1})}
+    beside = network(table).round(ClusterChanges(machines=machines, tasks=tasks, groups=others))
+    assert sorted(beside.placed) == [("a", "m2"), ("b", "m2"), ("c", "m2")]
+    small = network(table).round(
+        ClusterChanges(machines=machines_of(m0=2, m1=2), tasks=tasks, groups={"g": Group(together_with="g")})
+    )
+    assert small.placed == []
+    assert small.unplaceable == {"g": "3 tasks go to one machine; the largest has room for 2"}
+
+
+# ---- resources -----------------------------------------------------------------------------------------------------
+
+USED = {"M0": 850, "M1": 850, "M2": 650, "M3": 1050}
+REQUESTS = {"t400a": 400, "t400b": 400, "t150a": 150, "t150b": 150, "t150c": 150}
+
+
+def links() -> tuple[Table, list[Machine], list[Task]]:
+    """Figure 5.21: requests of bandwidth, and links of 1,250 MB/s, some of which is in use."""
+    aggregators = {
+        f"RA{size}": [
+            ArcTo(name, stepped([used + size * (unit + 1) for unit in range(4)]), (1250 - used) // size)
+            for name, used in USED.items()
+        ]
+        for size in (400, 150)
+    }
+    table = Table(
+        {}, dict.fromkeys(REQUESTS, 2500), aggregators, {name: f"RA{size}" for name, size in REQUESTS.items()}
+    )
+    machines = [Machine(name, "rack", 10, free={"network": 1250 - used}) for name, used in USED.items()]
+    tasks = [Task(name, "job", demand={"network": size}) for name, size in REQUESTS.items()]
+    return table, machines, tasks
+
+
+@pytest.mark.parametrize(("largest_first", "cost", "waiting"), [(True, 5250, []), (False, 6500, [400])])
+def test_what_is_admitted_fits_and_largest_requests_first_end_at_the_best(
+    largest_first: bool, cost: int, waiting: list[int]
+) -> None:
+    table, machines, tasks = links()
+    play = Play(network(table, largest_first=largest_first))
+    placed = play.round(ClusterChanges(machines=machines, tasks=tasks))
+    assert placed.cost == cost
+    assert [REQUESTS[name] for name in play.tasks] == waiting
+
+
+def test_tasks_of_a_kind_go_only_to_its_machines_as_these_change() -> None:
+    table = Table(
+        {"a": {"m0": 1}}, {"a": 9, "b": 9}, {"all": [ArcTo("m0", 1), ArcTo("m1", 2)]}, {"a": "all", "b": "all"}
+    )
+    made = network(table)
+    tasks = [Task("a", "job", kind="k"), Task("b", "job")]
+    told = made.round(ClusterChanges(machines=machines_of(m0=1, m1=1), tasks=tasks, kinds={"k": ["m1"]}))
+    assert dict(told.placed) == {"a": "m1", "b": "m0"}
+    changed = made.round(ClusterChanges(kinds={"k": ["m0"]}))
+    assert dict(changed.placed) == {"a": "m0", "b": "m1"}
+    nowhere = made.round(ClusterChanges(kinds={"k": []}))
+    assert [name for name, _ in nowhere.placed] == ["b"]
+    anywhere = made.round(ClusterChanges(kinds={"k": None}))
+    assert anywhere.waiting == 0
+
+
+# ---- users ---------------------------------------------------------------------------------------------------------
+
+
+def crowd(**counts: int) -> tuple[Table, list[Task]]:
+    names = {f"{user}{number}": user for user, count in counts.items() for number in range(count)}
+    arcs = [ArcTo("m0", 1, 100), ArcTo("m1", 2, 100)]
+    table = Table({}, dict.fromkeys(names, 10), {"all": arcs}, dict.fromkeys(names, "all"))
+    return table, [Task(name, user, user=user) for name, user in names.items()]
+
+
+def test_users_share_slots_by_weight_and_what_they_hold_counts() -> None:
+    table, tasks = crowd(ann=10, bob=10)
+    told = ClusterChanges(machines=machines_of(m0=6, m1=6), tasks=tasks, shares={"bob": Share(2.0)})
+    placed = network(table).round(told)
+    users = [name[:3] for name, _ in placed.placed]
+    assert (users.count("ann"), users.count("bob")) == (4, 8)
+    held = ClusterChanges(
+        machines=machines_of(m0=3, m1=3), tasks=tasks, shares={"ann": Share(1.0, 4), "bob": Share(1.0, 2)}
+    )
+    users = [name[:3] for name, _ in network(table).round(held).placed]
+    assert (users.count("ann"), users.count("bob")) == (2, 4)
+
+
+def test_slots_that_a_user_cannot_use_go_to_others() -> None:
+    table, tasks = crowd(ann=10, bob=10)
+    limited = [Task(task.name, task.job, user=task.user, kind="k" if task.user == "bob" else "") for task in tasks]
+    told = ClusterChanges(machines=machines_of(m0=6, m1=6), tasks=limited, kinds={"k": []})
+    users = [name[:3] for name, _ in network(table).round(told).placed]
+    assert (users.count("ann"), users.count("bob")) == (10, 0)
+
+
+# ---- prices --------------------------------------------------------------------------------------------------------
+
+
+def test_a_higher_priority_goes_first_and_a_low_one_is_placed_where_there_is_room() -> None:
+    names = "abc"
+    table = Table({name: {"m0": 5} for name in names}, {"a": 10, "b": 9, "c": 10})
+    tasks = [Task("a", "job", priority=-3), Task("b", "job", priority=2), Task("c", "job", priority=1)]
+    made = network(table)
+    assert made.round(ClusterChanges(machines=machines_of(m0=1), tasks=tasks)).placed == [("b", "m0")]
+    assert dict(made.round(ClusterChanges(machines=machines_of(m0=3))).placed) == dict.fromkeys(names, "m0")
+
+
+def test_a_preferred_machine_is_better_than_what_the_policy_says() -> None:
+    table = Table({"a": {"m0": 1}}, {"a": 50})
+    placed = network(table).round(
+        ClusterChanges(machines=machines_of(m0=1, m1=1), tasks=[Task("a", "job", preferred=("m1", "gone"))])
+    )
+    assert placed.placed == [("a", "m1")]
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_wrong_changes_are_named() -> None:
+    table, _ = five()
+    made = network(table)
+    with pytest.raises(ProblemError, match="slots of M0 are -1; allowed are numbers from 0"):
+        made.round(ClusterChanges(machines=machines_of(M0=-1)))
+    with pytest.raises(ProblemError, match="runs_on of task a is M0; this network keeps none"):
+        network(table).round(ClusterChanges(machines=machines_of(M0=1), tasks=[Task("a", "j", runs_on="M0")]))
+    with pytest.raises(ProblemError, match=r"now_s is 1\.0; allowed are numbers from 2\.0"):
+        made = network(table)
+        made.round(ClusterChanges(now_s=2.0))
+        made.round(ClusterChanges(now_s=1.0))
+    with pytest.raises(ProblemError, match="the share of ann is"):
+        network(table).round(ClusterChanges(shares={"ann": Share(0.0)}))
+    lost = Table({}, {"a": 1}, {}, {"a": "all"})
+    lost.aggregator_arcs = lambda aggregator: [ArcTo("lost", 1)]  # type: ignore[method-assign]
+    with pytest.raises(ProblemError, match="an arc of the aggregator all leads to the machine lost"):
+        network(lost).round(ClusterChanges(tasks=[Task("a", "j")]))
