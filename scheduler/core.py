@@ -395,7 +395,7 @@ def _for_plane(
         launch=book.attempts.launch,
         launch_now=book.attempts.launch_now,
         push=book.attempts.push,
-        place=lambda stage, task, node: book.attempts.place(stage, task, node, 0),
+        place=lambda stage, task, node: book.attempts.place(stage, task, node, ledger.lead_epoch),
         preempt=book.attempts.preempt,
         count_placed=book.attempts.count_placed,
         settle_unplaced=book.outcomes.settle_unplaced,
