@@ -52,7 +52,7 @@ class Report:
         """The tables, for people."""
         for title, rows in self.tables.items():
             console.print(title, markup=False, style="bold")
-            console.print(_table(rows))
+            console.print(table(rows))
         for note in self.notes:
             console.print(note, markup=False, style="dim")
         console.print(f"{self.name}: {self.value:.4g} {self.unit}", markup=False)
@@ -154,7 +154,8 @@ def _cpu_of(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
+    """For people; the keys of the first row are the columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for column, value in rows[0].items():
         justify: Any = "left" if isinstance(value, str) else "right"

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from loadgen.google_like import MACHINES, GoogleLike
+from loadgen.google_trace import read_google_trace
+from loadgen.jobs import WorkloadJob
+from loadgen.openb_trace import read_openb_trace
 from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from loadgen.traces import as_json
 from sparrow_py.errors import InvalidOption
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+OUT = click.Option(["--out"], required=True, metavar="FILE", help="Where the trace goes.")
+
+
+def _write(out: str, jobs: Iterable[WorkloadJob]) -> int:
+    """Write a trace, whole or not at all; how many jobs it has."""
+    path = Path(out)
+    part = path.with_name(path.name + ".part")
+    count = 0
+    try:
+        with part.open("wb") as file:
+            for job in jobs:
+                file.write(as_json(job) + b"\n")
+                count += 1
+        part.replace(path)
+    except OSError as error:
+        raise InvalidOption("out", out, f"a file that can be written ({error.strerror})") from None
+    return count
+
+
+def _google_like(out: str, machines: int, speedup: float, seconds: float, seed: int) -> None:
+    workload = GoogleLike(machines=machines, speedup=speedup, seconds=seconds)
+    count = _write(out, workload.generate(seed, machines, 1))
+    click.echo(f"{count:,} jobs, {workload.tasks_per_s:.1f} tasks a second on average, in {out}", err=True)
+
+
+def _google(out: str, source: str) -> None:
+    click.echo(f"{_write(out, read_google_trace(source)):,} jobs in {out}", err=True)
+
+
+def _openb(out: str, source: str) -> None:
+    click.echo(f"{_write(out, read_openb_trace(source)):,} jobs in {out}", err=True)
 
 
 def _tpch(out: str, recorded: str, queries: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
@@ -19,15 +57,7 @@ def _tpch(out: str, recorded: str, queries: str, nodes: int, slots: int, seed: i
     profile = read_profile(Path(recorded))
     names = list(profile.queries) if queries == "all" else queries.split(",")
     workload = TpchLike(profile=profile.only(names), **values)
-    path = Path(out)
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            for job in workload.generate(seed, nodes, slots):
-                file.write(as_json(job) + b"\n")
-        part.replace(path)
-    except OSError as error:
-        raise InvalidOption("out", out, f"a file that can be written ({error.strerror})") from None
+    _write(out, workload.generate(seed, nodes, slots))
     click.echo(f"{workload.jobs:,} jobs, {workload.jobs_per_s(nodes, slots):.1f} a second, in {out}", err=True)
 
 
@@ -35,7 +65,7 @@ _tpch_command = click.Command(
     "tpch",
     callback=_tpch,
     params=[
-        click.Option(["--out"], required=True, metavar="FILE", help="Where the trace goes."),
+        OUT,
         click.Option(["--users"], type=int, default=10, help="Each launches random permutations of the queries."),
         click.Option(["--load"], type=float, default=0.65, help="Work that arrives over what the slots can do."),
         click.Option(["--jobs"], type=int, default=1000, help="How many queries."),
@@ -55,6 +85,38 @@ _tpch_command = click.Command(
         ),
     ],
     help="TPC-H-like queries, with the stages and durations of recorded runs.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+    context_settings=CONTEXT,
 )
-trace_command = click.Group("trace", commands=[_tpch_command], help="Write a workload as a trace.")
+_google_like_command = click.Command(
+    "google-like",
+    callback=_google_like,
+    params=[
+        OUT,
+        click.Option(["--machines"], type=int, default=MACHINES, help="Of the cluster that it is for."),
+        click.Option(["--speedup"], type=float, default=1.0, help="Tasks are so many times as short, and as many."),
+        click.Option(["--seconds"], type=float, default=600.0, help="How long jobs arrive."),
+        click.Option(["--seed"], type=int, default=1, help="The same seed gives the same trace."),
+    ],
+    help="Batch jobs like those of Google's cluster of 2011, from what is published of it; the services and tasks that "
+    "run there when the trace begins are not in it.",
+    context_settings=CONTEXT,
+)
+_google_command = click.Command(
+    "google",
+    callback=_google,
+    params=[OUT, click.Argument(["source"], metavar="TASK_EVENTS")],
+    help="The jobs of a trace in the format of Google's of 2011: the table task_events, a file or a directory of them.",
+    context_settings=CONTEXT,
+)
+_openb_command = click.Command(
+    "openb",
+    callback=_openb,
+    params=[OUT, click.Argument(["source"], metavar="PODS")],
+    help="The pods of a trace in the format of Alibaba's of 2023 (openb_pod_list_*.csv).",
+    context_settings=CONTEXT,
+)
+trace_command = click.Group(
+    "trace",
+    commands=[_tpch_command, _google_like_command, _google_command, _openb_command],
+    help="Write a workload as a trace.",
+)

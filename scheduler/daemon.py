@@ -69,7 +69,7 @@ class SchedulerDaemon:
         self.address = ""
         self.clock = Clock()
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
-        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock())
+        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
         self.core.register.job_gone = JobLog(log).ended
         if self._audited is not None:
             self._audited.of(self.core)
@@ -96,6 +96,11 @@ class SchedulerDaemon:
         self._warm_up_task: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
+        self.refused = asyncio.Event()
+        """Set when it must not go on, as another scheduler leads its plane: `why_refused` says which."""
+        self.core.lead_told = self._lead_changed
+        if self.core.leading is not None:
+            self.core.leading.refused = self._is_refused
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -178,7 +183,36 @@ class SchedulerDaemon:
             return "draining"
         if self._warming_up:
             return "the solvers are being compiled"
-        return "" if len(self.core.nodes) else "no node monitor is connected"
+        if not len(self.core.nodes):
+            return "no node monitor is connected"
+        return "" if self.core.leading is None else self.core.leading.why_not()
+
+    def why_refused(self) -> str:
+        """The line with which the process ends once it is `refused`."""
+        assert self.core.leading is not None
+        return self.core.leading.why_refused()
+
+    def lead(self) -> bool:
+        """The operator's command, where the plane has a leader; False if this scheduler leads it already."""
+        changes = self.core.lead(self.clock())
+        if changes:
+            log.warning("by order: %s", self.why_not_ready())
+        self._after_events()
+        return changes
+
+    def _lead_changed(self, leads: bool) -> None:
+        leading = self.core.leading
+        assert leading is not None
+        if leads:
+            log.info("leads plane %s with epoch %d", leading.plane, leading.epoch)
+        else:
+            log.warning("leads no more: %s", leading.why_not())
+        for client in self._clients:
+            self.core.tell_client(client, m.Leads(leads))
+
+    def _is_refused(self) -> None:
+        log.error("%s", self.why_refused())
+        self.refused.set()
 
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
@@ -273,6 +307,8 @@ class SchedulerDaemon:
             backlog_bytes_max=self.options.link_backlog_bytes_max,
             admit=self._admit,
             outgoing=self._outgoing,
+            plane=self.core.plane.name,
+            leads=lambda: self.core.leads,
         )
         if isinstance(accepted, web.StreamResponse):
             return accepted
@@ -392,19 +428,12 @@ class SchedulerDaemon:
             )
         register.news.clear()
 
-    def _client_has_read(self, client: str) -> None:
-        """A client that does not say so itself has been sent all that waited for it."""
-        self.core.client_has_read(client, self.clock())
-        self._timer.update()
-
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         self._client_seats.take(user)
         core, clock = self.core, self.clock
         core.client_up(client, user)
-        if link.version < m.SINCE[m.Received]:
-            link.emptied = partial(self._client_has_read, client)
         if core.draining:
             core.tell_client(client, m.Draining())
         link.first = True
@@ -500,7 +529,13 @@ class SchedulerDaemon:
         pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
         self._attached.append(pair.dialled)
         self._node_came(node_id, node, pair.dialled)
-        return m.Welcome(m.PROTOCOL_VERSION, self.name, self.options.frame_bytes_max)
+        return m.Welcome(
+            m.PROTOCOL_VERSION,
+            self.name,
+            self.options.frame_bytes_max,
+            plane=self.core.plane.name,
+            leads=self.core.leads,
+        )
 
     def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
         """What came over a pair."""

@@ -124,6 +124,14 @@ class SchedulerOptions(DaemonOptions):
         "For so long after its start, or after all node monitors were gone and the first is back, a scheduler waits "
         "for the others before it starts tasks of a job from another scheduler that no node monitor has named.",
     )
+    standby_of: str = option(
+        "",
+        "For a plane that has a leader: stand by while another scheduler leads it, and lead once that is gone: any, or "
+        "the address of that scheduler as node monitors dial it. Without it a second scheduler does not start.",
+    )
+    takeover_s: float = option(
+        3.0, "A standby leads once most node monitors have seen no link to the scheduler that leads for so long."
+    )
     http_body_bytes_max: int = option(16 << 20, "Largest body of a job that comes over HTTP.")
     http_results_bytes_max: int = option(
         256 << 20,
@@ -156,8 +164,11 @@ class SchedulerOptions(DaemonOptions):
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
-        for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
+        seconds = ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "takeover_s")
+        for name in (*seconds, "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        allowed = 'empty, "any", or an address host:port'
+        require(_is_standby_of(self.standby_of), "standby_of", self.standby_of, allowed)
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))
         require(self.policy in POLICIES, "policy", self.policy, ", ".join(POLICIES))
         require(self.flow_tasks_max >= 1, "flow_tasks_max", self.flow_tasks_max, "a whole number from 1")
@@ -193,6 +204,11 @@ class SchedulerOptions(DaemonOptions):
     def priority(self, user: str) -> int:
         """Of the user's jobs that state none, and the highest that they may state."""
         return self.priorities.get(user, 0)
+
+
+def _is_standby_of(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return text in ("", "any") or (bool(host) and port.isdecimal())
 
 
 def _priority(user: str, text: str) -> int:

@@ -86,6 +86,10 @@ class Plane(Placing, Protocol):
     All tasks of a stage that is open and has no place must come to one, or wait for nodes (`BookForPlane.wait`).
     """
 
+    name: str
+    """As `Welcome` and `Lead` name it: `SPARROW` or `FLOW` of `messages`."""
+    has_leader: bool
+    """Whether one of its schedulers at a time places tasks: the one that leads (`scheduler.leading`)."""
     messages: dict[type, Handler]
     """Messages of nodes that are the plane's own, and who takes them. Schedulers with other planes ignore them."""
 
@@ -123,6 +127,10 @@ class Plane(Placing, Protocol):
     def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
         """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
         problems are solved, if the plane has any solved: it may look at what they change."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
+        tasks be placed. One that leads no more has its jobs taken away after this."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""
@@ -175,7 +183,7 @@ class BookForPlane:
     """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
     launch_now: Callable[[StageState, int, Node], None]
     """(stage, task, node): send the task, which has been taken from the unplaced ones, for a slot of which the node has
-    said that it is free; only to one that `starts_now`."""
+    said that it is free."""
     push: Callable[[StageState, list[int], Node], None]
     """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
     place: Callable[[StageState, int, Node], None]
@@ -198,6 +206,7 @@ class BookForPlane:
     """Whether tasks of the stage wait so."""
 
     leads: Callable[[], bool]
-    """Whether this scheduler leads its plane: whether it may place tasks."""
+    """Whether tasks may be placed by this scheduler now: always, on a plane without a leader."""
+
     solve: Callable[[Problem], int]
     """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

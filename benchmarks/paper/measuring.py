@@ -7,6 +7,8 @@ import datetime
 import os
 import subprocess
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
@@ -33,7 +35,7 @@ def measured(run: Run) -> Result:
     return Result(
         run=run.settings,
         figures=found.figures,
-        commit=_commit(),
+        commit=commit_of_code((RESULTS, DOCUMENT)),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         cores=os.cpu_count() or 1,
         memory_gb=round(psutil.virtual_memory().total / 2**30),
@@ -42,10 +44,11 @@ def measured(run: Run) -> Result:
     )
 
 
-def _commit() -> str:
-    """Of the working tree, with a mark if the code differs from it; results and document are no code."""
-    written = [f":(exclude){path.relative_to(ROOT)}" for path in (RESULTS, DOCUMENT)]
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+def commit_of_code(written: Iterable[Path]) -> str:
+    """Of the working tree, with a mark if the code differs from it; results and documents that are written are no
+    code."""
+    left_out = [f":(exclude){path.relative_to(ROOT)}" for path in written]
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *left_out)
     return (_git("rev-parse", "--short=10", "HEAD") or "unknown") + "-dirty" * bool(changed)
 
 

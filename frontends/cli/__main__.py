@@ -10,20 +10,9 @@ import click
 from sparrow_py.daemon.command_group import CommandGroup
 
 COMMANDS = (
-    "cluster",
-    "run",
-    "submit",
-    "results",
-    "jobs",
-    "explain",
-    "cancel",
-    "nodes",
-    "cordon",
-    "uncordon",
-    "drain",
-    "sql",
-    "flow",
-)
+    "cluster", "run", "submit", "results", "jobs", "explain", "cancel", "nodes", "cordon", "uncordon", "drain", "lead",
+    "sql", "flow",
+)  # fmt: skip
 """Each a module of this package that has a click command of the same name."""
 
 

@@ -92,6 +92,8 @@ class Endings:
         reason = m.cut_reason(message.reason)
         ledger.placing.handed_back(attempt, node, now_s)
         ledger.note(now_s, message.job, "task %d handed back: %s", stage.first + attempt.task, reason)
+        if message.lasting:
+            stage.search.barred_by[node.id] = reason
         if message.missing and not (attempt.cancelled or stage.job.cancelled):
             self._lost_inputs.missing(attempt, message.missing, reason, now_s)
         else:

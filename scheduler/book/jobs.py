@@ -342,10 +342,10 @@ class JobState:
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
         "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known",
-        "max_attempts", "name", "on_client_lost", "phase", "preemptible", "priority", "queue_timeout_s", "received",
-        "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling",
-        "stages", "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used",
-        "user", "using", "vouched", "wait_for_nodes_s",
+        "listing", "max_attempts", "name", "on_client_lost", "phase", "preemptible", "priority", "queue_timeout_s",
+        "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled", "settled_before",
+        "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered",
+        "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -402,6 +402,8 @@ class JobState:
         self.phase = OPEN
         self.unanswered: set[str] = set()
         """Nodes that have not answered the claim yet."""
+        self.listing = False
+        """Whether the claim must wait for nodes to name their jobs (`inventories`)."""
         self.settling = False
         """Whether the claim must wait for something besides nodes' answers."""
         self.known: dict[int, KnownOutcome] = {}

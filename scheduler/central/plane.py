@@ -49,6 +49,8 @@ class _StagePlan:
 class CentralPlane:
     """See `scheduler.plane.Plane`, and the module's docstring."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = True
 
     def __init__(self, book: BookForPlane) -> None:
@@ -156,6 +158,9 @@ class CentralPlane:
         free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)
         turn = "other stages are before it" if free else "no slot is free"
         return lambda: WhyWaiting([f"{turn}: {free:,} of {len(allowed):,} nodes that may run it have a free slot"])
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -65,6 +65,8 @@ class _Probe:
 class DirectPlane:
     """See `scheduler.plane.Plane`. The technique is the scheduler's option `placement`."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -174,6 +176,9 @@ class DirectPlane:
         return lambda: WhyWaiting(
             [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
         )
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scheduler.book.jobs import UNPLACED
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Placed
 from scheduler.flow.cluster_view import ClusterView
-from scheduler.flow.explain import explained, written
 from scheduler.flow.gang_room import why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
@@ -30,6 +30,7 @@ from scheduler.flow.reachable import Reachable, has_own_kind
 from scheduler.flow.solvers.stopping import stop_flag
 from scheduler.flow.stage_limits import group_of, has_limits, near_of
 from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
+from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
 from sparrow_py.job import CANCELLED, LOST
 from sparrow_py.wire import messages as m
@@ -66,6 +67,8 @@ class Round:
 class FlowPlane:
     """See `scheduler.plane.Plane`, and the module's docstring. `network_of` makes a network that knows nothing."""
 
+    name = m.FLOW
+    has_leader = True
     hears_reports = True
 
     def __init__(self, book: BookForPlane, network_of: Callable[[], ClusterNetwork]) -> None:
@@ -184,9 +187,10 @@ class FlowPlane:
     def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
         """The costs of the task that the network has had for longest."""
         reasons, plan, network = self._reasons(stage), stage.plan, self._network
-        if network is None or not plan.since_s:
+        waiting = [(since_s, task) for task, since_s in plan.since_s.items() if stage.states[task] == UNPLACED]
+        if network is None or not waiting:
             return lambda: WhyWaiting(reasons)
-        task = min(plan.since_s, key=lambda one: (plan.since_s[one], one))
+        task = min(waiting)[1]
         return partial(explained, network, plan.name(task), stage.first + task, reasons)
 
     def _reasons(self, stage: StageState) -> list[str]:

@@ -62,6 +62,11 @@ def collect(
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
     yield GaugeMetricFamily("sparrow_scheduler_nodes", "Node monitors connected.", value=len(core.nodes))
     yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
+    if core.leading is not None:
+        help_text = "Lead epoch of the plane that this scheduler claims or leads; 0 while it does not."
+        yield GaugeMetricFamily("sparrow_scheduler_lead_epoch", help_text, value=core.leading.epoch)
+        help_text = "Whether this scheduler leads its plane, and so takes jobs."
+        yield GaugeMetricFamily("sparrow_scheduler_leads", help_text, value=core.leads)
     unplaced = sum(core.admission.unplaced.values())
     yield GaugeMetricFamily("sparrow_scheduler_unplaced_tasks", "Tasks accepted and not placed.", value=unplaced)
     undelivered = sum(core.book.deliveries.counted_bytes().values())

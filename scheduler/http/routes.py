@@ -51,6 +51,9 @@ class Scheduler(Protocol):
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """Cancel a job; False if there is no such job."""
 
+    def lead(self) -> bool:
+        """Have it lead its plane, which has a leader; False if it does already."""
+
     def update_timers(self) -> None:
         """To be called after events that did not come over a link."""
 
@@ -71,6 +74,7 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
     app.add_routes(
         [
             web.get("/v1/nodes", api.nodes, allow_head=False),
+            web.post("/v1/lead", api.lead),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
             web.get(f"/v1/jobs/{JOB}", api.job, allow_head=False),
@@ -103,6 +107,21 @@ class _Api:
             listed = random.sample(ready, min(len(ready), sample))
         summaries = [views.node(node, self._core.live_reservations(node.id)) for node in listed[:LISTED_MAX]]
         return struct_response(views.NodeList(summaries))
+
+    # ---- who leads ---------------------------------------------------------------------------
+
+    async def lead(self, request: web.Request) -> web.Response:
+        """`POST /v1/lead`."""
+        principal = principal_of(request)
+        if principal.role != CLUSTER:
+            raise ApiError(
+                403, f"to have a scheduler lead takes a token or certificate of role cluster; this is of {principal}"
+            )
+        leading = self._core.leading
+        if leading is None:
+            raise ApiError(409, f"plane {self._core.plane.name} has no leader: each of its schedulers takes jobs")
+        changes = self._scheduler.lead()
+        return struct_response(views.Lead(leading.plane, leading.epoch, leading.leads), 202 if changes else 200)
 
     # ---- jobs --------------------------------------------------------------------------------
 

@@ -68,6 +68,14 @@ class JobCancelled(msgspec.Struct):
     job: str
 
 
+class Lead(msgspec.Struct):
+    """The scheduler leads its plane with this epoch, or is about to."""
+
+    plane: str
+    epoch: int
+    leads: bool
+
+
 class NodeSummary(msgspec.Struct):
     """A node that is connected. `busy` and `reservations` are this scheduler's own there."""
 

@@ -35,6 +35,9 @@ NODES_NAMED_MAX = 10
 class SamplingPlane:
     """See `scheduler.plane.Plane`."""
 
+    name = m.SPARROW
+    has_leader = False
+
     def __init__(self, book: BookForPlane) -> None:
         options = book.options
         self._is_here = book.is_here
@@ -125,6 +128,9 @@ class SamplingPlane:
             more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
             reasons.append(f"{live.total():,} reservations are queued at {len(live):,} nodes: {some}{more}")
         return lambda: WhyWaiting(reasons)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))

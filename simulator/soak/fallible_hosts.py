@@ -371,7 +371,7 @@ class NodeHost(Dialler):
     # ---- links
 
     def _welcomed(self, welcome: m.Welcome) -> None:
-        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, welcome.version)
+        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, plane=welcome.plane)
 
     def _receive(self, link: Link, message: Any) -> None:
         core, scheduler = self.core, link.scheduler.name

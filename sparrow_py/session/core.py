@@ -71,9 +71,6 @@ class ClientCore:
         """Connected schedulers and the largest payload in bytes that each takes."""
         self._versions: dict[str, int] = {}
         """Connected schedulers whose version of the protocol is older than ours, and that version."""
-        self._tellers: set[str] = set()
-        """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
-        tasks have left the queue (`messages.AskPlaced`)."""
         self._draining: set[str] = set()
         """The connected schedulers that take no further jobs."""
         self.duplicates = 0
@@ -97,8 +94,7 @@ class ClientCore:
         """Submit a valid job; `InvalidRequest` if one of this id runs, or if a message cannot hold what it has; after
         `fail` the error of that.
 
-        given: tasks of inner stages that are not to run, with their results; `NoScheduler` if no connected scheduler
-        takes such a job. The sink is told nothing of these tasks.
+        given: tasks of inner stages that are not to run, with their results. The sink is told nothing of these tasks.
         """
         if self._failure is not None:
             raise self._failure
@@ -130,11 +126,6 @@ class ClientCore:
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
 
     # ---- events: tasks that finish elsewhere -------------------------------------------------
-
-    def may_finish(self, job_id: str) -> bool:
-        """Whether the job's scheduler, if it has one, takes results from here (`finish`)."""
-        job = self.jobs.get(job_id)
-        return job is not None and (job.scheduler is None or job.scheduler in self._tellers)
 
     def finish(self, job_id: str, task: int, result: m.Data) -> None:
         """The task of an inner stage has finished in another job, with this result: its own attempt is stopped, and the
@@ -201,7 +192,7 @@ class ClientCore:
         That a job has been accepted is not waited for: its tasks may run before that is told.
         """
         job = self.jobs.get(job_id)
-        if job is None or job.scheduler not in self._tellers:
+        if job is None or job.scheduler is None:
             return False
         if job.asked_placed is None:
             job.asked_placed = {}
@@ -233,8 +224,6 @@ class ClientCore:
     ) -> None:
         """A link stands, of this version of the protocol."""
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
-        if version >= m.SINCE[m.Using]:
-            self._tellers.add(scheduler)
         if version < m.PROTOCOL_VERSION:
             self._versions[scheduler] = version
         waiting, self._waiting = self._waiting, {}
@@ -263,7 +252,6 @@ class ClientCore:
         """
         self.schedulers.pop(scheduler, None)
         self._draining.discard(scheduler)
-        self._tellers.discard(scheduler)
         self._versions.pop(scheduler, None)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
@@ -455,8 +443,6 @@ class ClientCore:
         if job.submission.epoch:
             job.submission = msgspec.structs.replace(job.submission, age_s=max(0.0, now_s - job.submitted_s))
         self._outbox.to_scheduler(scheduler, job.submission)
-        if scheduler not in self._tellers:
-            job.used = None
         following = job.messages(bytes_max)
         first, second = next(following, None), next(following, None)
         job.streaming = second is not None
@@ -474,10 +460,6 @@ class ClientCore:
         if job.submission.avoid and (there := self._where_avoided(job)):
             return there[0]
         schedulers = list(self.schedulers)
-        if job.is_given:
-            schedulers = [one for one in schedulers if one in self._tellers]
-            if not schedulers:
-                raise NoScheduler("no scheduler is connected that takes results of tasks with a job")
         if self._versions:
             schedulers = [one for one in schedulers if self._unknown_to(one, job.submission) is None] or schedulers
         if self._draining:
@@ -489,10 +471,6 @@ class ClientCore:
         version = self._versions.get(scheduler)
         if version is None:
             return None
-        if submission.priority is not None and version < m.PRIORITY_SINCE:
-            return "priority", "priorities of jobs"
-        if submission.avoid_by and version < m.AVOID_BY_SINCE:
-            return "avoid_by", "attributes by which jobs avoid each other"
         return None
 
     def _where_avoided(self, job: ClientJob) -> list[str]:

@@ -490,8 +490,7 @@ class Session:
         assert self._connected is not None
         self._connected.set()
         self.user = welcome.user or self.user
-        if welcome.version >= m.SINCE[m.Received]:
-            self._receipts.begin(scheduler)
+        self._receipts.begin(scheduler)
         self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:

@@ -100,7 +100,7 @@ class FlowRig(SchedulerRig):
         self.networks: list[Any] = []
         self.running: dict[str, dict[int, m.LaunchPlaced]] = {}
         """What nodes have been sent and have not ended: node to attempt to launch."""
-        super().__init__((), outbox=SolvingRecorder(), policy="flow", **options)
+        super().__init__((), outbox=SolvingRecorder(), policy="flow", **{"settling_s": 0.0, **options})
 
         def network_of() -> Any:
             self.networks.append(network())
@@ -131,11 +131,31 @@ class FlowRig(SchedulerRig):
 
     def after(self, now_s: float) -> None:
         """An event is over."""
+        self.settle_lead(now_s)
         rounds = 0
         while self.inline and self.solve(now_s):
             rounds += 1
             assert rounds < 50, "rounds do not end"
         self.note_launches()
+
+    def settle_lead(self, now_s: float) -> None:
+        """Nodes take this scheduler for the leader of its plane: no other is there."""
+        self.tick_only(now_s)
+        while leads := self.outbox.take(m.Lead):
+            for node, lead in leads:
+                if node not in self.core.nodes:
+                    continue
+                leader = self.core.leading.name if lead.epoch else ""
+                super().node(node, m.Leading(lead.plane, lead.epoch, leader, bool(lead.epoch)), now_s=now_s)
+                if lead.epoch:
+                    super().node(node, m.Inventory(lead.plane, lead.epoch, [], True), now_s=now_s)
+            self.tick_only(now_s)
+
+    def tick_only(self, now_s: float) -> None:
+        """Timers that are due run."""
+        due_s = self.core.next_deadline_s()
+        if due_s is not None and due_s <= now_s:
+            super().tick(now_s)
 
     def node_up(self, node: str, info: m.NodeInfo | None = None, now_s: float = 0.0) -> None:
         super().node_up(node, info, now_s)

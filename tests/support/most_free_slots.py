@@ -23,6 +23,8 @@ Places = list[tuple[int, str]]
 class MostFreeSlots:
     """See `scheduler.plane.Plane`. A stage waits here for slots; one for which there is no node waits in the book."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -87,13 +89,16 @@ class MostFreeSlots:
     def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
         return lambda: WhyWaiting([])
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """It is asked at the next pump."""
+
     def live_reservations(self, node_id: str) -> int:
         return 0
 
     # ---- which node gets what ----------------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
-        for stage in self.waiting.all():
+        for stage in self.waiting.all() if self.book.leads() else []:
             self.place(stage, choose(self.wanted(stage, now_s), self.free_slots()), now_s)
 
     def free_slots(self) -> dict[str, int]:
@@ -213,3 +218,10 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
+
+
+class LedMostFreeSlots(MostFreeSlots):
+    """As `MostFreeSlots`, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True

@@ -169,15 +169,3 @@ class FollowsMachines(Protocol):
     def machine_arcs(self, machine: Machine) -> Mapping[Aggregator, ArcTo]:
         """All arcs from aggregators to a machine that is not new, but has other slots, resources, tasks or loads."""
         ...
-
-
-@runtime_checkable
-class FollowsMachines(Protocol):
-    """What a policy may have in addition: then a round costs what has changed, however large the cluster is.
-
-    Without it a policy is shown the cluster, and asked about all aggregators, as soon as any machine has changed.
-    """
-
-    def machine_arcs(self, machine: Machine) -> Mapping[Aggregator, ArcTo]:
-        """All arcs from aggregators to a machine that is not new, but has other slots, resources, tasks or loads."""
-        ...

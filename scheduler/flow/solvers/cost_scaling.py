@@ -79,17 +79,19 @@ def solve(
 ) -> Solution:
     """A flow of least cost. `start` may be of another problem with the same nodes and arcs, with whatever costs,
     capacities and supplies: the fewer changed, the sooner this ends."""
+    return start_scaling(problem, start, stop, alpha=alpha).go(first_divisor).solution()
+
+
+def start_scaling(
+    problem: Problem, start: Solution | None = None, stop: StopFlag | None = None, *, alpha: int = ALPHA
+) -> Scaling:
+    """All that `solve` does first: for those who want to know what it took, or what it has when it is stopped."""
     if alpha < 2:
         raise ValueError(f"alpha is {alpha}, must be 2 or more")
     unit = len(problem.supply) + 1
     potential = None if start is None else scaled(start.potential, unit)
     ordered = residual_of(problem, None if start is None or potential is None else start.flow, unit)
-    scaling = Scaling(ordered, potential, stop_flag() if stop is None else stop, alpha)
-    if potential is None:
-        scaling.run(first_divisor)
-    else:
-        scaling.run_warm(first_divisor)
-    return ordered.solution(exact(scaling.labels.potential))
+    return Scaling(ordered, potential, stop_flag() if stop is None else stop, alpha)
 
 
 def scaled(potential: Integers, unit: int) -> Integers | None:
@@ -132,7 +134,9 @@ class Scaling:
     def __init__(self, ordered: Ordered, potential: Integers | None, stop: StopFlag, alpha: int) -> None:
         network = ordered.network
         nodes = len(network.excess)
+        self.ordered = ordered
         self.network = network
+        self.is_warm = potential is not None
         self.labels = Labels(
             np.full(nodes, -POTENTIAL_MAX, np.int64) if potential is None else potential,
             np.empty(nodes, np.int64),
@@ -141,10 +145,32 @@ class Scaling:
             np.zeros(nodes, np.bool_),
         )
         self.stop = stop
+        self.work_left = int(stop[1]) if len(stop) > 1 else POTENTIAL_MAX
+        """What the flag allows."""
         self.alpha = alpha
         self.epsilon_max = max(greatest(network.cost), 1)
         self.budget_unit = 1000 + nodes + len(network.tail) // 10
         self.phases: list[Phase] = []
+        self.fills = 0
+        """How often all arcs were looked at."""
+
+    @property
+    def work(self) -> int:
+        """Nodes that were looked at, those with many arcs more than once: the steps of which a flag may allow so
+        many."""
+        return sum(phase.work for phase in self.phases)
+
+    def go(self, first_divisor: int = FIRST_DIVISOR) -> Scaling:
+        """Until the flow is of least cost."""
+        if self.is_warm:
+            self.run_warm(first_divisor)
+        else:
+            self.run(first_divisor)
+        return self
+
+    def solution(self) -> Solution:
+        """When it is."""
+        return self.ordered.solution(exact(self.labels.potential))
 
     def run(self, first_divisor: int) -> None:
         """From nothing."""
@@ -185,6 +211,7 @@ class Scaling:
         """Fill and empty arcs as their reduced costs say. False if no node has excess then."""
         self.refuse_to_go_on(self.stop[0] != 0)
         network, labels = self.network, self.labels
+        self.fills += 1
         saturate(network, labels.potential)
         labels.next_out[:] = network.first[:-1]
         labels.next_used[:] = network.used_first[:-1]
@@ -192,9 +219,11 @@ class Scaling:
 
     def settle(self, epsilon: int, work_max: int) -> bool:
         """Send what nodes have in excess to where it lacks; False if that takes more work than allowed."""
-        status, work = settle(self.network, self.labels, epsilon, self.epsilon_max, work_max, self.stop)
+        allowed = min(work_max, self.work_left)
+        status, work = settle(self.network, self.labels, epsilon, self.epsilon_max, allowed, self.stop)
         self.phases.append(Phase(epsilon, work))
-        self.refuse_to_go_on(status == STOPPED)
+        self.work_left -= work
+        self.refuse_to_go_on(status == STOPPED or (status == PAUSED and self.work_left <= 0))
         if status == STUCK or (status == HIGH and not all_reach_demand(self.network)):
             raise InfeasibleError("supply that reaches no demand")
         if status == HIGH:

@@ -151,7 +151,7 @@ def find(
             while arc != NONE:
                 this = arc
                 steps += 1
-                if steps % POLL_STEPS == 0 and stop[0] != 0:
+                if steps % POLL_STEPS == 0 and (stop[0] != 0 or (len(stop) > 1 and steps >= stop[1])):
                     best, best_distance = TOLD_TO_STOP, level
                     break
                 if forward:
@@ -440,7 +440,10 @@ class Relaxation:
         self._repairs = np.empty(0, np.int64)
 
     def solve(self, stop: StopFlag | None = None) -> Round:
-        """Make the graph's flow one of least cost. `InfeasibleError`; `StoppedError`: call it again to go on."""
+        """Make the graph's flow one of least cost. `InfeasibleError`; `StoppedError`: call it again to go on.
+
+        Steps, of which a flag may allow so many, are arcs that searches look at.
+        """
         graph = self.graph
         if graph.is_settled():
             return Round(0, 0, 0, 0)

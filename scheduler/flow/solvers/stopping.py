@@ -1,4 +1,7 @@
-"""How one solver is told to stop while it runs in a thread without the GIL (paper 004, §5.2.4: the race)."""
+"""How one solver is told to stop while it runs in a thread without the GIL (paper 004, §5.2.4: the race).
+
+It may also be told how many steps it has: then equal runs stop at the same place, on whatever machine.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 StopFlag = NDArray[np.int64]
-"""Shape (1,): not 0 when the solver shall stop. A solver reads it at least every `POLL_STEPS` steps."""
+"""Shape (1,) or (2,): first, not 0 when the solver shall stop; second, after how many steps it shall stop by itself.
+A solver looks at least every `POLL_STEPS` steps. Relaxation and cost scaling count their steps, the others do not."""
 
 POLL_STEPS = 1024
 
 
-def stop_flag() -> StopFlag:
+def stop_flag(steps_max: int | None = None) -> StopFlag:
     """A flag that is not set; `flag[0] = 1` sets it, from any thread."""
-    return np.zeros(1, np.int64)
+    return np.array([0] if steps_max is None else [0, steps_max], np.int64)

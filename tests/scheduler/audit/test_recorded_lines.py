@@ -67,6 +67,7 @@ TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.HandedOver("j", ((0, 2), (5, 7)))),
     ("c#1", m.HandedOver("job 2", ())),
     ("c#1", m.AllHandedOver()),
+    ("c#1", m.Leads(False)),
 ]
 TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Reserve(5, "j", 1, "ann", 1.0, 0, "app", 3, 0, None, {"cpu": 1.0})),
@@ -86,6 +87,9 @@ TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Claim("j", "ann", 1, 7, 2.0)),
     ("n", m.AskLength(3)),
     ("n", m.DrainingKnown()),
+    ("n", m.LaunchPlaced("j", 1, 4, ATTEMPT, b"payload", 2, "ann", 1.0, 0, "app", 0.5)),
+    ("n", m.Lead("flow", 2)),
+    ("n", m.CancelAttempt("j", 1, preempt=True)),
 ]
 FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.ReservationsRefused(5, 2, "full")),
@@ -104,9 +108,11 @@ FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.Fenced("j", 4)),
     ("n", m.Idle(2)),
     ("n", m.QueueLength(3, 12)),
-    ("n", m.NodeLoad(1, 3, 0, 2, {"cpu": 1.0})),
+    ("n", m.Leading("flow", 2, "scheduler-1", True)),
+    ("n", m.Inventory("flow", 2, [("ann", "j", 7)], True)),
+    ("n", m.NodeLoad(2, 3, 1, 0, {"cpu": 2.0})),
     ("n", m.Occupied(2)),
-    ("n", m.Preempted("j", ATTEMPT, 12.5)),
+    ("n", m.Preempted("j", ATTEMPT, 2.5)),
 ]
 
 

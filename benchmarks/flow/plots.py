@@ -1,0 +1,48 @@
+"""Draws a figure's columns, in the look of the simulator's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure as Canvas
+
+from benchmarks.flow.outcome import Outcome, Row
+from simulator.figures.plots import COLOURS, MARKERS, PNG_DPI, STYLE
+
+
+def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]:
+    """Write flow-figure-NAME.png and .svg; the paths. None if the figure has no drawing."""
+    plot = outcome.plot
+    if plot is None:
+        return []
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # any str
+        canvas = Canvas(figsize=(7.0, 4.2), layout="constrained")
+        ax = canvas.subplots()
+        ax.set_title(title)
+        ax.set_xlabel(plot.x_label)
+        ax.set_ylabel(plot.y_label)
+        if plot.log_x:
+            ax.set_xscale("log")
+        if plot.log_y:
+            ax.set_yscale("log")
+        for number, column in enumerate(plot.ys):
+            xs, ys = _points(outcome.rows, plot.x, column)
+            if xs:
+                look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number]}
+                ax.plot(xs, ys, label=column, **look)
+        ax.legend()
+        paths = []
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            path = directory / f"flow-figure-{name}.{kind}"
+            canvas.savefig(path, format=kind, dpi=PNG_DPI, metadata=metadata)
+            paths.append(path)
+    return paths
+
+
+def _points(rows: Sequence[Row], x: str, y: str) -> tuple[list[Any], list[float]]:
+    """Those that are numbers: a solve that was stopped is none."""
+    found = [(row[x], row[y]) for row in rows if isinstance(row.get(y), int | float)]
+    return [at for at, _ in found], [value for _, value in found]
