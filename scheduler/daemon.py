@@ -308,7 +308,7 @@ class SchedulerDaemon:
             admit=self._admit,
             outgoing=self._outgoing,
             plane=self.core.plane.name,
-            leads=lambda: self.core.leads,
+            leads=self.leads,
         )
         if isinstance(accepted, web.StreamResponse):
             return accepted
@@ -488,6 +488,15 @@ class SchedulerDaemon:
             link.principal = principal
         return False
 
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane."""
+        return self.core.leads
+
+    def welcome(self) -> m.Welcome:
+        """What is said to who attaches itself within this process."""
+        options = self.options
+        return m.Welcome(m.PROTOCOL_VERSION, self.name, options.frame_bytes_max, "", self.core.plane.name, self.leads())
+
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""
         client = f"{user}#{next(self._client_numbers)}"
@@ -529,13 +538,7 @@ class SchedulerDaemon:
         pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
         self._attached.append(pair.dialled)
         self._node_came(node_id, node, pair.dialled)
-        return m.Welcome(
-            m.PROTOCOL_VERSION,
-            self.name,
-            self.options.frame_bytes_max,
-            plane=self.core.plane.name,
-            leads=self.core.leads,
-        )
+        return self.welcome()
 
     def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
         """What came over a pair."""

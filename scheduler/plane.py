@@ -117,6 +117,10 @@ class Plane(Placing, Protocol):
     def solved(self, number: int, answer: Any, now_s: float) -> None:
         """The answer to a problem that the plane had given away (`BookForPlane.solve`); None if it could not be had."""
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
+        tasks be placed. One that leads no more has its jobs taken away after this."""
+
     @property
     def rounds(self) -> RoundFigures | None:
         """What came of its problems; None of a plane that gives none away."""
@@ -127,10 +131,6 @@ class Plane(Placing, Protocol):
     def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
         """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
         problems are solved, if the plane has any solved: it may look at what they change."""
-
-    def lead_changed(self, leads: bool, now_s: float) -> None:
-        """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
-        tasks be placed. One that leads no more has its jobs taken away after this."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""

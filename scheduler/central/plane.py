@@ -145,6 +145,9 @@ class CentralPlane:
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
     rounds = None
 
     def oldest_wait_s(self, now_s: float) -> float:
@@ -158,9 +161,6 @@ class CentralPlane:
         free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)
         turn = "other stages are before it" if free else "no slot is free"
         return lambda: WhyWaiting([f"{turn}: {free:,} of {len(allowed):,} nodes that may run it have a free slot"])
-
-    def lead_changed(self, leads: bool, now_s: float) -> None:
-        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -164,6 +164,9 @@ class DirectPlane:
             if node.id in probe.unanswered:
                 self._heard_of(number, node.id, now_s)
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
     rounds = None
 
     def oldest_wait_s(self, now_s: float) -> float:
@@ -176,9 +179,6 @@ class DirectPlane:
         return lambda: WhyWaiting(
             [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
         )
-
-    def lead_changed(self, leads: bool, now_s: float) -> None:
-        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0

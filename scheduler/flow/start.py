@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparrow_py.distribution import install_command
-from sparrow_py.errors import ClusterError
+from sparrow_py.errors import ClusterError, InvalidOption
 
 if TYPE_CHECKING:
     from scheduler.options import SchedulerOptions
@@ -18,7 +18,7 @@ EXTRA_PACKAGES = ("numpy", "numba")
 
 
 def flow_plane(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
-    """What makes the plane; `ClusterError`, in one line, if it cannot be."""
+    """What makes the plane; `ClusterError` or `InvalidOption`, in one line, if it cannot be."""
     for package in EXTRA_PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise ClusterError(f"policy flow needs the package {package}; it comes with {install_command(EXTRA)}")
@@ -26,13 +26,9 @@ def flow_plane(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
     from scheduler.flow.plane import FlowPlane
     from scheduler.flow.policies.table import PolicyNameError, policy_named
 
-    keeps_running = options.flow_preemption
-
-    def network() -> ClusterNetwork:
-        return ClusterNetwork(policy_named(options.flow_policy), keeps_running=keeps_running)
-
+    name, keeps_running = options.flow_policy, options.flow_preemption
     try:
-        network()
+        policy_named(name)
     except PolicyNameError as error:
-        raise ClusterError(f"flow_policy: {error}") from None
-    return lambda book: FlowPlane(book, network)
+        raise InvalidOption.told("flow_policy", str(error)) from None
+    return lambda book: FlowPlane(book, lambda: ClusterNetwork(policy_named(name), keeps_running=keeps_running))

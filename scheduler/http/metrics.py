@@ -62,11 +62,11 @@ def collect(
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
     yield GaugeMetricFamily("sparrow_scheduler_nodes", "Node monitors connected.", value=len(core.nodes))
     yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
-    if core.leading is not None:
-        help_text = "Lead epoch of the plane that this scheduler claims or leads; 0 while it does not."
-        yield GaugeMetricFamily("sparrow_scheduler_lead_epoch", help_text, value=core.leading.epoch)
-        help_text = "Whether this scheduler leads its plane, and so takes jobs."
-        yield GaugeMetricFamily("sparrow_scheduler_leads", help_text, value=core.leads)
+    help_text = "Whether jobs are for this scheduler: it leads its plane, or that has no leader."
+    yield GaugeMetricFamily("sparrow_scheduler_leads", help_text, value=core.leads)
+    help_text = "Lead epoch with which this scheduler claims or leads its plane; 0 while it does neither."
+    epoch = 0 if core.leading is None else core.leading.epoch
+    yield GaugeMetricFamily("sparrow_scheduler_lead_epoch", help_text, value=epoch)
     unplaced = sum(core.admission.unplaced.values())
     yield GaugeMetricFamily("sparrow_scheduler_unplaced_tasks", "Tasks accepted and not placed.", value=unplaced)
     undelivered = sum(core.book.deliveries.counted_bytes().values())

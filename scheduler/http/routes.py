@@ -220,11 +220,11 @@ class _Api:
         return user
 
     async def _decode(self, body: bytes) -> Submission:
-        bytes_max = self._scheduler.options.payload_bytes_max
+        bytes_max, plane = self._scheduler.options.payload_bytes_max, self._scheduler.options.policy
         if len(body) <= INLINE_BODY_BYTES_MAX:
-            return read_submission(body, bytes_max)
+            return read_submission(body, bytes_max, plane)
         async with self._decoding:
-            return await asyncio.to_thread(read_submission, body, bytes_max)
+            return await asyncio.to_thread(read_submission, body, bytes_max, plane)
 
     async def _send(self, user: str, submission: Submission) -> HttpJob:
         """Submit the job and its tasks, with turns of the loop for others in between."""

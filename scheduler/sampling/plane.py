@@ -111,6 +111,9 @@ class SamplingPlane:
     def node_down(self, node: Node, now_s: float) -> None:
         """Its reservations are made elsewhere, stage by stage."""
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
     rounds = None
 
     def oldest_wait_s(self, now_s: float) -> float:
@@ -128,9 +131,6 @@ class SamplingPlane:
             more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
             reasons.append(f"{live.total():,} reservations are queued at {len(live):,} nodes: {some}{more}")
         return lambda: WhyWaiting(reasons)
-
-    def lead_changed(self, leads: bool, now_s: float) -> None:
-        """There is no leader."""
 
     def live_reservations(self, node_id: str) -> int:
         return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))

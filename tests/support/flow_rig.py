@@ -97,6 +97,8 @@ class FlowRig(SchedulerRig):
 
     def __init__(self, nodes: Any = (), *, network: Callable[[], Any] = FirstFit, inline: bool = True, **options: Any):
         self.inline = False
+        self.accepted: dict[str, int] = {}
+        """The lead epoch of each node."""
         self.networks: list[Any] = []
         self.running: dict[str, dict[int, m.LaunchPlaced]] = {}
         """What nodes have been sent and have not ended: node to attempt to launch."""
@@ -131,30 +133,22 @@ class FlowRig(SchedulerRig):
 
     def after(self, now_s: float) -> None:
         """An event is over."""
-        self.settle_lead(now_s)
+        self.accept(now_s)
         rounds = 0
         while self.inline and self.solve(now_s):
             rounds += 1
             assert rounds < 50, "rounds do not end"
         self.note_launches()
 
-    def settle_lead(self, now_s: float) -> None:
-        """Nodes take this scheduler for the leader of its plane: no other is there."""
-        self.tick_only(now_s)
+    def accept(self, now_s: float) -> None:
+        """Nodes accept the scheduler as the leader of its plane, as nobody else claims that."""
         while leads := self.outbox.take(m.Lead):
             for node, lead in leads:
-                if node not in self.core.nodes:
-                    continue
-                leader = self.core.leading.name if lead.epoch else ""
-                super().node(node, m.Leading(lead.plane, lead.epoch, leader, bool(lead.epoch)), now_s=now_s)
+                epoch = self.accepted[node] = max(lead.epoch, self.accepted.get(node, 0))
+                leader = self.core.leading.name if epoch else ""
+                super().node(node, m.Leading(lead.plane, epoch, leader, linked=epoch > 0), now_s=now_s)
                 if lead.epoch:
-                    super().node(node, m.Inventory(lead.plane, lead.epoch, [], True), now_s=now_s)
-            self.tick_only(now_s)
-
-    def tick_only(self, now_s: float) -> None:
-        """Timers that are due run."""
-        due_s = self.core.next_deadline_s()
-        if due_s is not None and due_s <= now_s:
+                    super().node(node, m.Inventory(lead.plane, epoch, [], complete=True), now_s=now_s)
             super().tick(now_s)
 
     def node_up(self, node: str, info: m.NodeInfo | None = None, now_s: float = 0.0) -> None:

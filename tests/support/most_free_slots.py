@@ -81,6 +81,9 @@ class MostFreeSlots:
     def node_down(self, node: Node, now_s: float) -> None:
         """What ran there is unplaced: seen at the next pump."""
 
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """It is asked at the next pump."""
+
     rounds = None
 
     def oldest_wait_s(self, now_s: float) -> float:
@@ -88,9 +91,6 @@ class MostFreeSlots:
 
     def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
         return lambda: WhyWaiting([])
-
-    def lead_changed(self, leads: bool, now_s: float) -> None:
-        """It is asked at the next pump."""
 
     def live_reservations(self, node_id: str) -> int:
         return 0
