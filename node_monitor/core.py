@@ -268,7 +268,12 @@ class NodeMonitorCore:
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
-        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, *, name: str = "", plane: str = m.SPARROW
+        self,
+        scheduler: str,
+        frame_bytes_max: int = m.FRAME_BYTES_MAX,
+        *,
+        name: str = "",
+        plane: str = m.SPARROW,
     ) -> None:
         """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and calls itself
         by this name, which no other process has."""
