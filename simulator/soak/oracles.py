@@ -84,6 +84,7 @@ def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core.attempts.by_key if owner == name}
     held |= {(task.job, task.attempt) for _, task in ready}
+    held |= {(job, attempt) for owner, job, attempt in node.core.lane.waiting if owner == name}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
         raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])

@@ -175,6 +175,13 @@ class InLanes(MostFreeSlots):
         self.preemptions.append((attempt.task, node.id, service_s))
 
 
+class LedMostFreeSlots(InLanes):
+    """The same, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True
+
+
 class SolvedPlacement(MostFreeSlots):
     """As `MostFreeSlots`; at most one problem is out at a time, of all stages that wait."""
 
@@ -210,10 +217,3 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
-
-
-class LedMostFreeSlots(MostFreeSlots):
-    """As `MostFreeSlots`, at one scheduler at a time."""
-
-    name = m.FLOW
-    has_leader = True
