@@ -199,6 +199,13 @@ class Preempting(InLanes):
                 self.book.preempt(attempt)
 
 
+class LedMostFreeSlots(InLanes):
+    """The same, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True
+
+
 class SolvedPlacement(MostFreeSlots):
     """As `MostFreeSlots`; at most one problem is out at a time, of all stages that wait."""
 
@@ -234,13 +241,6 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
-
-
-class LedMostFreeSlots(MostFreeSlots):
-    """As `MostFreeSlots`, at one scheduler at a time."""
-
-    name = m.FLOW
-    has_leader = True
 
 
 def _order(attempt: Attempt) -> tuple[str, int]:
