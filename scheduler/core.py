@@ -24,7 +24,7 @@ from scheduler.book.nodes import Node
 from scheduler.book.validation import check_load, check_node, check_occupied
 from scheduler.leading import Leading
 from scheduler.plane import BookForPlane, Problem
-from scheduler.planes import PLANES
+from scheduler.planes import plane_of
 from sparrow_py.errors import InvariantViolated, LinkError, shown
 from sparrow_py.wire import messages as m
 
@@ -66,7 +66,7 @@ class SchedulerCore:
         self._problems = itertools.count(1)
         self.lead_told: Callable[[bool], None] = _nobody_is_told
         """Called with whether it leads its plane, when that has changed: clients are to be told."""
-        self.plane = plane = PLANES[options.placement](_for_plane(book, rng, self._solve, self._leads))
+        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve, self._leads))
         book.ledger.placing = plane
         self.leading = self._make_leading(name) if plane.has_leader else None
         """None on planes that have no leader."""
@@ -385,6 +385,7 @@ def _for_plane(
         note=ledger.note,
         keeps_history=ledger.history.keeps,
         at_stage=ledger.at_stage,
+        at=ledger.timers.at,
         is_here=ledger.is_here,
         nodes_now=book.reach.now,
         test_node=book.reach.test,

@@ -8,12 +8,14 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.core import Metric
 
+from scheduler import planes
 from scheduler.audit.audited_core import AuditedCore
 from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
@@ -24,6 +26,7 @@ from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
+from scheduler.solving import Solving
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
@@ -87,8 +90,10 @@ class SchedulerDaemon:
         self._http_timer = DeadlineTimer(
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
-        self._solving: set[asyncio.Future[Any]] = set()
-        """What is computed off the loop now."""
+        self.solving = Solving(self._solved)
+        self._warming_up = False
+        """Whether what the plane needs is being made ready."""
+        self._warm_up_task: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self.refused = asyncio.Event()
@@ -117,18 +122,10 @@ class SchedulerDaemon:
 
     def solve(self, number: int, problem: Problem) -> None:
         """Effect of the core: compute it on a thread; the answer is an event like others."""
-        solving = asyncio.get_running_loop().run_in_executor(None, problem)
-        self._solving.add(solving)
-        solving.add_done_callback(partial(self._solved, number))
+        self.solving.solve(number, problem)
 
-    def _solved(self, number: int, solving: asyncio.Future[Any]) -> None:
-        self._solving.discard(solving)
-        if solving.cancelled():
-            return
-        error = solving.exception()
-        if error is not None:
-            log.error("problem %d was not solved", number, exc_info=error)
-        self.core.solved(number, None if error is not None else solving.result(), self.clock())
+    def _solved(self, number: int, answer: Any) -> None:
+        self.core.solved(number, answer, self.clock())
         self._after_events()
 
     def _send(self, link: Link | LocalLink | LocalEnd, message: m.Message) -> None:
@@ -144,7 +141,7 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients), options))
+        app = make_app(self, self.credentials, self._metrics)
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
         self._listener = Listener(app, options, self.credentials)
@@ -159,12 +156,33 @@ class SchedulerDaemon:
                 await self._listener.close()
                 raise
         self._standstill.start()
+        self._warm_up()
         return {"address": self.address, "name": self.name}
+
+    def _metrics(self) -> Iterator[Metric]:
+        return collect(self.core, len(self._clients), self.options, self.solving.times, self.clock())
+
+    def _warm_up(self) -> None:
+        """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""
+        warm_up = planes.warm_up_of(self.options)
+        if warm_up is not None:
+            self._warming_up = True
+            self._warm_up_task = asyncio.create_task(self._warmed_up(warm_up))
+
+    async def _warmed_up(self, warm_up: Callable[[], None]) -> None:
+        try:
+            await self.solving.compute(warm_up)
+        except Exception:
+            log.exception("the solvers could not be made ready; each round tries again")
+        finally:
+            self._warming_up = False
 
     def why_not_ready(self) -> str:
         """Why jobs should not be sent here; empty if they may."""
         if self.core.draining:
             return "draining"
+        if self._warming_up:
+            return "the solvers are being compiled"
         if not len(self.core.nodes):
             return "no node monitor is connected"
         return "" if self.core.leading is None else self.core.leading.why_not()
@@ -218,8 +236,9 @@ class SchedulerDaemon:
             )
         self._timer.cancel()
         self._http_timer.cancel()
-        for solving in self._solving:
-            solving.cancel()
+        self.solving.stop()
+        if self._warm_up_task is not None:
+            self._warm_up_task.cancel()
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
@@ -289,7 +308,7 @@ class SchedulerDaemon:
             admit=self._admit,
             outgoing=self._outgoing,
             plane=self.core.plane.name,
-            leads=lambda: self.core.leads,
+            leads=self.leads,
         )
         if isinstance(accepted, web.StreamResponse):
             return accepted
@@ -469,6 +488,15 @@ class SchedulerDaemon:
             link.principal = principal
         return False
 
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane."""
+        return self.core.leads
+
+    def welcome(self) -> m.Welcome:
+        """What is said to who attaches itself within this process."""
+        options = self.options
+        return m.Welcome(m.PROTOCOL_VERSION, self.name, options.frame_bytes_max, "", self.core.plane.name, self.leads())
+
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""
         client = f"{user}#{next(self._client_numbers)}"
@@ -510,13 +538,7 @@ class SchedulerDaemon:
         pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
         self._attached.append(pair.dialled)
         self._node_came(node_id, node, pair.dialled)
-        return m.Welcome(
-            m.PROTOCOL_VERSION,
-            self.name,
-            self.options.frame_bytes_max,
-            plane=self.core.plane.name,
-            leads=self.core.leads,
-        )
+        return self.welcome()
 
     def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
         """What came over a pair."""

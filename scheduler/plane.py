@@ -8,8 +8,8 @@ stage it may set `plan`, `reserved_at_s` and `search`, and take unplaced tasks. 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from scheduler.book.placing import Placing
 
@@ -27,6 +27,57 @@ Handler = Callable[["Node", Any, float], None]
 """Takes a message of a node."""
 Problem = Callable[[], Any]
 """What is to be computed; it must not touch what the loop may change meanwhile."""
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A problem whose answer may become useless."""
+
+    def stop(self) -> None:
+        """End soon, from whatever thread; with an exception, unless there is the answer already."""
+
+
+@dataclass(slots=True)
+class RoundFigures:
+    """What came of problems that a plane has had solved."""
+
+    rounds: int = 0
+    failed: int = 0
+    stale: int = 0
+    """Placements that did not stand when the answer came."""
+    wins: dict[str, int] = field(default_factory=dict)
+    """By solver: rounds in which it found the answer."""
+    nodes: int = 0
+    """Of the latest network."""
+    arcs: int = 0
+
+    def solved(self, solver: str, nodes: int, arcs: int) -> None:
+        """There is an answer."""
+        self.rounds += 1
+        self.nodes, self.arcs = nodes, arcs
+        if solver:
+            self.wins[solver] = self.wins.get(solver, 0) + 1
+
+
+class PlaceCost(NamedTuple):
+    """What it would cost to place a task there."""
+
+    to: str
+    cost: int
+    limit: str
+    """Why it cannot be placed there for that; empty if nothing is in the way."""
+
+
+@dataclass(slots=True)
+class WhyWaiting:
+    """Why tasks of a stage wait."""
+
+    reasons: list[str]
+    task: int | None = None
+    """One of them, of which the rest is told."""
+    waiting_cost: int | None = None
+    places: list[PlaceCost] = field(default_factory=list)
+    """The cheapest first."""
 
 
 class Plane(Placing, Protocol):
@@ -70,6 +121,17 @@ class Plane(Placing, Protocol):
         """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
         tasks be placed. One that leads no more has its jobs taken away after this."""
 
+    @property
+    def rounds(self) -> RoundFigures | None:
+        """What came of its problems; None of a plane that gives none away."""
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """How long the task has waited for a place that has waited for longest; asked only if there are `rounds`."""
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
+        problems are solved, if the plane has any solved: it may look at what they change."""
+
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""
 
@@ -98,6 +160,8 @@ class BookForPlane:
     keeps_history: bool
     at_stage: Callable[[float, StageState, Callable[[StageState, float], None]], None]
     """(time, stage, action): call the action with the stage and the time then, if its job is still here."""
+    at: Callable[[float, Callable[[float], None]], None]
+    """(time, action): call the action with the time then, and `Plane.pump` after it."""
     is_here: Callable[[JobState], bool]
     """Whether the job has not ended, and was not given up."""
 

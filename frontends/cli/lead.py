@@ -22,7 +22,7 @@ def lead(schedulers: list[str], access: Access, force: bool) -> None:
     time takes jobs, and for when the one that leads is to make way, or does not go on and is not seen to be gone.
 
     \b
-    Example:
+    Examples:
       sparrow lead --force -s 10.0.0.2:20503
     """
     if len(schedulers) > 1:

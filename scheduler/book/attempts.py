@@ -61,7 +61,7 @@ class Attempts:
         self._to_node(
             node.id,
             m.LaunchNow(
-                job.id, stage.index, number, attempt.id, payload, user, options.weight(user), job.priority,
+                job.id, stage.index, number, attempt.id, payload, user, options.weight(user), stage.priority,
                 spec.app, spec.expected_duration_s,
             ),
         )  # fmt: skip

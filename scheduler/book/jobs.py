@@ -21,6 +21,7 @@ from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import (
     EPOCH_SHIFT,
+    SPARROW,
     Claimed,
     Data,
     Fenced,
@@ -211,6 +212,12 @@ class StageState:
                 self.preferences.add(task)
 
     @property
+    def priority(self) -> int:
+        """Its own, or else its job's."""
+        own = self.spec.priority
+        return self.job.priority if own is None else own
+
+    @property
     def open(self) -> bool:
         """Whether its tasks may run now: its predecessors have finished, and nobody else may still run them."""
         return not self.waits_for and self.job.phase is OPEN
@@ -342,10 +349,10 @@ class JobState:
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
         "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known",
-        "listing", "max_attempts", "name", "on_client_lost", "phase", "preemptible", "priority", "queue_timeout_s",
-        "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled", "settled_before",
-        "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered",
-        "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
+        "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered",
+        "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -357,6 +364,8 @@ class JobState:
         """Who is told; empty once it has vanished."""
         self.user = user
         self.priority = user_priority if message.priority is None else message.priority
+        self.policy = message.policy or SPARROW
+        """The plane that it is for: this scheduler's."""
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
         self.preemptible = message.preemptible and message.max_attempts > 1

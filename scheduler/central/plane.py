@@ -24,6 +24,7 @@ from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
+from scheduler.plane import WhyWaiting
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
@@ -146,6 +147,20 @@ class CentralPlane:
 
     def lead_changed(self, leads: bool, now_s: float) -> None:
         """There is no leader."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """There are no rounds."""
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Whether slots are free at nodes that may run it."""
+        book = self._book
+        allowed = book.nodes_now(stage)
+        free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)
+        turn = "other stages are before it" if free else "no slot is free"
+        return lambda: WhyWaiting([f"{turn}: {free:,} of {len(allowed):,} nodes that may run it have a free slot"])
 
     def live_reservations(self, node_id: str) -> int:
         return 0

@@ -20,13 +20,14 @@ costs an attempt; with "sparrow" it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from scheduler.book.jobs import UNPLACED, StageState
 from scheduler.book.nodes import Node
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting_stages import WaitingStages, group_of
+from scheduler.plane import WhyWaiting
 from scheduler.spreading import reservations_wanted, spread
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
@@ -165,6 +166,19 @@ class DirectPlane:
 
     def lead_changed(self, leads: bool, now_s: float) -> None:
         """There is no leader."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """There are no rounds."""
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Whether nodes are asked."""
+        sought = len(stage.plan.sought)
+        return lambda: WhyWaiting(
+            [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
+        )
 
     def live_reservations(self, node_id: str) -> int:
         return 0

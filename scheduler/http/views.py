@@ -99,6 +99,34 @@ class NodeList(msgspec.Struct):
     nodes: list[NodeSummary]
 
 
+class Place(msgspec.Struct):
+    """What it would cost to place a task there, and what is in the way; nothing if that is empty."""
+
+    to: str
+    cost: int
+    limit: str
+
+
+class StageExplanation(msgspec.Struct):
+    """A stage with tasks that wait. With policy flow `task` is one of them, what it costs to have it wait, and its
+    cheapest places."""
+
+    name: str
+    waiting: int
+    reasons: list[str]
+    task: int | None = None
+    waiting_cost: int | None = None
+    places: list[Place] = []
+
+
+class JobExplanation(msgspec.Struct):
+    """Why tasks of a job wait, stage by stage; there is no stage if none does."""
+
+    job: str
+    policy: str
+    stages: list[StageExplanation]
+
+
 def summary(job: JobState | HttpJob) -> JobSummary:
     """A job that runs, or one that came over HTTP and has ended."""
     return JobSummary(**_counts(job), stages=len(job.stages))

@@ -444,7 +444,9 @@ class ClientHost(Dialler):
     # ---- links
 
     def _welcomed(self, welcome: m.Welcome) -> None:
-        self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, self.now_s)
+        self.core.scheduler_up(
+            welcome.name, welcome.frame_bytes_max, self.now_s, welcome.version, welcome.plane, welcome.leads
+        )
 
     def _receive(self, link: Link, message: Any) -> None:
         self.core.receive(link.scheduler.name, message, self.now_s)

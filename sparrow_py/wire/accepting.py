@@ -40,7 +40,8 @@ async def accept(
 
     `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
     per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
-    in its user. `outgoing` is shared by the links of the loop. `plane` and `leads` are said in the Welcome.
+    in its user. `outgoing` is shared by the links of the loop. The Welcome says the `plane`, and whether the scheduler
+    `leads` it.
     """
     why_not = upgrade.why_no_request(request.headers) or ("the request has a body" if request.body_exists else "")
     if why_not or request.method != "GET":

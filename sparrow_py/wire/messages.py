@@ -177,7 +177,7 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
     results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
-    count what has to move; at most `DATA_NODES_MAX` nodes."""
+    count what has to move; at most `job.DATA_NODES_MAX` nodes."""
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
@@ -203,9 +203,8 @@ class SubmitJob(Message, tag=10):
     `priority`: None is the user's own.
     `avoid_by`: no node runs its tasks that has the same value of this attribute as one where a job in `avoid` runs;
     empty: no node where one runs.
-    `policy`: the plane that it is for, never empty in a job for another plane than `SPARROW`. `preemptible`: its tasks
-    may be stopped for others, and start again, which uses up no attempt. A job that states either is sent to no
-    scheduler of a version before `PLANES_SINCE`.
+    `policy`: the plane that it is for; empty is `SPARROW`. `preemptible`: its tasks may be stopped for others, and
+    start again, which uses up no attempt. Schedulers of a version before `PLANES_SINCE`, which know neither, sample.
     """
 
     job: str
@@ -811,8 +810,6 @@ class Preempted(Message, tag=67):
 
 LOAD_REFRESH_S = 30.0
 """An unchanged load is said again after so long."""
-DATA_NODES_MAX = 64
-"""Nodes of which a task may say that they hold some of its data."""
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
@@ -847,7 +844,7 @@ SINCE: dict[type, int] = {
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
 PLANES_SINCE = 4
-"""The version from which on schedulers say which plane they run, and know what of jobs and stages is for `FLOW`."""
+"""The version from which on schedulers say which plane they run, and know priorities of stages."""
 
 
 FromClient = (

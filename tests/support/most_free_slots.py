@@ -7,13 +7,13 @@ and has computed off the loop which task goes where.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from scheduler.book.jobs import UNPLACED, Attempt, StageState
 from scheduler.book.nodes import Node
 from scheduler.book.waiting_stages import WaitingStages, group_of
-from scheduler.plane import BookForPlane, Handler
+from scheduler.plane import BookForPlane, Handler, WhyWaiting
 from sparrow_py.wire import messages as m
 
 Places = list[tuple[int, str]]
@@ -83,6 +83,14 @@ class MostFreeSlots:
 
     def lead_changed(self, leads: bool, now_s: float) -> None:
         """It is asked at the next pump."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        return lambda: WhyWaiting([])
 
     def live_reservations(self, node_id: str) -> int:
         return 0
