@@ -315,17 +315,18 @@ class ClusterGraph:
             self._asked_each_round[task.name] = None
         self._add_task_arcs(made, costs)
         if runs_on is not None:
-            self.run(task.name, runs_on)
+            self.run(task.name, runs_on, since_s=task.since_s)
 
-    def run(self, name: str, machine: str, arc: int = NO_ARC) -> None:
-        """A task runs there from now on, as the running arc says, if there is one already. Unknown ones are ignored."""
+    def run(self, name: str, machine: str, arc: int = NO_ARC, since_s: float | None = None) -> None:
+        """A task runs there, as the running arc says, if there is one already; from now on, if nothing else is said.
+        Unknown ones are ignored."""
         task = self.tasks.get(name)
         place = self.machines.get(machine)
         if task is None or place is None or task.task.runs_on == machine:
             return
         if task.task.runs_on is not None:
             self._stops(task)
-        since_s = self.now_s if task.task.since_s is None or task.task.runs_on is None else task.task.since_s
+        since_s = self.now_s if since_s is None else since_s
         runs = replace(task.task, runs_on=machine, since_s=since_s)
         costs = self._ask(runs)
         running = self.running_cost(costs, runs)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scheduler.flow.building import Solve
+from scheduler.flow.graph import Kind
 from scheduler.flow.policies.network import PolicyNetwork, network_of
 from scheduler.flow.policies.policy import Cluster, Machine, Policy, Task
 from scheduler.flow.policies.quincy import GIGABYTE
-from scheduler.flow.problem import Problem, Solution
+from scheduler.flow.problem import Integers, Problem, Solution
 from tests.support.flow_problems import oracle_solve
 
 MACHINES = [Machine(f"m{number}", f"r{number // 2}", 2) for number in range(4)]
@@ -34,6 +36,18 @@ def placements(problem: Problem, made: PolicyNetwork, solution: Solution) -> dic
     return found
 
 
-def placed(policy: Policy, tasks: Sequence[Task], machines: Sequence[Machine] = MACHINES) -> dict[str, str]:
+def placed(
+    policy: Policy, tasks: Sequence[Task], machines: Sequence[Machine] = MACHINES, solve: Solve = oracle_solve
+) -> dict[str, str]:
+    """The machine of each task, "" of those that wait."""
     problem, made = network_of(policy, Cluster.of(machines, tasks))
-    return placements(problem, made, oracle_solve(problem))
+    return placements(problem, made, solve(problem))
+
+
+def kinds_of(problem: Problem, made: PolicyNetwork) -> Integers:
+    """What kind of node each is, for a graph."""
+    kinds = np.full(len(problem.supply), Kind.OTHER, np.int64)
+    kinds[made.sink] = Kind.SINK
+    for kind, numbers in ((Kind.MACHINE, made.machines), (Kind.UNSCHEDULED, made.waiting), (Kind.TASK, made.tasks)):
+        kinds[list(numbers.values())] = kind
+    return kinds

@@ -39,7 +39,7 @@ AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "tes
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
 
-ONE_FILE_AT_A_TIME = ("tests/frontends/sql/", "tests/scheduler/flow/")
+ONE_FILE_AT_A_TIME = ("tests/frontends/sql/", "tests/paper/flow/", "tests/scheduler/flow/")
 """Directories whose files share what takes long to make: one process runs them all."""
 FIRST = (
     "tests/system/test_soak.py",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task, TaskCosts, UnitCost
 from scheduler.flow.problem import ProblemError
@@ -41,6 +42,8 @@ class Quincy:
     running_bonus_per_s: float = 1.0
     offset: int = 2_000
     """Of waiting over the worst place: with 0 a task that has just come would wait rather than go there."""
+    _share_min: Fraction = field(default=Fraction(), init=False)
+    """As it is written: 14 of 100 bytes are 14 %."""
     _rack_by_machine: dict[str, str] = field(default_factory=dict, init=False)
     _slots: dict[str, dict[str, int]] = field(default_factory=dict, init=False)
     """By rack: slots by machine."""
@@ -50,6 +53,7 @@ class Quincy:
             raise ProblemError(f"share_min is {self.share_min}; allowed are numbers above 0, up to 1")
         if not 0 <= self.rack_cost <= self.core_cost:
             raise ProblemError(f"rack_cost is {self.rack_cost}; allowed are 0 to core_cost, {self.core_cost}")
+        self._share_min = Fraction(str(self.share_min))
         if self.preferred_max < 0:
             raise ProblemError(f"preferred_max is {self.preferred_max}; allowed are numbers from 0")
 
@@ -110,8 +114,8 @@ class Quincy:
 
     def _most(self, task: Task, held: Mapping[str, int]) -> list[str]:
         """Those that hold enough to be preferred, and most."""
-        enough = self.share_min * task.input_bytes
-        places = [name for name, amount in held.items() if amount >= enough > 0]
+        of, parts = self._share_min.as_integer_ratio()
+        places = [name for name, amount in held.items() if amount > 0 and amount * parts >= task.input_bytes * of]
         if len(places) > self.preferred_max:
             places = sorted(places, key=held.__getitem__, reverse=True)[: self.preferred_max]
         return places
