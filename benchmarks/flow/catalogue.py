@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, early, events, rounds, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
@@ -33,6 +33,8 @@ FIGURES = {
                warm.incremental),
         Figure("5.12", "Arc prioritisation; removal of tasks", "−45 %; −10 %", warm.heuristics),
         Figure("5.14", "Price refine", "4 × as fast", warm.price_refine),
+        locality.FIGURE,
+        contention.FIGURE,
         Figure("rounds", "Rounds of a cluster with all running tasks in the graph", "none", rounds.rounds),
     )
 }  # fmt: skip
