@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, early, events, rounds, simulated, warm
-from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, simulated, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
