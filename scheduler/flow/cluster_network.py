@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -74,6 +74,8 @@ class ClusterNetwork:
         self._shares: dict[str, Share] = {}
         self._placements: Placements | None = None
         """As the graph has them now."""
+        self._refused: set[str] = set()
+        """Tasks that the last round turned away."""
         self._tried: list[TaskNode] = []
         """Tasks of gangs whose waiting arcs are as dear as for a trial."""
         self._narrowed: dict[tuple[int, str], tuple[Door, int]] = {}
@@ -101,6 +103,7 @@ class ClusterNetwork:
         self._relax_bounds(stop)
         unplaceable = self._decide_gangs(stop)
         sent = self._admit(stop)
+        self._refused = sent.refused
         cluster.purge()
         placed = [(task.task.name, machine) for task, machine in sent.moved if task.task.name not in sent.refused]
         wins = self.race.wins - wins
@@ -119,7 +122,12 @@ class ClusterNetwork:
 
     def explain(self, task: str) -> Explanation:
         """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
-        return explain(self.cluster, task)
+        told = explain(self.cluster, task)
+        placements, node = self._placements, self.cluster.tasks[task].node
+        if placements is None or task in self._refused or node >= len(placements.machine):
+            return told
+        machine = int(placements.machine[node])
+        return told if machine == NONE else replace(told, machine=self.cluster.by_node[machine])
 
     def dump(self) -> Problem:
         """The problem as the last round has solved it."""

@@ -267,6 +267,7 @@ def test_why_a_task_waits_is_told_way_by_way() -> None:
         ("", 5, "", True),
         ("M1", 6, "M1 has no free slot", False),
     ]
+    assert made.explain("c").machine == "M1"
     assert [(way.to, way.taken) for way in made.explain("c").ways] == [("M1", True), ("M3", False), ("", False)]
     with pytest.raises(KeyError):
         made.explain("nobody")
