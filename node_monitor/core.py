@@ -144,6 +144,7 @@ class NodeMonitorCore:
         )  # fmt: skip
         claims = Claims(jobs, book, backlog, lane, fences, outcomes, starts, history, to_scheduler)
         self.leading = leading = Leading(book, history, to_scheduler, 1 / options.count)
+        leading.has_no_jobs = jobs.scheduler_down
         placed = PlacedTasks(
             lane, places, jobs, make_queue(options.queue, slots, options.charge_s_max), leading, asks, serving,
             reservations, supervision, schedulers, timers, counters, history, options.lane_timeout_s,

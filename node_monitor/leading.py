@@ -44,7 +44,7 @@ class Leading:
 
     __slots__ = (
         "_book", "_history", "_leaders", "_names", "_placed", "_placed_max", "_to_scheduler", "_watchers",
-        "leader_changed",
+        "has_no_jobs", "leader_changed",
     )  # fmt: skip
 
     def __init__(
@@ -63,17 +63,23 @@ class Leading:
         """Jobs of which leaders have placed tasks here, the oldest first, by id."""
         self._placed_max = max(PLACED_JOBS_MIN, int(PLACED_JOBS_MAX * share))
         self.leader_changed: Callable[[float], None] = _nobody_waits
-        """Called with the time once another leader is accepted: what waits here and is `accepts`-ed no more is to be
-        handed back."""
+        """Called with the time once another leader is accepted, or the one that was leads no more: what waits here and
+        is `accepts`-ed no more is to be handed back."""
+        self.has_no_jobs: Callable[[str], None] = _no_matter
+        """Called with a scheduler that asks who leads, and so has given up its jobs, if it had any."""
 
     # ---- what others ask ---------------------------------------------------------------------
 
     def accepts(self, scheduler: str, lead: int) -> bool:
         """Whether tasks may start that this scheduler has placed with this lead epoch."""
         return any(
-            leader.epoch == lead and leader.scheduler == scheduler and self._names.get(scheduler) == leader.name
+            leader.epoch == lead and leader.scheduler == scheduler and self._is_linked(leader)
             for leader in self._leaders.values()
         )
+
+    def _is_linked(self, leader: _Leader) -> bool:
+        """Whether it leads, as far as it has said, and is linked."""
+        return leader.leads and self._names.get(leader.scheduler) == leader.name
 
     @property
     def watchers(self) -> Collection[str]:
@@ -122,7 +128,7 @@ class Leading:
         leader, epoch, name = self._leader(message), message.epoch, self._names.get(scheduler, scheduler)
         self._watchers.setdefault(message.plane, {})[scheduler] = None
         if epoch == 0:
-            self._asked(message.plane, leader, name)
+            self._asked(scheduler, message.plane, leader, name, now_s)
         elif epoch > leader.epoch:
             self._accept(scheduler, name, message, leader, now_s)
         elif epoch == leader.epoch and name == leader.name:  # Over another link, or again after it had given up.
@@ -145,11 +151,13 @@ class Leading:
         leader = self._leaders[message.plane] = _Leader()
         return leader
 
-    def _asked(self, plane: str, leader: _Leader, name: str) -> None:
-        """A scheduler asks: if it led, it leads no more."""
+    def _asked(self, scheduler: str, plane: str, leader: _Leader, name: str, now_s: float) -> None:
+        """A scheduler asks: if it led, it leads no more, and what it has placed here is the next leader's."""
         if leader.leads and leader.name == name:
             leader.leads = False
             self._tell_watchers(plane, leader)
+            self.leader_changed(now_s)
+        self.has_no_jobs(scheduler)
 
     def _accept(self, scheduler: str, name: str, message: m.Lead, leader: _Leader, now_s: float) -> None:
         another = leader.name != name
@@ -165,7 +173,7 @@ class Leading:
     # ---- what schedulers are told ------------------------------------------------------------
 
     def _say(self, scheduler: str, plane: str, leader: _Leader) -> None:
-        linked = leader.leads and self._names.get(leader.scheduler) == leader.name
+        linked = self._is_linked(leader)
         self._to_scheduler(scheduler, m.Leading(plane, leader.epoch, leader.name, linked, leader.scheduler))
 
     def _tell_watchers(self, plane: str, leader: _Leader) -> None:
@@ -194,3 +202,7 @@ class Leading:
 
 def _nobody_waits(now_s: float) -> None:
     """Of tasks that were placed."""
+
+
+def _no_matter(scheduler: str) -> None:
+    """Nothing is kept of its jobs."""

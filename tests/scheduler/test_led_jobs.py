@@ -87,7 +87,7 @@ def test_a_deposed_scheduler_tells_clients_first_that_it_leads_no_more_and_then_
     rig = leader("a")
     rig.named("a")
     rig.submit_job(6)
-    assert len(rig.take(m.Launch)) == 4
+    assert len(rig.take(m.LaunchPlaced)) == 4
     rig.core.lead_told = lambda leads: rig.core.tell_client("c", m.Leads(leads))
     rig.outbox.sent.clear()
     rig.says("a", 2, "other", linked=True)
@@ -103,18 +103,18 @@ def test_nothing_is_placed_by_a_scheduler_without_the_lead_and_what_it_has_goes_
     rig = leader("a", wait_for_nodes_s=300.0)
     rig.named("a")
     rig.submit_job(6)
-    rig.take(m.Launch)
+    rig.take(m.LaunchPlaced)
     rig.node_down("a", now_s=5.0)
     rig.tick(6.0)
     assert rig.told == [True, False] and set(rig.core.jobs) == {"j"}
     rig.node_up("b", now_s=7.0)
-    assert not rig.take(m.Launch)
+    assert not rig.take(m.LaunchPlaced)
     rig.says("b", 0, now_s=7.0)
     rig.tick(7.0)
     rig.says("b", 2, "scheduler", linked=True, now_s=7.0)
     rig.tick(20.0)
     assert rig.told == [True, False, True]
-    assert {message.task for message in rig.take(m.Launch)} == {0, 1, 2, 3}
+    assert {message.task for message in rig.take(m.LaunchPlaced)} == {0, 1, 2, 3}
 
 
 # ---- claims ---------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_job_is_claimed_where_inventories_name_it_and_nowhere_else() -> None:
     rig.bring()
     assert rig.claims() == [("b", "j")]
     rig.node("b", m.Claimed("j", 1, [(0, 1)], False, "anna"))
-    assert {message.task for message in rig.take(m.Launch)} == {1}
+    assert {message.task for message in rig.take(m.LaunchPlaced)} == {1}
 
 
 def test_a_job_that_nobody_has_anything_of_starts_at_once() -> None:
@@ -136,7 +136,7 @@ def test_a_job_that_nobody_has_anything_of_starts_at_once() -> None:
     rig.named("a")
     rig.named("b")
     rig.bring()
-    assert not rig.claims() and len(rig.take(m.Launch)) == 2
+    assert not rig.claims() and len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_job_that_comes_before_the_inventories_waits_for_all_of_them() -> None:
@@ -144,13 +144,13 @@ def test_a_job_that_comes_before_the_inventories_waits_for_all_of_them() -> None
     rig.bring()
     rig.named("a", J)
     rig.named("b", ("anna", "k", 0), complete=False)
-    assert not rig.claims() and not rig.take(m.Launch)
+    assert not rig.claims() and not rig.take(m.LaunchPlaced)
     rig.named("b", J)
     assert rig.claims() == [("a", "j"), ("b", "j")]
     rig.node("a", m.Claimed("j", 1, [], False, "anna"))
-    assert not rig.take(m.Launch)
+    assert not rig.take(m.LaunchPlaced)
     rig.node("b", m.Claimed("j", 1, [], False, "anna"))
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_job_waits_no_longer_for_an_inventory_that_does_not_come_and_is_claimed_there_when_it_does() -> None:
@@ -162,7 +162,7 @@ def test_a_job_waits_no_longer_for_an_inventory_that_does_not_come_and_is_claime
     rig.tick(CLAIM_TIMEOUT_S)
     assert rig.claims() == [("a", "j")]
     rig.node("a", m.Claimed("j", 1, [], False, "anna"), now_s=1.1)
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
     rig.named("b", J, now_s=1.2)
     assert rig.claims() == [("b", "j")]
     rig.node("b", m.Claimed("j", 1, [(0, 1)], False, "anna"), now_s=1.3)
@@ -174,7 +174,7 @@ def test_a_node_that_goes_is_waited_for_no_more() -> None:
     rig.named("a")
     rig.bring()
     rig.node_down("b")
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_node_that_comes_back_names_what_it_has_again() -> None:
@@ -204,7 +204,7 @@ def test_a_job_that_comes_back_to_the_leader_is_claimed_where_that_has_sent_it()
         rig.named(node)
     rig.core.node_down("c", 0.0)
     rig.submit_job(5)
-    assert {node for node, _ in rig.outbox.take(m.Launch)} == {"a", "b"}
+    assert {node for node, _ in rig.outbox.take(m.LaunchPlaced)} == {"a", "b"}
     rig.node_up("c")
     rig.says("c", 1, "scheduler", linked=True)
     rig.named("c")
@@ -228,9 +228,9 @@ def test_what_is_named_because_of_an_earlier_epoch_or_for_another_plane_does_not
     rig.named("a", J, epoch=3)
     rig.node("a", m.Inventory("another", 1, [J], True))
     rig.bring()
-    assert not rig.claims() and not rig.take(m.Launch)
+    assert not rig.claims() and not rig.take(m.LaunchPlaced)
     rig.named("a")
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_node_that_names_too_many_jobs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
