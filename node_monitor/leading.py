@@ -18,9 +18,12 @@ from sparrow_py.wire import messages as m
 PLANES_MAX = 8
 """Planes of which a node remembers the leader."""
 PLACED_JOBS_MAX = 10_000
-"""Jobs that leaders have placed here and have not forgotten, as they are named to the next: the latest. What runs is
-named besides."""
+"""Jobs that leaders have placed here and that have not ended long ago, as they are named to the next: the latest. What
+runs is named besides."""
 PLACED_JOBS_MIN = 100
+ENDED_NAMED_S = 300.0
+"""So long a job is named that has ended, as its client may not have been told, and bring it to the next leader: for
+outcomes that are held."""
 
 
 class _Leader:
@@ -43,7 +46,7 @@ class Leading:
     in a process."""
 
     __slots__ = (
-        "_book", "_history", "_leaders", "_names", "_placed", "_placed_max", "_to_scheduler", "_watchers",
+        "_book", "_ended", "_history", "_leaders", "_names", "_placed", "_placed_max", "_to_scheduler", "_watchers",
         "has_no_jobs", "leader_changed",
     )  # fmt: skip
 
@@ -61,6 +64,8 @@ class Leading:
         """By plane: linked schedulers that have sent `Lead`, and so are told of changes."""
         self._placed: dict[str, set[Owner]] = {}
         """Jobs of which leaders have placed tasks here, the oldest first, by id."""
+        self._ended: dict[str, float] = {}
+        """Those of them that have ended, and when, the oldest first."""
         self._placed_max = max(PLACED_JOBS_MIN, int(PLACED_JOBS_MAX * share))
         self.leader_changed: Callable[[float], None] = _nobody_waits
         """Called with the time once another leader is accepted, or the one that was leads no more: what waits here and
@@ -89,21 +94,32 @@ class Leading:
     def placed(self, owner: Owner, job: str) -> None:
         """A task of the job has come from a leader, and was accepted: the next leader is told of the job."""
         placed = self._placed
+        self._ended.pop(job, None)
         owners = placed.get(job)
         if owners is not None:
             owners.add(owner)
             return
         placed[job] = {owner}
         if len(placed) > self._placed_max:
-            del placed[next(iter(placed))]
+            self._forget(next(iter(placed)))
 
-    def forgotten(self, owner: Owner | None, job: str) -> None:
-        """The job has ended; whose it was is not known any more if nothing of it was here."""
-        owners = self._placed.get(job)
-        if owners is not None:
-            owners.difference_update(owners if owner is None else {owner})
-            if not owners:
-                del self._placed[job]
+    def ended(self, job: str, now_s: float) -> None:
+        """The job has ended, as its scheduler says."""
+        if job in self._placed:
+            self._ended.pop(job, None)
+            self._ended[job] = now_s
+        self._forget_ended(now_s)
+
+    def _forget_ended(self, now_s: float) -> None:
+        while self._ended:
+            oldest, since_s = next(iter(self._ended.items()))
+            if since_s >= now_s - ENDED_NAMED_S:
+                break
+            self._forget(oldest)
+
+    def _forget(self, job: str) -> None:
+        del self._placed[job]
+        self._ended.pop(job, None)
 
     # ---- events ------------------------------------------------------------------------------
 
@@ -138,6 +154,7 @@ class Leading:
                 self._tell_watchers(message.plane, leader)
         self._say(scheduler, message.plane, leader)
         if leader.name == name and leader.epoch == epoch:
+            self._forget_ended(now_s)
             self._tell_inventory(scheduler, message.plane, epoch)
 
     def _leader(self, message: m.Lead) -> _Leader:
@@ -191,7 +208,7 @@ class Leading:
 
     def _jobs_here(self) -> Iterator[tuple[str, str, int]]:
         """(user, job, instance) of all that has an attempt here, sampled or placed, and of jobs that were placed here
-        and have not ended: of some of them an outcome is held."""
+        and have not ended long ago: of some of them an outcome is held."""
         for attempt in self._book.by_key.values():
             user, instance = attempt.job.owner
             yield user, attempt.job.id, instance

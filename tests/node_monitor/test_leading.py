@@ -143,24 +143,38 @@ def test_a_lead_that_cannot_be_is_an_error_that_names_it(plane: str, epoch: int)
         Node().lead("a", epoch, plane)
 
 
-def test_the_inventory_names_jobs_that_run_and_those_that_leaders_have_placed_until_they_are_forgotten() -> None:
+def test_the_inventory_names_jobs_that_run_and_those_that_leaders_have_placed_until_they_have_long_ended() -> None:
     node = Node()
     node.receive(reserve(1, app="pool", job="sampled"), scheduler="c")
     node.receive(m.Launch(1, "sampled", 0, 0, 1, b"p"), scheduler="c")
     for job in ("over", "kept"):
         node.core.leading.placed(ANNA, job)
     node.receive(m.ForgetJob("over"), scheduler="a")
+    node.now_s = leading.ENDED_NAMED_S
     node.lead("b", 3)
-    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [("anna", "sampled", 0), ("anna", "kept", 0)], True)
+    runs, over, kept = ("anna", "sampled", 0), ("anna", "over", 0), ("anna", "kept", 0)
+    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [runs, over, kept], True)
+    node.now_s += 0.1
+    node.lead("b", 3)
+    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [runs, kept], True)
 
 
-def test_a_job_of_two_users_is_named_twice_and_each_is_forgotten_alone() -> None:
+def test_a_job_that_comes_again_has_not_ended() -> None:
+    node = Node()
+    node.core.leading.placed(ANNA, "j")
+    node.receive(m.ForgetJob("j"), scheduler="a")
+    node.core.leading.placed(ANNA, "j")
+    node.now_s = 2 * leading.ENDED_NAMED_S
+    node.lead("b", 1)
+    assert node.to("b")[-1].jobs == [("anna", "j", 0)]
+
+
+def test_a_job_id_of_two_users_is_named_for_both() -> None:
     node = Node()
     node.core.leading.placed(ANNA, "j")
     node.core.leading.placed(("bert", 7), "j")
-    node.core.leading.forgotten(ANNA, "j")
     node.lead("a", 1)
-    assert node.to("a")[-1].jobs == [("bert", "j", 7)]
+    assert sorted(node.to("a")[-1].jobs) == [("anna", "j", 0), ("bert", "j", 7)]
 
 
 @pytest.mark.parametrize("jobs", [0, 1, m.NUMBERS_PER_MESSAGE_MAX, m.NUMBERS_PER_MESSAGE_MAX + 1])
