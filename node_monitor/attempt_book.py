@@ -55,7 +55,7 @@ class AttemptBook:
         attempt: Attempt,
         executor: ExecutorState,
         now_s: float,
-        last: m.Report | m.HandBack | None,
+        last: m.Report | m.HandBack | m.Preempted | None,
         service_s: float | None = None,
     ) -> None:
         """The attempt is here no more: every end of an attempt is this.
@@ -66,6 +66,7 @@ class AttemptBook:
         | its executor died while it ran            | Report          | how long it ran        |
         | its executor died before it began         | Report          | None                   |
         | cancelled before it began                 | Report          | None                   |
+        | was stopped to make room                  | Preempted       | how long it ran        |
         | cannot start here, or was asked back      | HandBack        | None                   |
         | its job was claimed, or its scheduler left| None            | None                   |
 
@@ -87,7 +88,7 @@ class AttemptBook:
                 self._outcomes.remember(job.owner, last)
             self._to_scheduler(scheduler, last)
         del self.by_key[scheduler, job.id, attempt.number]
-        if charge.ticket.demand:
+        if charge.ticket.holds_more:
             self._slots.return_resources(charge)
         if state is WAITS:
             self._inputs.wait_no_more(attempt)

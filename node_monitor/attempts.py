@@ -37,10 +37,13 @@ class State(Enum):
     goes on, and its scheduler hears so."""
     CANCELLED_EVEN_IF_IT_RUNS = "cancelled behind another, even if it runs"
     """The same, but if it runs by now it is stopped."""
+    PREEMPTED = "preempted behind another"
+    """It is to make room while it was behind another run: its executor is to return it; if it runs by now, it is
+    stopped."""
     STOPPED = "is being stopped"
     """Its executor was told to end it, or is being ended."""
     ENDED = "ended"
-    """It was reported, handed back or withdrawn, and is here no more."""
+    """It was reported, preempted, handed back or withdrawn, and is here no more."""
 
 
 # Names of their own: to look a member up in its class takes longer than all else that a change of state costs.
@@ -59,12 +62,13 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     # The data come, and it starts. Or they cannot be had, or nobody wants it any more: it was not started.
     WAITS: (RUNS, ENDED),
     # The run before it ends, and it is next. Or it is asked back: for others' sake, or for its scheduler's.
-    GIVEN_AHEAD: (RUNS, ASKED_BACK, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, ENDED),
+    GIVEN_AHEAD: (RUNS, ASKED_BACK, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, State.PREEMPTED, ENDED),
     # Returned; or not, and so it keeps its place; or it is next by now.
-    ASKED_BACK: (RUNS, GIVEN_AHEAD, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, ENDED),
+    ASKED_BACK: (RUNS, GIVEN_AHEAD, State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS, State.PREEMPTED, ENDED),
     # Returned; or not, and then it runs, though the end of the run before it may be yet to come.
     State.CANCELLED: (RUNS, GIVEN_AHEAD, State.CANCELLED_EVEN_IF_IT_RUNS, STOPPED, ENDED),
     State.CANCELLED_EVEN_IF_IT_RUNS: (STOPPED, ENDED),
+    State.PREEMPTED: (STOPPED, ENDED),
     # It ends by itself, or with its executor, or is stopped. Its executor may still return what was asked back before.
     RUNS: (ENDED, STOPPED),
     STOPPED: (ENDED,),
@@ -90,8 +94,8 @@ class Attempt:
     """When it got its place, or was sent to its executor."""
     missing: frozenset[str]
     """Hashes of the large data that it waits for; there while it waits."""
-    stopped_as: tuple[TaskStatus, str]
-    """How it ends unless it finishes meanwhile, and why; there once it is stopped."""
+    stopped_as: tuple[TaskStatus, str] | None
+    """How it ends unless it finishes meanwhile, and why; None: it makes room for others. There once it is stopped."""
 
     def __init__(
         self,

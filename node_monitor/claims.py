@@ -9,6 +9,7 @@ from node_monitor.attempts import WAITS
 from node_monitor.fences import Fences, Owner
 from node_monitor.history import History
 from node_monitor.jobs import Jobs, LocalJob
+from node_monitor.lanes import Lane
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import Key
 from node_monitor.remembered_outcomes import RememberedOutcomes
@@ -19,13 +20,16 @@ from sparrow_py.wire import messages as m
 class Claims:
     """Jobs change their scheduler here (ARCHITECTURE.md, "Failover")."""
 
-    __slots__ = ("_backlog", "_book", "_fences", "_history", "_jobs", "_outcomes", "_starts", "_to_scheduler")
+    __slots__ = (
+        "_backlog", "_book", "_fences", "_history", "_jobs", "_lane", "_outcomes", "_starts", "_to_scheduler",
+    )  # fmt: skip
 
     def __init__(
         self,
         jobs: Jobs,
         book: AttemptBook,
         backlog: Backlog,
+        lane: Lane,
         fences: Fences,
         outcomes: RememberedOutcomes,
         starts: RememberedStarts,
@@ -35,6 +39,7 @@ class Claims:
         self._jobs = jobs
         self._book = book
         self._backlog = backlog
+        self._lane = lane
         self._fences = fences
         self._outcomes = outcomes
         self._starts = starts
@@ -92,12 +97,30 @@ class Claims:
                 self._to_scheduler(key[0], m.Fenced(job_id, epoch, *owner))
                 self._backlog.say_handed_back(key[0], task, "another scheduler has the job")
             self._backlog.withdraw(key, task)
+        if self._lane.waiting:
+            self._withdraw_placed(scheduler, owner, job_id, epoch)
+
+    def _withdraw_placed(self, scheduler: str, owner: Owner, job_id: str, epoch: int) -> None:
+        """The same for its tasks that wait in the lane."""
+        for task in self._lane.take_all(
+            lambda task: (
+                task.launch.job == job_id
+                and task.launch.attempt >> m.EPOCH_SHIFT < epoch
+                and (task.ticket.user, self._instance(task.scheduler, job_id)) == owner
+            )
+        ):
+            if task.scheduler != scheduler:
+                self._to_scheduler(task.scheduler, m.Fenced(job_id, epoch, *owner))
+                self._lane.hand_back([task], "another scheduler has the job")
 
     def _owner(self, key: Key, task: m.Launch) -> Owner:
         """The user and the instance of a ready task's job."""
         ticket = self._backlog.queue.ticket(key)
-        job = self._jobs.by_key.get((key[0], task.job))
-        return ("" if ticket is None else ticket.user, 0 if job is None else job.instance)
+        return ("" if ticket is None else ticket.user, self._instance(key[0], task.job))
+
+    def _instance(self, scheduler: str, job_id: str) -> int:
+        job = self._jobs.by_key.get((scheduler, job_id))
+        return 0 if job is None else job.instance
 
     def _tell_starts(self, scheduler: str, message: m.Claim, submitted_s: float) -> bool:
         """Name the job's tasks that were started here; returns whether those are all."""

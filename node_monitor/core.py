@@ -6,6 +6,7 @@ or logging of its own.
 
 This file hands events to the parts, and makes the parts. Those import downwards only:
 
+    placed_tasks   loads                         placed tasks come, and have the lane; what schedulers hear of both
     reservations   serving                       reservations come; free slots serve the queue
     claims         asking    results             another scheduler claims a job; getTasks; what executors say of runs
                    pipelining                    several short tasks at a time to an executor
@@ -13,7 +14,8 @@ This file hands events to the parts, and makes the parts. Those import downwards
                    stopping                      an attempt is cancelled, asked back, stopped
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
-    inputs   schedulers   executors/   queueing/backlog
+    inputs   schedulers   executors/   queueing/backlog   lanes
+    leading                                      which scheduler's placed tasks are taken
     attempts   jobs   slots   fences   remembered_outcomes   remembered_starts   queueing/tickets
 """
 
@@ -35,8 +37,12 @@ from node_monitor.host.accounts import ALL_AS_OURSELVES, UserAccounts
 from node_monitor.inputs import Blobs, Inputs
 from node_monitor.invariants import Invariants
 from node_monitor.jobs import Jobs
+from node_monitor.lanes import Lane
+from node_monitor.leading import Leading
+from node_monitor.loads import Loads
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.pipelining import Pipelining
+from node_monitor.placed_tasks import PlacedTasks
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.policies import make_queue
 from node_monitor.remembered_outcomes import RememberedOutcomes
@@ -79,10 +85,12 @@ class NodeMonitorCore:
     """
 
     __slots__ = (
-        "_ahead", "_handlers", "_invariants", "_serving", "_slots", "_timers", "apps", "ask_ahead", "asks", "attempts",
-        "backlog", "counters", "done", "done_together", "executor_down", "executor_failed", "executor_leaving",
-        "executor_says", "executor_up", "executors", "fetched", "free", "history", "inputs", "jobs", "leaving", "node",
-        "offered", "options", "queue", "returned", "schedulers", "slots", "start", "story", "supervision", "told",
+        "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_placed", "_serving", "_slots", "apps",
+        "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together", "executor_down",
+        "executor_failed", "executor_leaving", "executor_says", "executor_up", "executors", "fetched", "free",
+        "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node", "offered", "options", "queue",
+        "returned", "schedulers", "slots", "start", "story", "supervision",
+        "timers", "told",
     )  # fmt: skip
 
     def __init__(
@@ -109,14 +117,16 @@ class NodeMonitorCore:
         info = node or m.NodeInfo(slots, dict(places.free_resources), options.attributes, {})
         schedulers = Schedulers(info, offered, options.report_idle, history, to_scheduler)
         backlog = Backlog(make_queue(options.queue, slots, options.charge_s_max), slots, counters, to_scheduler)
+        lane = Lane(places, options.short_share, schedulers.sampling, counters, to_scheduler)
         commons = SentCommonBytes(executors, to_executor)
         jobs = Jobs(blobs.unpin, commons.forget)
         inputs = Inputs(blobs, outbox.fetch)
         book = AttemptBook(executors, backlog.queue, places, inputs, jobs, outcomes, counters, to_scheduler)
         supervision = Supervision(
-            apps, offered, executors, balance, places, backlog, book, schedulers, timers, counters, history, outbox
-        )
-        stopping = Stopping(executors, book, backlog, supervision, timers, history, to_executor, to_scheduler)
+            apps, offered, executors, balance, places, backlog, lane, book, schedulers, timers, counters, history,
+            outbox,
+        )  # fmt: skip
+        stopping = Stopping(executors, book, backlog, lane, supervision, timers, history, to_executor, to_scheduler)
         starting = Starting(
             executors, jobs, book, inputs, stopping, fences, starts, commons, counters, history, to_executor,
             to_scheduler,
@@ -129,10 +139,17 @@ class NodeMonitorCore:
         )  # fmt: skip
         serving = Serving(apps, balance, places, backlog, asks, starting, pipelining, supervision, schedulers)
         reservations = Reservations(
-            offered, places, backlog, asks, serving, supervision, schedulers, counters, history,
+            offered, places, backlog, lane, asks, serving, supervision, schedulers, counters, history,
             options.reservations_per_user_max, to_scheduler,
         )  # fmt: skip
-        claims = Claims(jobs, book, backlog, fences, outcomes, starts, history, to_scheduler)
+        claims = Claims(jobs, book, backlog, lane, fences, outcomes, starts, history, to_scheduler)
+        self.leading = leading = Leading(book, history, to_scheduler, 1 / options.count)
+        leading.has_no_jobs = jobs.scheduler_down
+        placed = PlacedTasks(
+            lane, places, jobs, make_queue(options.queue, slots, options.charge_s_max), leading, asks, serving,
+            reservations, supervision, schedulers, timers, counters, history, options.lane_timeout_s,
+        )  # fmt: skip
+        self._loads = loads = Loads(places, lane, backlog.queue, leading, schedulers, timers, to_scheduler)
         self.options = options
         self.slots = slots
         self.free = places.free_resources
@@ -152,9 +169,13 @@ class NodeMonitorCore:
         self.told = schedulers
         self.backlog, self.asks, self.attempts, self.jobs, self.inputs = backlog, asks, book, jobs, inputs
         self.executors, self.supervision = executors, supervision
-        self._slots, self._timers, self._ahead = places, timers, backlog.ahead
-        self._serving = serving
-        self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks)
+        self._slots, self._ahead = places, backlog.ahead
+        self.timers = timers
+        """What is due, but for unanswered asks."""
+        self._serving, self._placed = serving, placed
+        self.lane = lane
+        self._lane = lane.waiting
+        self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane)
         self.ask_ahead = asks.ask_ahead
         # Events that one part handles.
         self.start = supervision.start
@@ -167,6 +188,7 @@ class NodeMonitorCore:
         self.done_together = results.done_together
         self.returned = results.returned
         self.fetched = starting.fetched
+        self.measured = loads.measured
         self.story = history.story
         self.history = history
         self._handlers: dict[type, Callable[[str, Any, float], None]] = {
@@ -175,6 +197,7 @@ class NodeMonitorCore:
             m.AskLength: reservations.say_length,
             m.Launch: asks.launch,
             m.LaunchNow: reservations.launch_now,
+            m.LaunchPlaced: placed.launch,
             m.NoTask: asks.no_task,
             m.Common: jobs.common,
             m.Input: jobs.input,
@@ -182,6 +205,7 @@ class NodeMonitorCore:
             m.CancelAttempt: stopping.cancel,
             m.Claim: claims.claim,
             m.DrainingKnown: schedulers.draining_known,
+            m.Lead: self._lead,
         }
 
     # ---- what drivers ask --------------------------------------------------------------------
@@ -219,12 +243,22 @@ class NodeMonitorCore:
     @property
     def idle(self) -> bool:
         """Whether nothing runs and nothing is ready."""
-        return not self.attempts.by_key and not self.backlog.ready
+        return not self.attempts.by_key and not self.backlog.ready and not self._lane
 
     @property
     def drained(self) -> bool:
         """Whether it may end: it is draining, all schedulers know that, and nothing is here any more."""
         return self.draining and self.told.all_know and self.idle
+
+    @property
+    def occupied(self) -> int:
+        """Slots that placed tasks hold."""
+        return self._slots.placed
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether some scheduler wants to know what is measured (`measured`)."""
+        return self._loads.watched
 
     def user_of(self, executor_id: str, run: int) -> str | None:
         """Whose task the run is; None if the executor does not have it."""
@@ -235,16 +269,27 @@ class NodeMonitorCore:
     # ---- events: schedulers ------------------------------------------------------------------
 
     def scheduler_up(
-        self, scheduler: str, frame_bytes_max: int = m.FRAME_BYTES_MAX, version: int = m.PROTOCOL_VERSION
+        self,
+        scheduler: str,
+        frame_bytes_max: int = m.FRAME_BYTES_MAX,
+        *,
+        name: str = "",
+        plane: str = m.SPARROW,
     ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, and speaks this version."""
-        self.told.up(scheduler, frame_bytes_max, version)
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and calls itself
+        by this name, which no other process has."""
+        self.told.up(scheduler, frame_bytes_max, plane)
+        self.leading.up(scheduler, name or scheduler)
+        self._loads.scheduler_up(scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
         """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
         self.told.down(scheduler)
+        self.leading.down(scheduler)
         self.asks.scheduler_down(scheduler)
         self.backlog.scheduler_down(scheduler)
+        self._placed.scheduler_down(scheduler)
+        self._loads.scheduler_down()
         for attempt in self.attempts.in_state(WAITS, scheduler):
             self.attempts.withdraw(attempt, now_s)
         self.jobs.scheduler_down(scheduler)
@@ -259,28 +304,41 @@ class NodeMonitorCore:
         handlers = self._handlers
         for message in frame:
             handlers[type(message)](scheduler, message, now_s)
-        if self._slots.free > 0 or self._ahead.due:
+        if self._slots.free > 0 or self._ahead.due or self._slots.moved:
             self.pump(now_s)
 
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         """Nobody waits for the job's tasks any more."""
         job = self.jobs.by_key.get((scheduler, message.job))
+        self.leading.forgotten(None if job is None else job.owner, message.job)
         if job is not None:
             self.jobs.forget(job)
         self.backlog.drop_job(scheduler, message.job)
+        if self._lane:
+            self._placed.forget_job(scheduler, message.job)
+
+    def _lead(self, scheduler: str, message: m.Lead, now_s: float) -> None:
+        """A scheduler leads its plane, or would if no other did."""
+        self.leading.lead(scheduler, message, now_s)
+        self._loads.wanted_by(scheduler, now_s)
 
     # ---- events: time and operator -----------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
         """After events: start what is ready, and ask for tasks for the slots that are free."""
         if self._slots.free > 0:
-            self._serving.fill(now_s)
+            if self._lane:
+                self._placed.fill(now_s)
+            else:
+                self._serving.fill(now_s)
         if self._ahead.due:
             self.ask_ahead(now_s)
+        if self._slots.moved:
+            self._loads.look(now_s)
 
     def next_deadline_s(self) -> float | None:
         """When `tick` is due next."""
-        ask_s, timer_s = self.asks.next_deadline_s(), self._timers.next_deadline_s()
+        ask_s, timer_s = self.asks.next_deadline_s(), self.timers.next_deadline_s()
         if ask_s is None or timer_s is None:
             return ask_s if timer_s is None else timer_s
         return min(ask_s, timer_s)
@@ -288,13 +346,14 @@ class NodeMonitorCore:
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`: release the slots of unanswered asks, and do what else was due."""
         self.asks.tick(now_s)
-        self._timers.run_due(now_s)
+        self.timers.run_due(now_s)
 
     def drain(self, now_s: float) -> None:
         """Take nothing new: hand back what has not started, and what still comes; what runs goes on."""
         self.told.enter(m.DRAINING, now_s)
         self.asks.drain()
         self.backlog.drain("the node is draining")
+        self._placed.drain()
         for attempt in self.attempts.in_state(WAITS):
             self.attempts.hand_back_waiting(attempt, "the node is draining", now_s)
 

@@ -7,9 +7,9 @@ class Counters:
     """What the metrics show; all counts since the start."""
 
     __slots__ = (
-        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops", "pushes",
-        "pushes_handed_back", "refused_reservations", "reservations", "start_failures", "started", "suspicions",
-        "withdrawals",
+        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops", "placed",
+        "placed_handed_back", "preempted", "pushes", "pushes_handed_back", "refused_reservations", "reservations",
+        "start_failures", "started", "suspicions", "withdrawals",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -20,6 +20,9 @@ class Counters:
         self.executor_deaths = 0
         self.handed_back = 0
         self.noops = 0
+        self.placed = 0
+        self.placed_handed_back = 0
+        self.preempted = 0
         self.pushes = 0
         self.pushes_handed_back = 0
         self.refused_reservations = 0

@@ -23,6 +23,8 @@ from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
 from node_monitor.executors.confinement import Confinement, ptrace_warning
 from node_monitor.executors.environment import one_thread_per_slot, passed_on
 from node_monitor.executors.executors import ExecutorPool
+from node_monitor.host.load import LoadMeter
+from node_monitor.host.measured import Measured
 from node_monitor.host.resources import cores, resource_vector
 from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
@@ -53,6 +55,8 @@ offers_log = SparingLog(log)
 """Of all node monitors here: one library that is broken may concern all of them."""
 REPORTS_PER_SLOT = 2
 """A scheduler that reads may be sent so many results for each slot at once, however little may wait for a peer."""
+MEASURE_S = 1.0
+"""The machine's load is measured so often, while a scheduler wants to know it."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -287,6 +291,12 @@ class NodeMonitor:
         self._ended.append((executor, done))
         self._after(self._clock())
 
+    def measured(self, measured: Measured) -> None:
+        """Event of the daemon: so much of the machine is in use."""
+        now_s = self._clock()
+        self.core.measured(measured, now_s)
+        self._after(now_s)
+
     # ---- executors' events -------------------------------------------------------------------
 
     def executor_up(self, executor: str, app: str, places: int) -> None:
@@ -348,7 +358,7 @@ class NodeMonitor:
         link = self._links[scheduler]
         if isinstance(link, Link):
             link.backlog_at_least(REPORTS_PER_SLOT * self.slots * welcome.frame_bytes_max)
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, welcome.version)
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, name=welcome.name, plane=welcome.plane)
         log.info("%s: linked to %s", self.id, scheduler)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
@@ -393,6 +403,9 @@ class NodeMonitorDaemon:
         self._apps = by_account(offered_apps(options, attached=attached), self._confinement.users)
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self._outgoing = Outgoing()
+        self._meter: LoadMeter | None = None
+        """There while somebody wants to know the machine's load."""
+        self._measuring: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: Listener | None = None
@@ -448,6 +461,7 @@ class NodeMonitorDaemon:
             self.nodes.append(node)
             await node.start()
         self._standstill.start()
+        self._measure()
         shares = self._confinement.users.shared
         if shares and (options.run_as or options.guarded) and (warning := ptrace_warning()):
             log.warning(warning)
@@ -475,9 +489,28 @@ class NodeMonitorDaemon:
         for node in self.nodes:
             node.stood_still(seconds)
 
+    def _measure(self) -> None:
+        """Tell the nodes what of the machine is in use, their equal parts, if somebody wants to know it."""
+        watched = [node for node in self.nodes if node.core.is_watched]
+        if not watched:
+            self._meter = None
+        elif self._meter is None:
+            self._meter = LoadMeter(Clock())
+        else:
+            measured = self._meter.measure().divided(len(self.nodes))
+            self._outgoing.begin()
+            try:
+                for node in watched:
+                    node.measured(measured)
+            finally:
+                self._outgoing.end()
+        self._measuring = asyncio.get_running_loop().call_later(MEASURE_S, self._measure)
+
     async def stop(self) -> None:
         """End at once."""
         self._standstill.stop()
+        if self._measuring is not None:
+            self._measuring.cancel()
         await asyncio.gather(*(node.stop() for node in self.nodes))
         if self._store is not None:
             await self._store.stop()

@@ -9,6 +9,7 @@ from node_monitor.attempt_book import AttemptBook
 from node_monitor.executors.executor_state import AppState, ExecutorState, OfferedApp
 from node_monitor.inputs import Inputs
 from node_monitor.jobs import Jobs
+from node_monitor.lanes import Lane
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import PUSHED, Key
 from node_monitor.slots import Slots
@@ -17,7 +18,9 @@ from node_monitor.slots import Slots
 class Invariants:
     """The parts that are compared."""
 
-    __slots__ = ("_apps", "_asking", "_backlog", "_book", "_executors", "_inputs", "_jobs", "_offered", "_slots")
+    __slots__ = (
+        "_apps", "_asking", "_backlog", "_book", "_executors", "_inputs", "_jobs", "_lane", "_offered", "_slots",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Invariants:
         book: AttemptBook,
         inputs: Inputs,
         asking: Asking,
+        lane: Lane,
     ) -> None:
         self._apps = apps
         self._offered = offered
@@ -40,6 +44,7 @@ class Invariants:
         self._book = book
         self._inputs = inputs
         self._asking = asking
+        self._lane = lane
 
     def problem(self) -> str | None:
         """What does not hold, if anything."""
@@ -51,6 +56,7 @@ class Invariants:
             or self._of_ahead()
             or self._of_attempts()
             or self._of_pushes()
+            or self._of_lane()
         )
 
     def _of_slots(self) -> str | None:
@@ -121,3 +127,10 @@ class Invariants:
             if ticket.key[1] == PUSHED:
                 return f"a pushed task of job {ticket.job} of {ticket.key[0]} is queued"
         return None
+
+    def _of_lane(self) -> str | None:
+        """What is wrong with the placed tasks that wait."""
+        for key, task in self._lane.waiting.items():
+            if key in self._book.by_key or task.app is not self._apps.get(task.ticket.app):
+                return f"placed task {key} waits, and runs, or is of no app here"
+        return self._lane.problem()

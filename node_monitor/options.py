@@ -65,6 +65,14 @@ class NodeMonitorOptions(DaemonOptions):
     get_task_timeout_s: float = option(
         1.0, "A getTask that is not answered in this time releases its slot. Well above the round trip."
     )
+    short_share: float = option(
+        0.2,
+        "Share of the slots kept for sampled tasks while a scheduler is linked that samples: tasks that a plane of "
+        "another kind (flow) places here may hold the others, and one at least. From 0 to 1.",
+    )
+    lane_timeout_s: float = option(
+        5.0, "A task that such a plane has placed here, and that finds no room for so long, is handed back."
+    )
     report_idle: bool = option(
         True,
         "Tell a scheduler, one after the other, when a slot is free and nothing is queued; it probes this node first.",
@@ -167,6 +175,8 @@ class NodeMonitorOptions(DaemonOptions):
         require(1 <= self.count <= COUNT_MAX, "count", self.count, f"a whole number from 1 to {COUNT_MAX}")
         require(self.queue in QUEUE_POLICIES, "queue", self.queue, ", ".join(QUEUE_POLICIES))
         require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
+        require(0 <= self.short_share <= 1, "short_share", self.short_share, "a number from 0 to 1")
+        require(self.lane_timeout_s > 0, "lane_timeout_s", self.lane_timeout_s, "a number of seconds above 0")
         require(
             0 < self.charge_s_max <= MAX_DURATION_S,
             "charge_s_max", self.charge_s_max, f"a number of seconds above 0, up to {MAX_DURATION_S:g}",

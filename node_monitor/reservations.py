@@ -8,6 +8,7 @@ from node_monitor.asking import Asking
 from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import AppState, OfferedApp
 from node_monitor.history import History
+from node_monitor.lanes import Lane
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import MAX_DURATION_S, MAX_WEIGHT, MIN_WEIGHT, PUSHED, QueuedTicket
 from node_monitor.schedulers import Schedulers
@@ -25,8 +26,8 @@ class Reservations:
     """What schedulers may have queued here."""
 
     __slots__ = (
-        "_asking", "_backlog", "_counters", "_history", "_offered", "_queue", "_schedulers", "_serving", "_slots",
-        "_supervision", "_to_scheduler", "_user_max",
+        "_asking", "_backlog", "_counters", "_history", "_lane", "_offered", "_queue", "_schedulers", "_serving",
+        "_slots", "_supervision", "_to_scheduler", "_user_max",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +35,7 @@ class Reservations:
         offered: Mapping[str, OfferedApp],
         slots: Slots,
         backlog: Backlog,
+        lane: Lane,
         asking: Asking,
         serving: Serving,
         supervision: Supervision,
@@ -46,6 +48,7 @@ class Reservations:
         self._offered = offered
         self._slots = slots
         self._backlog = backlog
+        self._lane = lane
         self._queue = backlog.queue
         self._asking = asking
         self._serving = serving
@@ -64,12 +67,12 @@ class Reservations:
         if (
             count < 1
             or message.prefetch < 0
-            or not _in_range(message)
+            or not in_range(message)
             or (message.demand and not all(0 <= amount <= DEMAND_MAX for amount in message.demand.values()))
         ):
             raise LinkError(f"bad reservation: {message}")
         refuse = self._backlog.refuse
-        app, reason, lasting = self._app_for(message, now_s)
+        app, reason, lasting = self.app_for(message, now_s)
         if app is None:
             refuse(scheduler, message.ticket, count, reason, lasting)
             return
@@ -84,7 +87,7 @@ class Reservations:
 
     def launch_now(self, scheduler: str, task: m.LaunchNow, now_s: float) -> None:
         """A task that nobody has asked for: a free slot has it, unless anything is queued; else it is handed back."""
-        if not _in_range(task):
+        if not in_range(task):
             raise LinkError(f"bad launch: {task.app!r} for {task.user!r}, {task.weight}, {task.expected_duration_s}")
         if self._asking.came_before(scheduler, task.attempt):
             return
@@ -92,7 +95,7 @@ class Reservations:
         if self._schedulers.state != m.READY:
             self._backlog.say_handed_back(scheduler, launch, f"the node is {self._schedulers.state}")
             return
-        app, reason, _ = self._app_for(task, now_s)
+        app, reason, _ = self.app_for(task, now_s)
         if app is None:
             self._backlog.say_handed_back(scheduler, launch, reason)
             return
@@ -100,13 +103,15 @@ class Reservations:
             (scheduler, PUSHED), task.job, task.user, task.weight, task.priority, app.name, 0,
             task.expected_duration_s, None, 1,
         )  # fmt: skip
-        if self._serving.start_now(ticket, launch, now_s):
+        if not self._lane.waiting and self._serving.start_now(ticket, launch, now_s):
             self._counters.pushes += 1
         else:
             self._counters.pushes_handed_back += 1
             self._backlog.say_handed_back(scheduler, launch, NOT_IDLE)
 
-    def _app_for(self, message: m.Reserve | m.LaunchNow, now_s: float) -> tuple[AppState | None, str, bool]:
+    def app_for(
+        self, message: m.Reserve | m.LaunchNow | m.LaunchPlaced, now_s: float
+    ) -> tuple[AppState | None, str, bool]:
         """The app that the message asks for; or None, why not, and whether that will last."""
         offered = self._offered.get(message.app)
         if offered is None:
@@ -148,11 +153,11 @@ class Reservations:
 
     def say_length(self, scheduler: str, message: m.AskLength, now_s: float) -> None:
         """How long the queue is, with what has a slot: the probe of techniques that compare queues (§3.1)."""
-        length = self._slots.count - self._slots.free + self._queue.size
+        length = self._slots.count - self._slots.free + self._queue.size + len(self._lane.waiting)
         self._to_scheduler(scheduler, m.QueueLength(message.probe, length))
 
 
-def _in_range(message: m.Reserve | m.LaunchNow) -> bool:
+def in_range(message: m.Reserve | m.LaunchNow | m.LaunchPlaced) -> bool:
     """Whether the queue can reckon with the numbers in it."""
     expected_s = message.expected_duration_s
     return MIN_WEIGHT <= message.weight <= MAX_WEIGHT and (expected_s is None or 0 <= expected_s <= MAX_DURATION_S)

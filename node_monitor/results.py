@@ -106,7 +106,7 @@ class Results:
         if executor.running and self._ready and executor.places == 1 and not executor.leaving:
             self._pipelining.top_up(executor, now_s)
 
-    def _report_of(self, attempt: Attempt, message: x.Done) -> m.Report:
+    def _report_of(self, attempt: Attempt, message: x.Done) -> m.Report | m.Preempted:
         job, said, stdout, stderr = attempt.job, message.result, message.stdout, message.stderr
         status, error = message.status, message.error[:ERROR_CHARS_MAX]
         if isinstance(said, x.File):
@@ -115,6 +115,9 @@ class Results:
         else:
             result, inline = said, len(said)
         if status is FAILED and attempt.state is STOPPED:
+            if attempt.stopped_as is None:
+                self._counters.preempted += 1
+                return m.Preempted(job.id, attempt.number, message.service_s)
             status, error = attempt.stopped_as
         report = m.Report(
             job.id, attempt.task, attempt.number, status, result, error,

@@ -16,8 +16,8 @@ class Schedulers:
     """Schedulers by name, and the node as they know it."""
 
     __slots__ = (
-        "_answering", "_history", "_idle_turn", "_offered", "_report_idle", "_to_scheduler", "_unaware", "bytes_max",
-        "ended_for", "idle_told", "info", "node", "state",
+        "_history", "_idle_turn", "_offered", "_report_idle", "_to_scheduler", "_unaware", "bytes_max",
+        "ended_for", "idle_told", "info", "node", "sampling", "state",
     )  # fmt: skip
 
     def __init__(
@@ -34,8 +34,8 @@ class Schedulers:
         self._to_scheduler = to_scheduler
         self.bytes_max: dict[str, int] = {}
         """Connected schedulers, and the largest result in bytes that each takes."""
-        self._answering: set[str] = set()
-        """Those of them that answer `NodeState`: older ones do not."""
+        self.sampling: dict[str, None] = {}
+        """Those of them whose tasks are not placed by a plane of another kind."""
         self._unaware: dict[str, int] = {}
         """Those of them that may still launch tasks here: how often they have yet to answer that the node drains."""
         self.node = self._offering(node)
@@ -51,11 +51,11 @@ class Schedulers:
 
     # ---- links -------------------------------------------------------------------------------
 
-    def up(self, scheduler: str, frame_bytes_max: int, version: int) -> None:
+    def up(self, scheduler: str, frame_bytes_max: int, plane: str) -> None:
         """A link stands: say how the node is other than it was greeted."""
+        if plane == m.SPARROW:
+            self.sampling[scheduler] = None
         self.bytes_max[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
-        if version >= m.SINCE[m.DrainingKnown]:
-            self._answering.add(scheduler)
         if self.state != m.READY:
             self._say_state(scheduler)
         if self.info != self.node:
@@ -64,7 +64,7 @@ class Schedulers:
     def down(self, scheduler: str) -> None:
         """The scheduler is gone."""
         self.bytes_max.pop(scheduler, None)
-        self._answering.discard(scheduler)
+        self.sampling.pop(scheduler, None)
         self._unaware.pop(scheduler, None)
         self.idle_told = 0
 
@@ -89,7 +89,7 @@ class Schedulers:
 
     def _say_state(self, scheduler: str) -> None:
         self._to_scheduler(scheduler, m.NodeState(self.state, f"the node is {self.state}"))
-        if self.draining and scheduler in self._answering:
+        if self.draining:
             self._unaware[scheduler] = self._unaware.get(scheduler, 0) + 1
 
     def draining_known(self, scheduler: str, message: m.DrainingKnown, now_s: float) -> None:
@@ -123,17 +123,17 @@ class Schedulers:
     # ---- free slots --------------------------------------------------------------------------
 
     def say_idle(self, free: int) -> None:
-        """Nothing is queued and so many slots are free: if those are more than was said, tell one of the schedulers.
+        """Nothing is queued and so many slots are free: if those are more than was said, tell one that samples.
 
         It is the one whose task has just ended, if one has: as good as a random one, and it is written to anyway.
         """
-        if free <= self.idle_told or not self._report_idle or self.state != m.READY or not self.bytes_max:
+        if free <= self.idle_told or not self._report_idle or self.state != m.READY or not self.sampling:
             return
         self.idle_told = free
         scheduler = self.ended_for
-        if scheduler not in self.bytes_max:
+        if scheduler not in self.sampling:
             self._idle_turn += 1
-            scheduler = list(self.bytes_max)[self._idle_turn % len(self.bytes_max)]
+            scheduler = list(self.sampling)[self._idle_turn % len(self.sampling)]
         self._to_scheduler(scheduler, m.Idle(free))
 
     def idle_taken(self) -> None:

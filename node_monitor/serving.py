@@ -1,7 +1,6 @@
 """Free slots serve the queue: ready tasks start, and for other reservations slots ask.
 
-A slot that is free is offered to the fair queue. A second lane beside it (workers that a framework leases, gangs that
-are pushed) would be asked for its charge in `Serving.fill`, where `queue.take` is, before the queue or after it.
+A slot that is free is offered to the fair queue. While placed tasks wait, their lane has it before (`placed_tasks`).
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Serving:
         assert charge is not None, f"{ticket} is queued alone, and was not taken"
         slots.free -= SLOTS_PER_CHARGE
         self._schedulers.idle_taken()
-        self._start(charge, task, now_s)
+        self.start(charge, task, now_s)
         return True
 
     def _start_ready(self, charge: Charge, task: m.Launch, now_s: float) -> None:
@@ -121,17 +120,18 @@ class Serving:
         ticket = charge.ticket
         if task.ask and ticket.ahead is not None:
             ticket.ahead.less()
-        self._start(charge, task, now_s)
+        self.start(charge, task, now_s)
 
-    def _start(self, charge: Charge, task: m.Launch, now_s: float) -> None:
-        """A task has its charge and its slot: it gets a place, unless it may not start here."""
+    def start(self, charge: Charge, task: m.Launch, now_s: float) -> bool:
+        """A task has its charge and its slot: it gets a place, which must be free. False if it may not start here: it
+        has been handed back."""
         ticket = charge.ticket
         attempt = self._starting.enter(ticket.key[0], task, charge)
         if attempt is None:
             self._slots.return_resources(charge)
             self._queue.refund(charge)
             self._slots.free += SLOTS_PER_CHARGE
-            return
+            return False
         executor = self._apps[ticket.app].take_place(ticket.user)
         executor.busy_places += 1
         if executor.fresh:
@@ -139,6 +139,7 @@ class Serving:
         self._starting.give(executor, attempt, now_s)
         if ticket.prefetch and executor.places == 1:
             self._pipelining.started(executor, attempt, ticket, now_s)
+        return True
 
 
 def _any(ticket: QueuedTicket) -> bool:

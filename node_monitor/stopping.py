@@ -8,6 +8,7 @@ from node_monitor.attempt_book import AttemptBook
 from node_monitor.attempts import ASKED_BACK, GIVEN_AHEAD, RUNS, STOPPED, WAITS, Attempt, State
 from node_monitor.executors.executor_state import ExecutorState
 from node_monitor.history import History
+from node_monitor.lanes import MAKES_ROOM, Lane
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.supervision import Supervision
 from sparrow_py.executors import executor_protocol as x
@@ -28,6 +29,7 @@ class Stopping:
         "_book",
         "_executors",
         "_history",
+        "_lane",
         "_supervision",
         "_timers",
         "_to_executor",
@@ -39,6 +41,7 @@ class Stopping:
         executors: dict[str, ExecutorState],
         book: AttemptBook,
         backlog: Backlog,
+        lane: Lane,
         supervision: Supervision,
         timers: Timers,
         history: History,
@@ -48,6 +51,7 @@ class Stopping:
         self._executors = executors
         self._book = book
         self._backlog = backlog
+        self._lane = lane
         self._supervision = supervision
         self._timers = timers
         self._history = history
@@ -57,13 +61,17 @@ class Stopping:
     # ---- cancelled by the scheduler ----------------------------------------------------------
 
     def cancel(self, scheduler: str, message: m.CancelAttempt, now_s: float) -> None:
-        """Cancel an attempt, if it has not begun; if `message.running`, stop one that runs."""
+        """Cancel an attempt, if it has not begun; if `message.running`, stop one that runs. If `message.preempt`, have
+        it make room for others."""
         attempt = self._book.by_key.get((scheduler, message.job, message.attempt))
         if attempt is None:
-            self._backlog.cancel(scheduler, message.job, message.attempt)
+            self._backlog.cancel(scheduler, message.job, message.attempt, preempt=message.preempt)
+            self._lane.cancel(scheduler, message)
             return
         executor = self._executors[attempt.executor_id]
-        if attempt.state is WAITS:
+        if message.preempt:
+            self._preempt(attempt, executor, now_s)
+        elif attempt.state is WAITS:
             self._book.report(attempt, executor, now_s, CANCELLED, "it was cancelled")
         elif attempt.ahead is not None and attempt.state is not STOPPED:
             self._cancel_behind(attempt, executor, message.running)
@@ -73,11 +81,23 @@ class Stopping:
             self._say_runs(attempt)
 
     def _cancel_behind(self, attempt: Attempt, executor: ExecutorState, running: bool) -> None:
-        """Cancel an attempt that is behind another run of its executor."""
+        """Cancel an attempt that is behind another run of its executor. One that makes room does so: whether its task
+        starts again is its scheduler's to decide."""
+        if attempt.state is State.PREEMPTED:
+            return
         if running:
             self.ask_back(executor, attempt, State.CANCELLED_EVEN_IF_IT_RUNS)
         elif attempt.state is GIVEN_AHEAD or attempt.state is ASKED_BACK:
             self.ask_back(executor, attempt, State.CANCELLED)
+
+    def _preempt(self, attempt: Attempt, executor: ExecutorState, now_s: float) -> None:
+        """Have an attempt make room, unless it is to end anyway."""
+        if attempt.state is WAITS:
+            self._book.hand_back(attempt, executor, MAKES_ROOM, now_s)
+        elif attempt.ahead is None:
+            self._stop(attempt, None, MAKES_ROOM, now_s)
+        elif attempt.state is GIVEN_AHEAD or attempt.state is ASKED_BACK:
+            self.ask_back(executor, attempt, State.PREEMPTED)
 
     def _say_runs(self, attempt: Attempt) -> None:
         self._to_scheduler(attempt.job.scheduler, m.AttemptRuns(attempt.job.id, attempt.number))
@@ -95,8 +115,11 @@ class Stopping:
 
     def returned(self, executor: ExecutorState, attempt: Attempt, now_s: float) -> None:
         """The executor returned the attempt, which it had not begun."""
-        stopped_as_cancelled = attempt.state is STOPPED and attempt.stopped_as[0] is CANCELLED
-        if attempt.state in (State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS) or stopped_as_cancelled:
+        stopped_as = attempt.stopped_as if attempt.state is STOPPED else None
+        stopped_as_cancelled = stopped_as is not None and stopped_as[0] is CANCELLED
+        if attempt.state is State.PREEMPTED:
+            self._book.hand_back(attempt, executor, MAKES_ROOM, now_s)
+        elif attempt.state in (State.CANCELLED, State.CANCELLED_EVEN_IF_IT_RUNS) or stopped_as_cancelled:
             self._book.report(attempt, executor, now_s, CANCELLED, "it was cancelled")
         else:
             self._book.hand_back(
@@ -108,6 +131,8 @@ class Stopping:
         state = attempt.state
         if state is State.CANCELLED_EVEN_IF_IT_RUNS:
             self.stop(attempt, CANCELLED, CANCELLED_RUNNING, now_s)
+        elif state is State.PREEMPTED:
+            self._stop(attempt, None, MAKES_ROOM, now_s)
         elif state is State.CANCELLED or state is ASKED_BACK:
             attempt.becomes(RUNS if attempt.ahead is None else GIVEN_AHEAD)
             if state is State.CANCELLED:
@@ -131,11 +156,14 @@ class Stopping:
 
     def stop(self, attempt: Attempt, status: TaskStatus, reason: str, now_s: float) -> None:
         """End a task that runs; what it is reported as is settled, unless it ends by itself meanwhile."""
+        self._stop(attempt, (status, reason), reason, now_s)
+
+    def _stop(self, attempt: Attempt, stopped_as: tuple[TaskStatus, str] | None, reason: str, now_s: float) -> None:
         if attempt.state is STOPPED:
             return
         executor = self._executors[attempt.executor_id]
         attempt.becomes(STOPPED)
-        attempt.stopped_as = (status, reason)
+        attempt.stopped_as = stopped_as
         self._history.note(now_s, "run %d of executor %s is stopped: %s", attempt.run, executor.id, reason)
         if executor.places == 1 and not executor.app.plan.one_process:
             self._supervision.end(executor, now_s)

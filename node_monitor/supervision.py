@@ -13,6 +13,7 @@ from node_monitor.executors.executor_state import AppState, Balance, ExecutorSta
 from node_monitor.executors.offers import STOOD_S
 from node_monitor.history import History
 from node_monitor.jobs import LocalJob
+from node_monitor.lanes import Lane
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.schedulers import Schedulers
 from node_monitor.slots import Slots
@@ -44,8 +45,8 @@ class Supervision:
     """The executors of all apps. Which of them there should be; attempts leave with those that go."""
 
     __slots__ = (
-        "_apps", "_backlog", "_balance", "_book", "_counters", "_executors", "_history", "_offered", "_schedulers",
-        "_slots", "_supervisor", "_timers",
+        "_apps", "_backlog", "_balance", "_book", "_counters", "_executors", "_history", "_lane", "_offered",
+        "_schedulers", "_slots", "_supervisor", "_timers",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,7 @@ class Supervision:
         balance: Balance,
         slots: Slots,
         backlog: Backlog,
+        lane: Lane,
         book: AttemptBook,
         schedulers: Schedulers,
         timers: Timers,
@@ -69,6 +71,7 @@ class Supervision:
         self._balance = balance
         self._slots = slots
         self._backlog = backlog
+        self._lane = lane
         self._book = book
         self._schedulers = schedulers
         self._timers = timers
@@ -188,6 +191,11 @@ class Supervision:
             return
         service_s = None if attempt.began_at_s is None else now_s - attempt.began_at_s
         if attempt.state is STOPPED:
+            if attempt.stopped_as is None:
+                self._counters.preempted += 1
+                preempted = m.Preempted(attempt.job.id, attempt.number, service_s or 0.0)
+                self._book.leave(attempt, executor, now_s, preempted, service_s)
+                return
             status, reason = attempt.stopped_as
         elif failure:
             status, reason = FAILED, failure
@@ -253,7 +261,7 @@ class Supervision:
     def _lacking(self, app: AppState) -> int:
         """For how many tasks of those who are short an executor is to be started: for each user's first, and as many
         as there are slots that nobody else had a task for."""
-        queued = sum(map(self._backlog.queue.user_count, app.short))
+        queued = sum(map(self._backlog.queue.user_count, app.short)) + self._lane.count_of(app, app.short)
         return min(self._slots.count, max(len(app.short), min(queued, self._slots.free)))
 
     def _restart_soon(self, app: AppState, lacking: int = 0) -> None:
@@ -286,6 +294,8 @@ class Supervision:
         self._tell_of_node(now_s)
         for ticket in [ticket for ticket in self._backlog.queue.tickets() if ticket.app == app.name]:
             self._backlog.turn_away(ticket, *not_starting(app))
+        reason, lasting = not_starting(app)
+        self._lane.hand_back(self._lane.take_all(lambda task: task.app is app), reason, lasting=lasting)
         self._supervisor.offer_changed(app.name, app.offer.reason)
 
     def _suspect(self, app: AppState, job: LocalJob, now_s: float) -> None:
@@ -298,6 +308,8 @@ class Supervision:
         for ticket in [ticket for ticket in self._backlog.queue.tickets() if ticket.app == app.name]:
             if app.suspicion.refuses(ticket.user, now_s):
                 self._backlog.turn_away(ticket, f"executors of {app.plan.app!r} die here")
+        refused = self._lane.take_all(lambda task: task.app is app and app.suspicion.refuses(task.ticket.user, now_s))
+        self._lane.hand_back(refused, f"executors of {app.plan.app!r} die here")
         self._timers.at(until_s, lambda _: self._schedulers.take_part_again())
 
 

@@ -21,9 +21,10 @@ from scheduler.book.book import Book
 from scheduler.book.invariants import check_admission, check_job
 from scheduler.book.ledger import Messenger
 from scheduler.book.nodes import Node
-from scheduler.book.validation import check_node
+from scheduler.book.validation import check_load, check_node, check_occupied
+from scheduler.leading import Leading
 from scheduler.plane import BookForPlane, Problem
-from scheduler.planes import PLANES
+from scheduler.planes import plane_of
 from sparrow_py.errors import InvariantViolated, LinkError, shown
 from sparrow_py.wire import messages as m
 
@@ -44,7 +45,16 @@ class Outbox(Messenger, Protocol):
 class SchedulerCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back."""
 
-    def __init__(self, options: SchedulerOptions, rng: random.Random, outbox: Outbox, *, now_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        options: SchedulerOptions,
+        rng: random.Random,
+        outbox: Outbox,
+        *,
+        now_s: float = 0.0,
+        name: str = "scheduler",
+    ) -> None:
+        """name: by which its links are welcomed, unlike any other process's."""
         self.options = options
         self.book = book = Book(options, rng, outbox, now_s)
         self.jobs = book.ledger.jobs
@@ -54,8 +64,12 @@ class SchedulerCore:
         self.register = book.register
         self._outbox = outbox
         self._problems = itertools.count(1)
-        self.plane = plane = PLANES[options.placement](_for_plane(book, rng, self._solve))
+        self.lead_told: Callable[[bool], None] = _nobody_is_told
+        """Called with whether it leads its plane, when that has changed: clients are to be told."""
+        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve, self._leads))
         book.ledger.placing = plane
+        self.leading = self._make_leading(name) if plane.has_leader else None
+        """None on planes that have no leader."""
         self._overfull = book.deliveries.overfull
         self._left = book.register.left
         self._let_go = book.register.let_go
@@ -69,11 +83,15 @@ class SchedulerCore:
             m.Report: book.endings.reported,
             m.HandBack: book.endings.handed_back,
             m.AttemptRuns: book.attempts.runs,
+            m.Preempted: book.endings.preempted,
+            m.NodeLoad: self._node_load,
+            m.Occupied: self._occupied,
             m.NodeChanged: self._node_changed,
             m.NodeState: self._node_state,
             m.Claimed: book.claims.claimed,
             m.StartedHere: book.claims.started_here,
             m.Fenced: lambda _, message, now_s: book.register.fenced(message, now_s),
+            **({} if self.leading is None else {m.Leading: self._who_leads, m.Inventory: self._inventory}),
         }
         self._from_client: dict[type, Callable[[JobState, Any, float], None]] = {
             m.AddTasks: book.submission.add_tasks,
@@ -95,6 +113,8 @@ class SchedulerCore:
         self.nodes.add(node)
         self._note(now_s, "", "node %s up, %d slots", node_id, info.slots)
         self.book.claims.node_up(node, now_s)
+        if self.leading is not None and version >= m.SINCE[m.Lead]:
+            self.leading.node_up(node_id, now_s)
         self.plane.node_up(node, now_s)
 
     def node_down(self, node_id: str, now_s: float) -> None:
@@ -112,16 +132,13 @@ class SchedulerCore:
         for stage in stages:
             if book.ledger.is_here(stage.job):
                 plane.tasks_unplaced(stage, now_s)
+        if self.leading is not None:
+            self.leading.node_down(node_id, now_s)
         self._let_go()
 
     def client_up(self, client: str, user: str) -> None:
-        """A client has connected of which it is heard what it has received: by `Received`, or by `client_has_read`."""
+        """A client has connected, which says what it has received (`Received`)."""
         self.book.deliveries.client_up(client, user)
-
-    def client_has_read(self, client: str, now_s: float) -> None:
-        """A client that does not say `Received` has read all that was sent to it."""
-        self.book.deliveries.received_all(client, now_s)
-        self._let_go()
 
     def tell_client(self, client: str, message: m.Message) -> None:
         """Send the client a message, after all that it was told before."""
@@ -213,11 +230,73 @@ class SchedulerCore:
         self._let_go()
         return True
 
+    # ---- who leads the plane -----------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane: it leads that, or nobody does, as it has no leader."""
+        return self.leading is None or self.leading.leads
+
+    def lead(self, now_s: float) -> bool:
+        """An operator wants it to lead its plane, which has a leader; False if it does already."""
+        assert self.leading is not None
+        return self.leading.force(now_s)
+
+    def _make_leading(self, name: str) -> Leading:
+        options, ledger, inventories = self.options, self.book.ledger, self.book.inventories
+
+        def send(node_id: str, message: m.Lead) -> None:
+            if message.epoch:
+                inventories.expect(node_id)
+            ledger.to_node(node_id, message)
+
+        leading = Leading(
+            self.plane.name,
+            name,
+            send,
+            ledger.timers,
+            standby_of=options.standby_of,
+            takeover_s=options.takeover_s,
+            settling_s=options.settling_s,
+        )
+        inventories.in_use = True
+        ledger.why_no_jobs = leading.why_not
+        leading.changed = self._lead_changed
+        return leading
+
+    def _leads(self) -> bool:
+        return self.leads
+
+    def _who_leads(self, node: Node, message: m.Leading, now_s: float) -> None:
+        assert self.leading is not None
+        self.leading.heard(node.id, message, now_s)
+        self.book.ledger.lead_epoch = self.leading.epoch
+
+    def _inventory(self, node: Node, message: m.Inventory, now_s: float) -> None:
+        """What a node names because of an earlier epoch it will name again."""
+        assert self.leading is not None
+        if (message.plane, message.epoch) == (self.leading.plane, self.leading.epoch):
+            self.book.claims.inventory(node, message, now_s)
+
+    def _lead_changed(self, leads: bool, now_s: float) -> None:
+        assert self.leading is not None
+        self.book.ledger.lead_epoch = self.leading.epoch
+        self._note(now_s, "", "leads with epoch %d" if leads else "leads no more", *[self.leading.epoch] * leads)
+        self.plane.lead_changed(leads, now_s)
+        self.lead_told(leads)
+        if self.leading.is_deposed:
+            self.book.inventories.clear()
+            self.book.deliveries.send_all()
+            for client, message in self.register.hand_over(now_s):
+                self.tell_client(client, message)
+            self._let_go()
+
     # ---- nodes -------------------------------------------------------------------------------
 
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
         check_node(message.node)
         node.learn(message.node)
+        self.nodes.occupy(node, min(node.occupied, message.node.slots))
         self.nodes.changed()
         self.plane.node_up(node, now_s)
 
@@ -231,6 +310,15 @@ class SchedulerCore:
         if message.state == m.DRAINING:
             self.book.ledger.to_node(node.id, m.DrainingKnown())
         self.plane.node_state(node, now_s)
+
+    def _node_load(self, node: Node, message: m.NodeLoad, now_s: float) -> None:
+        check_load(node.id, node.info.slots, node.info.resources, message)
+        node.load = message
+        self.plane.node_load(node, now_s)
+
+    def _occupied(self, node: Node, message: m.Occupied, now_s: float) -> None:
+        check_occupied(node.id, node.info.slots, message.slots)
+        self.nodes.occupy(node, message.slots)
 
     def _has_no_tasks(self, node: Node, message: m.GetTasks, now_s: float) -> None:
         """A node asks a scheduler whose plane binds no tasks to those that ask."""
@@ -280,7 +368,13 @@ def _does_not_matter(node: Node, message: m.Message, now_s: float) -> None:
     """A message that only other planes, or only the daemon, need is ignored: nodes do not know which plane is here."""
 
 
-def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) -> BookForPlane:
+def _nobody_is_told(leads: bool) -> None:
+    """As long as there is no driver."""
+
+
+def _for_plane(
+    book: Book, rng: random.Random, solve: Callable[[Problem], int], leads: Callable[[], bool]
+) -> BookForPlane:
     ledger = book.ledger
     return BookForPlane(
         options=ledger.options,
@@ -291,6 +385,7 @@ def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) 
         note=ledger.note,
         keeps_history=ledger.history.keeps,
         at_stage=ledger.at_stage,
+        at=ledger.timers.at,
         is_here=ledger.is_here,
         nodes_now=book.reach.now,
         test_node=book.reach.test,
@@ -301,10 +396,13 @@ def _for_plane(book: Book, rng: random.Random, solve: Callable[[Problem], int]) 
         launch=book.attempts.launch,
         launch_now=book.attempts.launch_now,
         push=book.attempts.push,
+        place=lambda stage, task, node: book.attempts.place(stage, task, node, ledger.lead_epoch),
+        preempt=book.attempts.preempt,
         count_placed=book.attempts.count_placed,
         settle_unplaced=book.outcomes.settle_unplaced,
         wait=book.waiting.wait,
         wait_for_preferred=book.waiting.wait_for_preferred,
         is_waiting=book.waiting.is_waiting,
+        leads=leads,
         solve=solve,
     )

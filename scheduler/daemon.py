@@ -8,12 +8,14 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.core import Metric
 
+from scheduler import planes
 from scheduler.audit.audited_core import AuditedCore
 from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
@@ -24,6 +26,7 @@ from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
+from scheduler.solving import Solving
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
@@ -45,7 +48,7 @@ from sparrow_py.wire.outgoing import Outgoing
 log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
-LAUNCHES = frozenset({m.Launch, m.LaunchNow})
+LAUNCHES = frozenset({m.Launch, m.LaunchNow, m.LaunchPlaced})
 LAUNCHES_PER_SLOT = 2
 """A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
 SETTLED_PER_TURN = 10_000
@@ -66,7 +69,7 @@ class SchedulerDaemon:
         self.address = ""
         self.clock = Clock()
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
-        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock())
+        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
         self.core.register.job_gone = JobLog(log).ended
         if self._audited is not None:
             self._audited.of(self.core)
@@ -87,10 +90,17 @@ class SchedulerDaemon:
         self._http_timer = DeadlineTimer(
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
-        self._solving: set[asyncio.Future[Any]] = set()
-        """What is computed off the loop now."""
+        self.solving = Solving(self._solved)
+        self._warming_up = False
+        """Whether what the plane needs is being made ready."""
+        self._warm_up_task: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
+        self.refused = asyncio.Event()
+        """Set when it must not go on, as another scheduler leads its plane: `why_refused` says which."""
+        self.core.lead_told = self._lead_changed
+        if self.core.leading is not None:
+            self.core.leading.refused = self._is_refused
         self._decoders = {"client": m.FrameDecoder(m.FromClient), "node": m.FrameDecoder(m.FromNode)}
 
     # ---- the core's outbox -------------------------------------------------------------------
@@ -112,18 +122,10 @@ class SchedulerDaemon:
 
     def solve(self, number: int, problem: Problem) -> None:
         """Effect of the core: compute it on a thread; the answer is an event like others."""
-        solving = asyncio.get_running_loop().run_in_executor(None, problem)
-        self._solving.add(solving)
-        solving.add_done_callback(partial(self._solved, number))
+        self.solving.solve(number, problem)
 
-    def _solved(self, number: int, solving: asyncio.Future[Any]) -> None:
-        self._solving.discard(solving)
-        if solving.cancelled():
-            return
-        error = solving.exception()
-        if error is not None:
-            log.error("problem %d was not solved", number, exc_info=error)
-        self.core.solved(number, None if error is not None else solving.result(), self.clock())
+    def _solved(self, number: int, answer: Any) -> None:
+        self.core.solved(number, answer, self.clock())
         self._after_events()
 
     def _send(self, link: Link | LocalLink | LocalEnd, message: m.Message) -> None:
@@ -139,7 +141,7 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, lambda: collect(self.core, len(self._clients), options))
+        app = make_app(self, self.credentials, self._metrics)
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
         self._listener = Listener(app, options, self.credentials)
@@ -154,13 +156,63 @@ class SchedulerDaemon:
                 await self._listener.close()
                 raise
         self._standstill.start()
+        self._warm_up()
         return {"address": self.address, "name": self.name}
+
+    def _metrics(self) -> Iterator[Metric]:
+        return collect(self.core, len(self._clients), self.options, self.solving.times, self.clock())
+
+    def _warm_up(self) -> None:
+        """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""
+        warm_up = planes.warm_up_of(self.options)
+        if warm_up is not None:
+            self._warming_up = True
+            self._warm_up_task = asyncio.create_task(self._warmed_up(warm_up))
+
+    async def _warmed_up(self, warm_up: Callable[[], None]) -> None:
+        try:
+            await self.solving.compute(warm_up)
+        except Exception:
+            log.exception("the solvers could not be made ready; each round tries again")
+        finally:
+            self._warming_up = False
 
     def why_not_ready(self) -> str:
         """Why jobs should not be sent here; empty if they may."""
         if self.core.draining:
             return "draining"
-        return "" if len(self.core.nodes) else "no node monitor is connected"
+        if self._warming_up:
+            return "the solvers are being compiled"
+        if not len(self.core.nodes):
+            return "no node monitor is connected"
+        return "" if self.core.leading is None else self.core.leading.why_not()
+
+    def why_refused(self) -> str:
+        """The line with which the process ends once it is `refused`."""
+        assert self.core.leading is not None
+        return self.core.leading.why_refused()
+
+    def lead(self) -> bool:
+        """The operator's command, where the plane has a leader; False if this scheduler leads it already."""
+        changes = self.core.lead(self.clock())
+        if changes:
+            log.warning("by order: %s", self.why_not_ready())
+        self._after_events()
+        return changes
+
+    def _lead_changed(self, leads: bool) -> None:
+        leading = self.core.leading
+        assert leading is not None
+        if leads:
+            log.info("leads plane %s with epoch %d", leading.plane, leading.epoch)
+        else:
+            log.warning("leads no more: %s", leading.why_not())
+        for client in self._clients:
+            self.core.tell_client(client, m.Leads(leads))
+
+    def _is_refused(self) -> None:
+        log.error("%s", self.why_refused())
+        self.refused.set()
 
     async def drain(self) -> None:
         """Refuse new jobs and wait for those accepted."""
@@ -184,8 +236,9 @@ class SchedulerDaemon:
             )
         self._timer.cancel()
         self._http_timer.cancel()
-        for solving in self._solving:
-            solving.cancel()
+        self.solving.stop()
+        if self._warm_up_task is not None:
+            self._warm_up_task.cancel()
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
@@ -254,6 +307,8 @@ class SchedulerDaemon:
             backlog_bytes_max=self.options.link_backlog_bytes_max,
             admit=self._admit,
             outgoing=self._outgoing,
+            plane=self.core.plane.name,
+            leads=self.leads,
         )
         if isinstance(accepted, web.StreamResponse):
             return accepted
@@ -373,19 +428,12 @@ class SchedulerDaemon:
             )
         register.news.clear()
 
-    def _client_has_read(self, client: str) -> None:
-        """A client that does not say so itself has been sent all that waited for it."""
-        self.core.client_has_read(client, self.clock())
-        self._timer.update()
-
     async def _serve_client(self, link: Link, hello: m.Hello) -> None:
         client, user = f"{hello.name or hello.user}#{next(self._client_numbers)}", hello.user
         self._clients[client] = link
         self._client_seats.take(user)
         core, clock = self.core, self.clock
         core.client_up(client, user)
-        if link.version < m.SINCE[m.Received]:
-            link.emptied = partial(self._client_has_read, client)
         if core.draining:
             core.tell_client(client, m.Draining())
         link.first = True
@@ -440,6 +488,15 @@ class SchedulerDaemon:
             link.principal = principal
         return False
 
+    def leads(self) -> bool:
+        """Whether it takes jobs for its plane."""
+        return self.core.leads
+
+    def welcome(self) -> m.Welcome:
+        """What is said to who attaches itself within this process."""
+        options = self.options
+        return m.Welcome(m.PROTOCOL_VERSION, self.name, options.frame_bytes_max, "", self.core.plane.name, self.leads())
+
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """A client in this process: returns the link that it sends on; what is for it goes to `deliver` (§6.1)."""
         client = f"{user}#{next(self._client_numbers)}"
@@ -481,7 +538,7 @@ class SchedulerDaemon:
         pair.dialled.owner = _AttachedNode(self, node_id, pair.dialled)
         self._attached.append(pair.dialled)
         self._node_came(node_id, node, pair.dialled)
-        return m.Welcome(m.PROTOCOL_VERSION, self.name, self.options.frame_bytes_max)
+        return self.welcome()
 
     def attached_node_said(self, node_id: str, end: LocalEnd, batch: list[Any]) -> None:
         """What came over a pair."""

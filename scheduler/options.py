@@ -14,6 +14,9 @@ from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
 PORT_DEFAULT = 20503
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 """How tasks come to nodes: `planes` says by which plane."""
+POLICIES = ("sparrow", "flow")
+"""The planes, as `--policy` names them: `planes` says which is which."""
+FLOW_AGE_S_MIN, FLOW_AGE_S_MAX = 0.01, 3600.0
 ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
 OVERTAKEN_MAX_DEFAULT = 10_000
@@ -80,6 +83,26 @@ class SchedulerOptions(DaemonOptions):
         "queues of a job's d·m random nodes), per-task (the shorter queue of d random nodes for each task), random, or "
         "central (the least loaded node; tasks wait here for free slots): of this one there must be only one.",
     )
+    policy: str = option(
+        "sparrow",
+        "How jobs are scheduled: sparrow (nodes for each are sought by `placement`), or flow: the whole cluster is "
+        "solved as a flow network, again and again, by one scheduler; needs the extra flow.",
+    )
+    flow_policy: str = option(
+        "quincy",
+        "With policy=flow: what placements cost, by the name of a policy or as module:Class; docs/flow.md lists them.",
+    )
+    flow_preemption: bool = option(
+        False,
+        "With policy=flow: stop tasks of jobs that are preemptible for others that are worth more, and move them to "
+        "better places.",
+    )
+    flow_tasks_max: int = option(
+        200_000, "With policy=flow: tasks that are weighed against each other at a time; the others wait, oldest first."
+    )
+    flow_age_s: float = option(
+        1.0, "With policy=flow: while tasks wait, places are sought anew so often even if nothing has happened."
+    )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
     )
@@ -100,6 +123,14 @@ class SchedulerOptions(DaemonOptions):
         2.0,
         "For so long after its start, or after all node monitors were gone and the first is back, a scheduler waits "
         "for the others before it starts tasks of a job from another scheduler that no node monitor has named.",
+    )
+    standby_of: str = option(
+        "",
+        "For a plane that has a leader: stand by while another scheduler leads it, and lead once that is gone: any, or "
+        "the address of that scheduler as node monitors dial it. Without it a second scheduler does not start.",
+    )
+    takeover_s: float = option(
+        3.0, "A standby leads once most node monitors have seen no link to the scheduler that leads for so long."
     )
     http_body_bytes_max: int = option(16 << 20, "Largest body of a job that comes over HTTP.")
     http_results_bytes_max: int = option(
@@ -133,9 +164,16 @@ class SchedulerOptions(DaemonOptions):
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
-        for name in ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "http_retention_s"):
+        seconds = ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "takeover_s")
+        for name in (*seconds, "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        allowed = 'empty, "any", or an address host:port'
+        require(_is_standby_of(self.standby_of), "standby_of", self.standby_of, allowed)
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))
+        require(self.policy in POLICIES, "policy", self.policy, ", ".join(POLICIES))
+        require(self.flow_tasks_max >= 1, "flow_tasks_max", self.flow_tasks_max, "a whole number from 1")
+        age_s = f"seconds from {FLOW_AGE_S_MIN:g} to {FLOW_AGE_S_MAX:g}"
+        require(FLOW_AGE_S_MIN <= self.flow_age_s <= FLOW_AGE_S_MAX, "flow_age_s", self.flow_age_s, age_s)
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
             self.probe_ratio_max == 0 or 1 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
@@ -166,6 +204,11 @@ class SchedulerOptions(DaemonOptions):
     def priority(self, user: str) -> int:
         """Of the user's jobs that state none, and the highest that they may state."""
         return self.priorities.get(user, 0)
+
+
+def _is_standby_of(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return text in ("", "any") or (bool(host) and port.isdecimal())
 
 
 def _priority(user: str, text: str) -> int:

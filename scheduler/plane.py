@@ -8,8 +8,8 @@ stage it may set `plan`, `reserved_at_s` and `search`, and take unplaced tasks. 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from scheduler.book.placing import Placing
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
 
     from scheduler.book.counters import Counters
-    from scheduler.book.jobs import JobState, StageState
+    from scheduler.book.jobs import Attempt, JobState, StageState
     from scheduler.book.nodes import Node, Nodes
     from scheduler.options import SchedulerOptions
     from sparrow_py.job import TaskStatus
@@ -29,12 +29,67 @@ Problem = Callable[[], Any]
 """What is to be computed; it must not touch what the loop may change meanwhile."""
 
 
+@runtime_checkable
+class Stoppable(Protocol):
+    """A problem whose answer may become useless."""
+
+    def stop(self) -> None:
+        """End soon, from whatever thread; with an exception, unless there is the answer already."""
+
+
+@dataclass(slots=True)
+class RoundFigures:
+    """What came of problems that a plane has had solved."""
+
+    rounds: int = 0
+    failed: int = 0
+    stale: int = 0
+    """Placements that did not stand when the answer came."""
+    wins: dict[str, int] = field(default_factory=dict)
+    """By solver: rounds in which it found the answer."""
+    nodes: int = 0
+    """Of the latest network."""
+    arcs: int = 0
+
+    def solved(self, solver: str, nodes: int, arcs: int) -> None:
+        """There is an answer."""
+        self.rounds += 1
+        self.nodes, self.arcs = nodes, arcs
+        if solver:
+            self.wins[solver] = self.wins.get(solver, 0) + 1
+
+
+class PlaceCost(NamedTuple):
+    """What it would cost to place a task there."""
+
+    to: str
+    cost: int
+    limit: str
+    """Why it cannot be placed there for that; empty if nothing is in the way."""
+
+
+@dataclass(slots=True)
+class WhyWaiting:
+    """Why tasks of a stage wait."""
+
+    reasons: list[str]
+    task: int | None = None
+    """One of them, of which the rest is told."""
+    waiting_cost: int | None = None
+    places: list[PlaceCost] = field(default_factory=list)
+    """The cheapest first."""
+
+
 class Plane(Placing, Protocol):
     """Finds nodes for the tasks of stages: what `Placing` says, and what nodes do.
 
     All tasks of a stage that is open and has no place must come to one, or wait for nodes (`BookForPlane.wait`).
     """
 
+    name: str
+    """As `Welcome` and `Lead` name it: `SPARROW` or `FLOW` of `messages`."""
+    has_leader: bool
+    """Whether one of its schedulers at a time places tasks: the one that leads (`scheduler.leading`)."""
     messages: dict[type, Handler]
     """Messages of nodes that are the plane's own, and who takes them. Schedulers with other planes ignore them."""
 
@@ -44,6 +99,9 @@ class Plane(Placing, Protocol):
     def node_state(self, node: Node, now_s: float) -> None:
         """A node is ready again, is cordoned, or drains (`Node.state`). One that drains has dropped what it held for
         us that has not started."""
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        """The node has said what it has left, and what is measured there (`Node.load`)."""
 
     def node_lost(self, node: Node) -> Iterable[StageState]:
         """A node is gone, and what it held for us with it. Its attempts are about to be settled or to start again.
@@ -58,6 +116,21 @@ class Plane(Placing, Protocol):
 
     def solved(self, number: int, answer: Any, now_s: float) -> None:
         """The answer to a problem that the plane had given away (`BookForPlane.solve`); None if it could not be had."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """Whether this scheduler leads the plane has changed; on planes that have a leader, only while it leads may
+        tasks be placed. One that leads no more has its jobs taken away after this."""
+
+    @property
+    def rounds(self) -> RoundFigures | None:
+        """What came of its problems; None of a plane that gives none away."""
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """How long the task has waited for a place that has waited for longest; asked only if there are `rounds`."""
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
+        problems are solved, if the plane has any solved: it may look at what they change."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""
@@ -87,6 +160,8 @@ class BookForPlane:
     keeps_history: bool
     at_stage: Callable[[float, StageState, Callable[[StageState, float], None]], None]
     """(time, stage, action): call the action with the stage and the time then, if its job is still here."""
+    at: Callable[[float, Callable[[float], None]], None]
+    """(time, action): call the action with the time then, and `Plane.pump` after it."""
     is_here: Callable[[JobState], bool]
     """Whether the job has not ended, and was not given up."""
 
@@ -108,11 +183,17 @@ class BookForPlane:
     """(stage, task, node, ask): send the task, which has been taken from the unplaced ones, as the answer to an ask."""
     launch_now: Callable[[StageState, int, Node], None]
     """(stage, task, node): send the task, which has been taken from the unplaced ones, for a slot of which the node has
-    said that it is free; only to one that `starts_now`."""
+    said that it is free."""
     push: Callable[[StageState, list[int], Node], None]
     """(stage, unplaced tasks, node): send tasks for which the node has not asked."""
+    place: Callable[[StageState, int, Node], None]
+    """(stage, unplaced task, node): send the task to the node's lane of placed tasks; only to one that `places`. It may
+    be handed back, if nothing else because it has waited there for too long."""
+    preempt: Callable[[Attempt], None]
+    """Have an attempt of a preemptible job (`JobState.preemptible`) make room: `Plane.preempted` is called, or
+    `handed_back`, or it has ended."""
     count_placed: Callable[[StageState, int], None]
-    """(stage, tasks): so many have been launched or pushed."""
+    """(stage, tasks): so many have been launched, pushed or placed."""
     settle_unplaced: Callable[[StageState, list[int], TaskStatus, str, float], None]
     """(stage, unplaced tasks, status, reason, time): they will not run."""
 
@@ -123,6 +204,9 @@ class BookForPlane:
     neither, they wait no more."""
     is_waiting: Callable[[StageState], bool]
     """Whether tasks of the stage wait so."""
+
+    leads: Callable[[], bool]
+    """Whether tasks may be placed by this scheduler now: always, on a plane without a leader."""
 
     solve: Callable[[Problem], int]
     """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

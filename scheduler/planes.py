@@ -1,13 +1,18 @@
-"""The planes that a scheduler can run, by its option `placement`."""
+"""The planes that a scheduler can run, by its options `policy` and `placement`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from scheduler.central.plane import CentralPlane
 from scheduler.direct.plane import DirectPlane
 from scheduler.plane import BookForPlane, Plane
 from scheduler.sampling.plane import SamplingPlane
+from sparrow_py.wire.messages import FLOW
+
+if TYPE_CHECKING:
+    from scheduler.options import SchedulerOptions
 
 PLANES: dict[str, Callable[[BookForPlane], Plane]] = {
     "sparrow": SamplingPlane,
@@ -16,3 +21,22 @@ PLANES: dict[str, Callable[[BookForPlane], Plane]] = {
     "random": DirectPlane,
     "central": CentralPlane,
 }
+"""Of policy "sparrow", by placement."""
+
+
+def plane_of(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
+    """What makes the plane. That of policy "flow" is imported here, as others do not need what it imports."""
+    if options.policy == FLOW:
+        from scheduler.flow.start import flow_plane
+
+        return flow_plane(options)
+    return PLANES[options.placement]
+
+
+def warm_up_of(options: SchedulerOptions) -> Callable[[], None] | None:
+    """What the plane's solvers need before the first problem; None if nothing."""
+    if options.policy == FLOW:
+        from scheduler.flow.warm_up import warm_up
+
+        return warm_up
+    return None

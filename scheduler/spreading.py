@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 POOL_MAX, FEW = 21, 5
 """Of so many nodes, or a few more for each that is drawn above `FEW`, `sample` copies the list; of more it remembers
 which it has drawn. (As the library does.)"""
+DRAWS_PER_NODE_MAX = 20
+"""Where nodes are drawn by the room that they have, and so many draws for each that is wanted have not found enough,
+most have little or none: then those that have some are listed."""
 
 
 def reservations_wanted(probe_ratio: float, tasks: int) -> int:
@@ -81,3 +84,33 @@ def spread_beside(
     for node, more in spread(nodes, count - len(others), rng) if len(others) < count else ():
         found[node] = found.get(node, 0) + more
     return list(found.items())
+
+
+def spread_by_room(
+    nodes: Sequence[str], count: int, rng: random.Random, room: Callable[[str], float]
+) -> list[tuple[str, int]]:
+    """`spread` over nodes that have not all the same room, from 0 to 1: one with half the room is half as likely to be
+    drawn. One without any is left out, unless none has any.
+
+    When there are more reservations than nodes with room, each gets a number in proportion to that.
+    """
+    if 2 * count <= len(nodes):
+        found: dict[str, int] = {}
+        size, draw = len(nodes), rng.random
+        for _ in range(DRAWS_PER_NODE_MAX * count):
+            node = nodes[int(draw() * size)]
+            if node not in found and draw() < room(node):
+                found[node] = 1
+                if len(found) == count:
+                    return list(found.items())
+    rooms = {node: there for node in nodes if (there := room(node)) > 0}
+    if not rooms:
+        return spread(nodes, count, rng)
+    scale = count / sum(rooms.values()) if count >= len(rooms) else 0.0
+    counts = {node: int(there * scale) for node, there in rooms.items()}
+    left = count - sum(counts.values())
+    # The nodes in an order in which each comes before another with a chance in proportion to its room.
+    keys = {node: rng.random() ** (1 / there) for node, there in rooms.items()}
+    for node in sorted(keys, key=keys.__getitem__, reverse=True)[:left]:
+        counts[node] += 1
+    return [(node, wanted) for node, wanted in counts.items() if wanted]

@@ -204,7 +204,9 @@ class NodeHost(_Host):
         core = self.core
         self.received += len(frame)
         core.receive_frame(scheduler, frame, self._engine.now_s)
-        if core.counters.asks != self._asks:
+        if core.timers:
+            self._arm()
+        elif core.counters.asks != self._asks:
             self._asked()
 
     def done(self, run: tuple[int, float, float]) -> None:
@@ -213,11 +215,13 @@ class NodeHost(_Host):
         self.ended += 1
         core.done(EXECUTOR, x.Done(run[0], TaskStatus.FINISHED, b"", "", run[1], run[2]), now_s)
         core.pump(now_s)
-        if core.counters.asks != self._asks:
+        if core.timers:
+            self._arm()
+        elif core.counters.asks != self._asks:
             self._asked()
 
     def _asked(self) -> None:
-        """The core has asked: of what these tasks do, only that makes it set a timer."""
+        """The core has asked: of what sampled tasks do, only that makes it set a timer."""
         self._asks = self.core.counters.asks
         if self._wake_at_s == inf:  # Else it is to wake before this ask is due.
             self._arm()

@@ -21,10 +21,13 @@ from sparrow_py.speculation import Speculation, check_job
 
 T = TypeVar("T")
 
-_STAGE_FIELDS = ("probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s")
+_STAGE_FIELDS = (
+    "probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s", "gang",
+    "max_per_node", "max_per_rack", "together_with",
+)  # fmt: skip
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
-    "priority", "avoid_by",
+    "priority", "avoid_by", "policy", "preemptible",
 )  # fmt: skip
 _WHOLE_JOB = (*_JOB_FIELDS, "speculate")
 """Fields that a stage cannot have for itself."""
@@ -65,6 +68,12 @@ class CallOptions:
     speculate: Speculation | None = None
     priority: int | None = None
     avoid_by: str = ""
+    policy: str = ""
+    preemptible: bool = False
+    gang: bool = False
+    max_per_node: int | None = None
+    max_per_rack: int | None = None
+    together_with: str = ""
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""
@@ -139,10 +148,15 @@ class CallOptions:
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
             spec.preferred = preferred
             tasks[task] = spec
+        for task, data in stage.data.items():
+            known_task = tasks[task]
+            spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
+            spec.data = data
+            tasks[task] = spec
         of_stage = f" of stage {stage.name!r}"
         common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
         fields = options._stage_fields()
-        return StageSpec(tasks, name=stage.name, after=list(after), common=common, **fields)
+        return StageSpec(tasks, name=stage.name, after=list(after), common=common, priority=stage.priority, **fields)
 
 
 _kept: dict[int, tuple[CallOptions, dict[str, Any]]] = {}
@@ -160,7 +174,8 @@ class CallStage:
 
     A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
     another stage, after which this one then comes; `after` names further ones. `preferred` maps
-    numbers of tasks to the nodes that have their input; `options` replaces the job's for this stage, but for the
+    numbers of tasks to the nodes that have their input, `data` to the bytes of what they read that lie on nodes
+    (`TaskSpec.data`); `priority` is at most the job's; `options` replaces the job's for this stage, but for the
     fields that are of the whole job: of these each is the default or the job's, or `submit_stages` refuses the stage.
     """
 
@@ -173,6 +188,8 @@ class CallStage:
         after: Sequence[str] = (),
         preferred: Mapping[int, Sequence[str]] | None = None,
         options: CallOptions | None = None,
+        data: Mapping[int, Mapping[str, int]] | None = None,
+        priority: int | None = None,
     ) -> None:
         check_function(function, f" of stage {name!r}")
         self.name = name
@@ -183,10 +200,13 @@ class CallStage:
                 raise InvalidRequest(f"arguments[{index}] of stage {name!r}", given, "a tuple of arguments")
         self.after = after
         self.preferred = preferred or {}
-        if not isinstance(self.preferred, Mapping):
-            raise InvalidRequest(f"preferred of stage {name!r}", preferred, "a mapping of task numbers to nodes")
-        for task in self.preferred:
-            check_whole(f"preferred of stage {name!r}", task, 0, len(self.arguments) - 1)
+        self.data = data or {}
+        for field, value, of_what in (("preferred", self.preferred, "nodes"), ("data", self.data, "bytes by node")):
+            if not isinstance(value, Mapping):
+                raise InvalidRequest(f"{field} of stage {name!r}", value, f"a mapping of task numbers to {of_what}")
+            for task in value:
+                check_whole(f"{field} of stage {name!r}", task, 0, len(self.arguments) - 1)
+        self.priority = priority
         if options is not None and not isinstance(options, CallOptions):
             raise InvalidRequest(f"options of stage {name!r}", options, "CallOptions")
         self.options = options

@@ -280,9 +280,10 @@ class SchedulerHere:
             raise ClusterError("a SchedulerHere is for one client; it was given to another before")
         from sparrow_py.embedded.in_process import new_scheduler
 
-        self._daemon, frame_bytes_max = new_scheduler(self._flags)
+        self._daemon = new_scheduler(self._flags)
         self.address = (await self._daemon.start())["address"]
-        return m.Welcome(m.PROTOCOL_VERSION, self._daemon.name, frame_bytes_max)
+        welcome: m.Welcome = self._daemon.welcome()
+        return welcome
 
     def attach(self, user: str, deliver: Callable[[list[Any]], None]) -> LocalLink:
         """The link that the client sends on; what is for it goes to `deliver`."""

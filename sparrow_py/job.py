@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -39,6 +39,16 @@ HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
 ON_CLIENT_LOST = ("cancel", "finish")
+POLICIES = ("", "sparrow", "flow", "auto")
+"""What a job may state as its policy: see `JobSpec`."""
+POLICIES_ALLOWED = ", ".join(shown(policy) for policy in POLICIES)
+FLOW_FROM_S = 10.0
+"""With policy "auto", jobs whose stages all expect tasks of at least so long are for policy flow."""
+GROUP_MAX = 1_000_000
+"""Tasks that a stage may allow on a node or in a rack."""
+DATA_NODES_MAX = 64
+"""Nodes of which a task may say that they hold some of its data."""
+DATA_BYTES_MAX = 1 << 62
 
 
 class BlobRef(msgspec.Struct, array_like=True, frozen=True):
@@ -74,6 +84,8 @@ class TaskSpec:
     id: for its submitter's use.
     preferred: ids of the nodes that have its input (task-level constraint, §3.3). See `StageSpec.delay_s`.
     inputs: results of earlier stages that the executor is given with the payload, in this order.
+    data: ids of nodes, and how many bytes of what the task reads lie on each: a hint for policies that count what has
+        to move. Sampling makes nothing of it.
     """
 
     payload: bytes | BlobRef = b""
@@ -81,6 +93,7 @@ class TaskSpec:
     _: KW_ONLY
     preferred: Sequence[str] = ()
     inputs: Sequence[InputName] = ()
+    data: Mapping[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -105,6 +118,12 @@ class StageSpec:
     delay_s: after so long without a place, a task with `preferred` nodes may run on others (§8,
         delay scheduling). None: never.
     task_timeout_s: a task that runs for longer is stopped, and has failed. None: never.
+    gang: its tasks are placed all at once, or wait all. Needs policy "flow", as do the next three.
+    max_per_node: so many of its tasks may be on one node at a time. None: any number.
+    max_per_rack: so many of its tasks may be on the nodes of one rack (attribute `rack`) at a time. None: any number.
+    together_with: name of another stage of the job: tasks go to nodes where tasks of that one run, as long as that has
+        tasks which have not ended.
+    priority: among the job's stages, and all that the job's own is compared with; at most the job's. None: the job's.
     """
 
     tasks: Sequence[bytes | BlobRef | TaskSpec] = ()
@@ -121,6 +140,11 @@ class StageSpec:
     where: Sequence[str] = ()
     delay_s: float | None = None
     task_timeout_s: float | None = None
+    gang: bool = False
+    max_per_node: int | None = None
+    max_per_rack: int | None = None
+    together_with: str = ""
+    priority: int | None = None
 
     def validate_stage(self, where: str = "") -> None:
         """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
@@ -148,6 +172,7 @@ class StageSpec:
             constraints.parse(f"{where}where[{index}]", text)
         for index, name in enumerate(sequence(where + "after", self.after)):
             check_name(f"{where}after[{index}]", name, empty=False)
+        check_limits(where, self)
         check_tasks(where, self.tasks)
 
 
@@ -172,6 +197,12 @@ class JobSpec(StageSpec):
         user's jobs among each other, and where node monitors serve strict priorities those of all users.
     avoid_by: name of a node attribute: `avoid` is then of all nodes that have the same value of this attribute, such as
         those in one rack, and nodes without the attribute run no task of this job. Empty: of each node itself.
+    policy: which schedulers may have the job: those of policy "sparrow" (sampling, for short tasks) or "flow" (each
+        task to the best place in the whole cluster, for long ones). "auto": flow if every stage expects tasks of 10 s
+        or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else sampling. Empty:
+        sampling, unless only schedulers of policy flow are connected. Which it is is decided once.
+    preemptible: its tasks may be stopped to make room for others, and start again, which uses up no attempt. Needs
+        policy "flow", and `max_attempts` of at least 2.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -183,8 +214,9 @@ class JobSpec(StageSpec):
     avoid: Sequence[str] = ()
     on_client_lost: str = "cancel"
     report_placed: bool = False
-    priority: int | None = None
     avoid_by: str = ""
+    policy: str = ""
+    preemptible: bool = False
 
     def validate(self) -> None:
         """Raise `InvalidRequest` for the first field that cannot be."""
@@ -193,17 +225,19 @@ class JobSpec(StageSpec):
         for name in ("queue_timeout_s", "wait_for_nodes_s"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 0, math.inf)
-        for name in ("retry_failed", "report_placed"):
+        for name in ("retry_failed", "report_placed", "preemptible"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidRequest(name, getattr(self, name), "True or False")
         if self.on_client_lost not in ON_CLIENT_LOST:
             raise InvalidRequest("on_client_lost", self.on_client_lost, " or ".join(ON_CLIENT_LOST))
-        if self.priority is not None:
-            check_whole("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
+            raise InvalidRequest("policy", self.policy, POLICIES_ALLOWED)
         for index, job_id in enumerate(sequence("avoid", self.avoid)):
             check_name(f"avoid[{index}]", job_id, empty=False)
         check_name("avoid_by", self.avoid_by)
+        check_preemptible(preemptible=self.preemptible, policy=self.policy, max_attempts=self.max_attempts)
         self.validate_stage()
+        self._check_flow_only("", self)
         if not self.stages:
             check_dag([self])
             return
@@ -212,8 +246,15 @@ class JobSpec(StageSpec):
         for index, stage in enumerate(self.stages):
             if not isinstance(stage, StageSpec):
                 raise InvalidRequest(f"stages[{index}]", stage, "a StageSpec")
-            stage.validate_stage(f"stages[{index}].")
+            where = f"stages[{index}]."
+            stage.validate_stage(where)
+            self._check_flow_only(where, stage)
+            check_stage_priority(where, stage.priority, self.priority)
         check_dag(self.stages)
+
+    def _check_flow_only(self, where: str, stage: StageSpec) -> None:
+        if self.policy != "flow" and (name := first_flow_only(stage)):
+            raise needs_flow(where + name, getattr(stage, name), self.policy)
 
     def as_stages(self) -> Sequence[StageSpec]:
         """Its stages, whichever way they were given."""
@@ -345,6 +386,92 @@ def check_demand(field: str, demand: Mapping[str, float]) -> None:
             raise InvalidRequest(f"{field}[{name!r}]", amount, f"0, or a number from {DEMAND_MIN:g}")
 
 
+class GroupLimits(Protocol):
+    """What of a stage only policy "flow" knows; of a `StageSpec` as of a message about one."""
+
+    @property
+    def gang(self) -> bool: ...
+
+    @property
+    def max_per_node(self) -> int | None: ...
+
+    @property
+    def max_per_rack(self) -> int | None: ...
+
+    @property
+    def together_with(self) -> str: ...
+
+    @property
+    def priority(self) -> int | None: ...
+
+
+def check_limits(where: str, stage: GroupLimits) -> None:
+    """Raise `InvalidRequest` for the first of these fields that cannot be, whatever the policy is."""
+    if not isinstance(stage.gang, bool):
+        raise InvalidRequest(where + "gang", stage.gang, "True or False")
+    if stage.max_per_node is not None:
+        check_whole(where + "max_per_node", stage.max_per_node, 1, GROUP_MAX)
+    if stage.max_per_rack is not None:
+        check_whole(where + "max_per_rack", stage.max_per_rack, 1, GROUP_MAX)
+    check_name(where + "together_with", stage.together_with)
+    if stage.priority is not None:
+        check_whole(where + "priority", stage.priority, PRIORITY_MIN, PRIORITY_MAX)
+
+
+def first_flow_only(stage: GroupLimits) -> str:
+    """The first field that the stage states and that policy "flow" alone knows; "" if there is none."""
+    if stage.gang:
+        return "gang"
+    if stage.max_per_node is not None:
+        return "max_per_node"
+    if stage.max_per_rack is not None:
+        return "max_per_rack"
+    return "together_with" if stage.together_with else ""
+
+
+def needs_flow(field: str, value: object, policy: str) -> InvalidRequest:
+    """The error for a field that policy "flow" alone knows, in a job of this policy."""
+    return InvalidRequest(field, value, f'nothing but with policy="flow"; this job\'s policy is {shown(policy)}')
+
+
+def check_preemptible(*, preemptible: bool, policy: str, max_attempts: int) -> None:
+    """Raise `InvalidRequest` if a job of this kind cannot be preemptible, and is."""
+    if not preemptible:
+        return
+    if policy != "flow":
+        raise needs_flow("preemptible", preemptible, policy)
+    if max_attempts == 1:
+        raise InvalidRequest("preemptible", preemptible, "False with max_attempts=1, which allows no second start")
+
+
+def check_stage_priority(where: str, priority: int | None, of_job: int | None) -> None:
+    """Raise `InvalidRequest` if a stage states a higher priority than its job."""
+    if priority is not None and of_job is not None and priority > of_job:
+        raise InvalidRequest(
+            where + "priority", priority, f"a whole number from {PRIORITY_MIN} to {of_job}, the job's own"
+        )
+
+
+def check_together(stages: Sequence[tuple[str, Sequence[str], str]]) -> None:
+    """Raise `InvalidRequest` unless stages, of which (name, after, together_with) are given, and whose order is right,
+    are together with other stages of the job, and no stage would have to wait for itself."""
+    if not any(together_with for _, _, together_with in stages):
+        return
+    names = {name for name, _, _ in stages}
+    for number, (name, _, other) in enumerate(stages):
+        if other and (other == name or other not in names):
+            field = f"stages[{number}].together_with" if len(stages) > 1 else "together_with"
+            others = ", ".join(sorted(names - {name})) or "there are none"
+            raise InvalidRequest(field, other, f"names of the job's other stages: {others}")
+    waits = {name: [*after, *([other] if other else [])] for name, after, other in stages}
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        circle = " waits for ".join(reversed(error.args[1]))
+        allowed = "stages that do not wait for themselves, by after or together_with"
+        raise InvalidRequest("stages", circle, allowed) from None
+
+
 def check_blob_ref(field: str, data: object) -> None:
     """Raise `InvalidRequest` if `data` is a reference to large data, and cannot be one."""
     if not isinstance(data, BlobRef):
@@ -369,12 +496,23 @@ def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None
         check_blob_ref(f"{field}.payload", task.payload)
         _check_names(f"{field}.preferred", task.preferred, PREFERRED_MAX)
         sequence(f"{field}.inputs", task.inputs)
+        if task.data is not None:
+            check_data(f"{field}.data", task.data)
         if not task.id:
             continue
         check_name(f"{field}.id", task.id)
         if task.id in seen:
             raise InvalidRequest(f"{field}.id", task.id, "an id that no other task of the stage has")
         seen.add(task.id)
+
+
+def check_data(field: str, data: Mapping[str, int]) -> None:
+    """Raise `InvalidRequest` unless `data` maps ids of nodes to bytes."""
+    if not isinstance(data, Mapping) or len(data) > DATA_NODES_MAX:
+        raise InvalidRequest(field, data, f"a mapping of at most {DATA_NODES_MAX} ids of nodes to bytes")
+    for node, size in data.items():
+        check_name(f"{field} {node!r}", node, empty=False)
+        check_whole(f"{field}[{node!r}]", size, 0, DATA_BYTES_MAX)
 
 
 def _check_names(field: str, names: object, count_max: int) -> None:
@@ -389,6 +527,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
     """Raise `InvalidRequest` unless names are unique, `after` names other stages and nothing goes round in a circle,
     and tasks ask for results of stages in their stage's `after` only."""
     check_order([(stage.name, stage.after) for stage in stages])
+    check_together([(stage.name, stage.after, stage.together_with) for stage in stages])
     sizes = {stage.name: len(stage.tasks) for stage in stages}
     for number, stage in enumerate(stages):
         for index, task in enumerate(stage.tasks):

@@ -21,6 +21,7 @@ from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.options import DaemonOptions
 from tests.support.documents import DOCUMENTS, ROOT, blocks, rows, section
+from tests.support.flow_rig import FlowRig
 from tests.support.scheduler_rig import SchedulerRig
 
 README_LINES_MAX = 200
@@ -73,6 +74,15 @@ def test_every_metric_is_documented(heading: str) -> None:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
         metrics = node_monitor.http.metrics.collect([], store, NodeMonitorOptions())
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
+
+
+def test_every_metric_of_a_flow_plane_is_documented() -> None:
+    rig = FlowRig()
+    rig.plane.rounds.solved("relaxation", 1, 1)
+    of_flow = names(scheduler.http.metrics.collect(rig.core, 0, SchedulerOptions()))
+    of_all = names(scheduler.http.metrics.collect(SchedulerRig().core, 0, SchedulerOptions()))
+    text = section("docs/metrics.md", "Scheduler with policy flow")
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.M)) == of_flow - of_all
 
 
 def test_limits_have_the_values_that_the_table_says() -> None:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 PLACEHOLDER = "{}"
 INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
 ARRAY_MAX = 10_000_000
+JOB_FIELDS = (
+    "prefetch", "probe_ratio", "max_attempts", "priority", "expected_duration_s", "preemptible", "gang",
+    "max_per_node", "max_per_rack",
+)  # fmt: skip
+"""Options that are fields of `JobSpec`."""
 
 
 class NotRun(click.ClickException):
@@ -60,6 +65,18 @@ class NotRun(click.ClickException):
 @click.option(
     "--priority", type=int, metavar="N", help="Higher goes first. Default, and the highest allowed: the user's own."
 )
+@click.option(
+    "--policy",
+    type=click.Choice(["sparrow", "flow", "auto"]),
+    help="Schedulers of which policy may have the job; auto: flow for tasks that last, if there is one. Default: any.",
+)
+@click.option(
+    "--expected-duration", "expected_duration_s", type=float, metavar="SECONDS", help="What a task is expected to take."
+)
+@click.option("--preemptible", is_flag=True, help="Let tasks be stopped for others and start again (policy flow).")
+@click.option("--gang", is_flag=True, help="Start all tasks at once, or none (policy flow).")
+@click.option("--max-per-node", type=int, metavar="N", help="Tasks on a node at a time (policy flow).")
+@click.option("--max-per-rack", type=int, metavar="N", help="Tasks in a rack at a time (policy flow).")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
 def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int | None, **options: Any) -> int:
     """Run COMMAND once for each line of standard input, or N times with --array N.
@@ -128,8 +145,12 @@ def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]
     else:
         indices = map(str, range(options["array"]))
         tasks = [CommandTask(filled(argv, i), env={**env, INDEX_VARIABLE: i}, cwd=cwd) for i in indices]
-    names = ("prefetch", "probe_ratio", "max_attempts", "priority")
-    job = command_job(tasks, name=options["name"] or name_of(argv), **{name: options[name] for name in names})
+    job = command_job(
+        tasks,
+        name=options["name"] or name_of(argv),
+        policy=options["policy"] or "",
+        **{name: options[name] for name in JOB_FIELDS},
+    )
     job.validate()
     return job
 

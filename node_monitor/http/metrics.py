@@ -18,6 +18,9 @@ COUNTERS = {
     "noops": "Slots that asked and got no task.",
     "pushes": "Tasks for which nobody had asked and which free slots took.",
     "pushes_handed_back": "Such tasks that were handed back, as no slot was free or something was queued.",
+    "placed": "Tasks that a plane had placed here and that started.",
+    "placed_handed_back": "Such tasks that were handed back, as a rule since they had found no room in time.",
+    "preempted": "Tasks that were stopped to make room for others.",
     "ask_timeouts": "getTask messages not answered in time.",
     "started": "Tasks given to executors.",
     "ended": "Tasks that executors finished or failed.",
@@ -60,6 +63,9 @@ def collect(cores: Sequence[NodeMonitorCore], store: BlobStore, options: NodeMon
         ),
         "blobs": ("Large inputs and results kept.", len(store.table)),
         "blob_bytes": ("Their bytes.", store.table.bytes_used),
+        "lane_slots": ("Slots that placed tasks may hold.", sum(core.lane.slots for core in cores)),
+        "lane_held": ("Slots that placed tasks hold.", sum(core.occupied for core in cores)),
+        "lane_waiting": ("Placed tasks that wait for a slot.", sum(len(core.lane.waiting) for core in cores)),
         "queued_reservations": ("Reservations queued now.", sum(len(core.queue) for core in cores)),
     }
     for name, (help_text, value) in gauges.items():

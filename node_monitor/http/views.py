@@ -31,6 +31,16 @@ class AppStatus(msgspec.Struct):
     reason: str
 
 
+class LaneStatus(msgspec.Struct):
+    """The lane of tasks that a plane has placed at the node: slots that they may hold, and do hold; those that wait;
+    those that were handed back since the start."""
+
+    slots: int
+    held: int
+    waiting: int
+    handed_back: int
+
+
 class NodeStatus(msgspec.Struct):
     """A node of this process."""
 
@@ -42,6 +52,7 @@ class NodeStatus(msgspec.Struct):
     state: State
     attributes: dict[str, str]
     apps: dict[str, AppStatus]
+    lane: LaneStatus
 
 
 class NodeList(msgspec.Struct):
@@ -87,6 +98,7 @@ def status(node: Node, principal: Principal) -> NodeStatus:
         core.state,  # type: ignore[arg-type]
         core.info.attributes,
         {name: _app_status(app) for name, app in core.apps.items()},
+        LaneStatus(core.lane.slots, core.occupied, len(core.lane.waiting), core.counters.placed_handed_back),
     )
 
 

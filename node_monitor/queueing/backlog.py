@@ -100,12 +100,16 @@ class Backlog:
         if self.ready:
             self.drop_ready(self.ready.remove(lambda key, task: (key[0], task.job) == (scheduler, job)))
 
-    def cancel(self, scheduler: str, job: str, attempt: int) -> None:
-        """Cancel an attempt, if it is ready; else it ended or was handed back, and the report is on its way."""
+    def cancel(self, scheduler: str, job: str, attempt: int, *, preempt: bool = False) -> None:
+        """Cancel an attempt, if it is ready, or hand it back if it is to make room; else it ended or was handed back,
+        and the report is on its way."""
         found = self.ready.take_attempt(scheduler, job, attempt) if self.ready else None
         if found is not None:
             key, task = found
-            self._say_unstarted(scheduler, task, CANCELLED, "it was cancelled")
+            if preempt:
+                self.say_handed_back(scheduler, task, "it makes room for others")
+            else:
+                self._say_unstarted(scheduler, task, CANCELLED, "it was cancelled")
             self.withdraw(key, task)
 
     def drop_ready(self, tasks: Iterable[tuple[Key, m.Launch]]) -> None:

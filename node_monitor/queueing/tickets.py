@@ -39,12 +39,13 @@ class QueuedTicket:
     prefetch, asked, ahead: for `AskingAhead`, not for the queue: how many tasks may be fetched ahead of each slot, how
     many were asked for and have not come, and the user's book in which they count.
     expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
-    count: reservations left.
+    count: reservations left. placed: whether it is of a placed task, which holds a slot of the lane.
+    holds_more: whether a task of it holds more than a slot: resources, or a slot of the lane.
     """
 
     __slots__ = (
-        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "job", "key", "prefetch", "priority", "user",
-        "weight",
+        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "holds_more", "job", "key", "placed",
+        "prefetch", "priority", "user", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,8 @@ class QueuedTicket:
         expected_duration_s: float | None = None,
         demand: dict[str, float] | None = None,
         count: int = 1,
+        *,
+        placed: bool = False,
     ) -> None:
         self.key = key
         self.job = job
@@ -70,6 +73,8 @@ class QueuedTicket:
         self.expected_duration_s = expected_duration_s
         self.demand = demand
         self.count = count
+        self.placed = placed
+        self.holds_more = placed or bool(demand)
         self.asked = 0
         self.ahead: AheadOfTurn | None = None
 

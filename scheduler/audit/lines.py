@@ -115,8 +115,10 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         # Starts of tasks.
         _lines_of(m.Launch, "launched", "job stage task attempt node ask"),
         _lines_of(m.LaunchNow, "pushed", "job stage task attempt node"),
-        _lines_of(m.CancelAttempt, "attempt_cancelled", "job attempt node"),
+        _lines_of(m.LaunchPlaced, "placed", "job stage task attempt node lead"),
+        _lines_of(m.CancelAttempt, "attempt_cancelled", "job attempt node preempt", unless={"preempt": False}),
         _lines_of(m.HandBack, "handed_back", "job attempt node reason", reason=_short_reason),
+        _lines_of(m.Preempted, "preempted", "job attempt node service_s"),
         _lines_of(
             m.Report, "finished", "job task attempt node status started_at_s service_s error", unless={"error": ""}
         ),

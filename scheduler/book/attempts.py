@@ -38,7 +38,7 @@ class Attempts:
     def launch(self, stage: StageState, task: int, node: Node, ask: int, ticket: int = 0) -> None:
         """Send the task, which is unplaced no more, to the node: as the answer to its ask, or (ask 0) for a reservation
         of this ticket there."""
-        attempt = self._place(stage, task, node)
+        attempt = self._begin(stage, task, node)
         job, number, payload = stage.job, stage.first + task, stage.payloads[task]
         assert payload is not None, f"task {number} of {job.id} is settled"
         detail = stage.details.get(task) if stage.details else None
@@ -52,7 +52,7 @@ class Attempts:
     def launch_now(self, stage: StageState, task: int, node: Node) -> None:
         """Send the task, which is unplaced no more, for a slot that the node has said is free: it starts there at once,
         or is handed back. It must ask for no other's result."""
-        attempt = self._place(stage, task, node)
+        attempt = self._begin(stage, task, node)
         attempt.pushed = True
         job, number, payload, spec = stage.job, stage.first + task, stage.payloads[task], stage.spec
         assert payload is not None, f"task {number} of {job.id} is settled"
@@ -61,7 +61,7 @@ class Attempts:
         self._to_node(
             node.id,
             m.LaunchNow(
-                job.id, stage.index, number, attempt.id, payload, user, options.weight(user), job.priority,
+                job.id, stage.index, number, attempt.id, payload, user, options.weight(user), stage.priority,
                 spec.app, spec.expected_duration_s,
             ),
         )  # fmt: skip
@@ -69,7 +69,30 @@ class Attempts:
         if job.report_placed:
             self._to_client(job.client, m.Placed(job.id, number))
 
-    def _place(self, stage: StageState, task: int, node: Node) -> Attempt:
+    def place(self, stage: StageState, task: int, node: Node, lead: int) -> None:
+        """Send this unplaced task to the node's lane of placed tasks; only to one that takes them (`places`). `lead`:
+        the epoch with which this scheduler leads its plane."""
+        stage.withdraw(task, PLACED)
+        attempt = self._begin(stage, task, node)
+        job, number, payload, spec = stage.job, stage.first + task, stage.payloads[task], stage.spec
+        assert payload is not None, f"task {number} of {job.id} is settled"
+        detail = stage.details.get(task) if stage.details else None
+        inputs = detail.inputs if detail is not None else ()
+        if inputs:
+            self._send_inputs(job, inputs, node)
+        user = job.user
+        self._to_node(
+            node.id,
+            m.LaunchPlaced(
+                job.id, stage.index, number, attempt.id, payload, lead, user, self._options.weight(user),
+                job.priority if spec.priority is None else spec.priority, spec.app, spec.expected_duration_s,
+                spec.demand, inputs,
+            ),
+        )  # fmt: skip
+        if job.report_placed:
+            self._to_client(job.client, m.Placed(job.id, number))
+
+    def _begin(self, stage: StageState, task: int, node: Node) -> Attempt:
         """An attempt of the task is at the node from now on, which is sent the stage's common bytes before it."""
         job = stage.job
         attempt = Attempt(job.attempt_id(self._next), stage, task, node.id)
@@ -168,6 +191,15 @@ class Attempts:
     def _not_cancelled(self, attempt: Attempt) -> None:
         stage = attempt.stage
         self._to_client(stage.job.client, m.NotCancelled(stage.job.id, stage.first + attempt.task))
+
+    def preempt(self, attempt: Attempt) -> None:
+        """Have the attempt, of a preemptible job, make room for others: its node stops it, or hands it back. One that
+        has ended meanwhile has ended."""
+        job = attempt.stage.job
+        assert job.preemptible, f"job {job.id} is not preemptible"
+        if not attempt.preempting and not attempt.cancelled:
+            attempt.preempting = True
+            self._to_node(attempt.node_id, m.CancelAttempt(job.id, attempt.id, preempt=True))
 
     # ---- clients ask where tasks are ---------------------------------------------------------
 

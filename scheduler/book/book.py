@@ -15,6 +15,7 @@ from scheduler.book.claims import Claims
 from scheduler.book.client_loss import ClientLoss
 from scheduler.book.deliveries import Deliveries
 from scheduler.book.endings import Endings
+from scheduler.book.inventories import Inventories
 from scheduler.book.ledger import Ledger, Messenger
 from scheduler.book.lost_inputs import LostInputs
 from scheduler.book.outcomes import Outcomes
@@ -42,7 +43,8 @@ class Book:
         self.reach = Reach(ledger)
         self.notice = AdvanceNotice(ledger)
         self.attempts = Attempts(ledger)
-        self.register = Register(ledger, self.attempts, self.deliveries)
+        self.inventories = Inventories()
+        self.register = Register(ledger, self.attempts, self.deliveries, self.inventories)
         self.outcomes = Outcomes(ledger, self.deliveries)
         self.overtaking = Overtaking(ledger, self.attempts, self.outcomes)
         self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
@@ -52,7 +54,7 @@ class Book:
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
         self.claims = Claims(
             ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation,
-            self.overtaking, now_s,
+            self.overtaking, self.inventories, now_s,
         )  # fmt: skip
         self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
         self.submission = Submission(
@@ -67,3 +69,4 @@ class Book:
         self.outcomes.doom = self.stages.doom
         self.outcomes.produced_again = self.lost_inputs.produced_again
         self.outcomes.cancel = self.cancellation.cancel
+        self.inventories.completed = self.claims.inventories_complete

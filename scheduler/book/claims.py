@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scheduler.book.advance_notice import AdvanceNotice
     from scheduler.book.attempts import Attempts
     from scheduler.book.cancellation import Cancellation
+    from scheduler.book.inventories import Inventories
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.overtaking import Overtaking
@@ -64,6 +65,7 @@ class Claims:
     _stages: Stages
     _cancellation: Cancellation
     _overtaking: Overtaking
+    _inventories: Inventories
     _nodes_since_s: float
     """Since when at least one node has been connected without a break; before any came, when the scheduler started."""
 
@@ -125,8 +127,11 @@ class Claims:
     def start(self, job: JobState, now_s: float) -> None:
         """All tasks of the job have arrived: ask all nodes what they have of it."""
         nodes, options, at_stage = self._ledger.nodes, self._ledger.options, self._ledger.at_stage
-        for node in nodes.all():
-            self._claim(job, node, now_s)
+        if self._by_inventory(job) and not self._inventories.complete:
+            job.listing = True
+            at_stage(now_s + options.claim_timeout_s, job.stages[0], self._listed)
+        else:
+            self._claim_all(job, now_s)
         # Of a scheduler that has just started, or that had lost all, node monitors that dial again may be on their way.
         age_s = now_s - (self._nodes_since_s if len(nodes) else now_s)
         settling_s = options.settling_s - age_s
@@ -134,10 +139,61 @@ class Claims:
         for wait_s, settled in ((settling_s, self._settled_unless_away), (away_s, self._settled)):
             if wait_s > 0:
                 at_stage(now_s + wait_s, job.stages[0], settled)
-        wait_s = max(settling_s, away_s, 0.0)
+        wait_s = max(settling_s, away_s, options.claim_timeout_s if job.listing else 0.0)
         at_stage(now_s + wait_s + options.claim_timeout_s, job.stages[0], self._time_out)
-        if not wait_s:
+        if max(settling_s, away_s) <= 0:
             self._settled(job.stages[0], now_s)
+
+    def _by_inventory(self, job: JobState) -> bool:
+        """Whether the job is claimed only where nodes have said that they have something of it: no other can start its
+        tasks, as all take them from the leader alone. Of a job that accounts for its starts each node must say so."""
+        return self._inventories.in_use and job.using is None
+
+    def _claim_all(self, job: JobState, now_s: float) -> None:
+        """Ask all nodes that may have something of the job."""
+        nodes = self._ledger.nodes
+        asked = nodes.all()
+        if self._by_inventory(job):
+            asked = [nodes[node_id] for node_id in self._inventories.nodes_of(job) if node_id in nodes]
+        for node in asked:
+            self._claim(job, node, now_s)
+
+    def inventories_complete(self, now_s: float) -> None:
+        """All linked nodes have named their jobs: those that waited for that are claimed."""
+        for job in [job for job in self._ledger.jobs.values() if job.listing]:
+            self._listed(job.stages[0], now_s)
+
+    def _listed(self, stage: StageState, now_s: float) -> None:
+        """Nodes that have not named their jobs by now are waited for no more."""
+        job = stage.job
+        if job.listing and self._ledger.is_here(job):
+            job.listing = False
+            self._claim_all(job, now_s)
+            self._open_unless_waiting(job, now_s)
+
+    def inventory(self, node: Node, message: m.Inventory, now_s: float) -> None:
+        """A node names jobs of which it has something: those that are claimed already are claimed there, too."""
+        self._inventories.add(node.id, message.jobs)
+        for user, job_id, instance in message.jobs:
+            job = self._ledger.jobs.get(job_id)
+            if job is None or (job.user, job.instance) != (user, instance) or not self._is_claimed(job):
+                continue
+            if self._by_inventory(job) and not job.listing:
+                self._claim_late(job, node, now_s)
+        if message.complete:
+            self._inventories.is_complete(node.id, now_s)
+
+    @staticmethod
+    def _is_claimed(job: JobState) -> bool:
+        """Whether the job was at another scheduler, and nodes have been asked for it."""
+        return job.epoch > 0 and job.received == job.task_count
+
+    def _claim_late(self, job: JobState, node: Node, now_s: float) -> None:
+        """The job was claimed at other nodes before."""
+        if job.phase is CLAIMING:
+            self._claim(job, node, now_s)
+        else:  # Too late to be waited for, but it fences, and may know an outcome.
+            self._ledger.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
 
     def _away(self, job: JobState) -> bool:
         """Whether a node process is not linked without which nobody knows what of the job has been started."""
@@ -164,18 +220,19 @@ class Claims:
         if len(self._ledger.nodes) == 1:
             self._nodes_since_s = now_s
         for job in self._ledger.jobs.values():
-            if job.epoch and job.received == job.task_count:
-                if job.phase is CLAIMING:
-                    self._claim(job, node, now_s)
-                    if now_s - self._nodes_since_s >= self._ledger.options.settling_s and not self._away(job):
-                        self._settled(job.stages[0], now_s)
-                else:  # Too late to be waited for, but it fences, and may know an outcome.
-                    self._ledger.to_node(node.id, m.Claim(job.id, job.user, job.epoch, job.instance))
+            if not self._is_claimed(job):
+                continue
+            if not self._by_inventory(job):
+                self._claim_late(job, node, now_s)
+            settled = now_s - self._nodes_since_s >= self._ledger.options.settling_s
+            if job.phase is CLAIMING and settled and not self._away(job):
+                self._settled(job.stages[0], now_s)
 
     def node_down(self, node: Node, now_s: float) -> None:
         """A node has gone: it will not answer."""
         for job in [job for job in self._ledger.jobs.values() if node.id in job.unanswered]:
             self._answered(job, node.id, now_s)
+        self._inventories.node_down(node.id, now_s)
 
     def started_here(self, node: Node, message: m.StartedHere, now_s: float) -> None:
         """A node names tasks that it has started for other schedulers; `Claimed` says whether that is all."""
@@ -192,7 +249,9 @@ class Claims:
         meant = job.is_meant_by(message)
         if meant and job.epoch != message.epoch:
             return
-        if message.running:  # It has something of a job of this id, and is to be told when that has ended.
+        if message.running or self._inventories.names(
+            job, node.id
+        ):  # It has something of a job of this id, and is to be told when that has ended.
             node.sent.setdefault(job.id, set())
             job.sent_to.add(node.id)
         if not meant:  # Another's job had the id, was claimed, and ended; this one's answer is yet to come.
@@ -256,6 +315,7 @@ class Claims:
         self._ledger.admission.withdrawn(stage.job.user, 1)
 
     def _time_out(self, stage: StageState, now_s: float) -> None:
+        self._listed(stage, now_s)
         self._settled(stage, now_s)
         for node_id in sorted(stage.job.unanswered):
             self._answered(stage.job, node_id, now_s)
@@ -266,7 +326,7 @@ class Claims:
             self._open_unless_waiting(job, now_s)
 
     def _open_unless_waiting(self, job: JobState, now_s: float) -> None:
-        if not job.settling and not job.unanswered:
+        if not job.settling and not job.listing and not job.unanswered:
             self._open(job, now_s)
 
     def _open(self, job: JobState, now_s: float) -> None:

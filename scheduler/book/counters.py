@@ -10,7 +10,7 @@ class Counters:
 
     __slots__ = (
         "adopted", "asks", "attempts_lost", "finished_elsewhere", "handed_back", "jobs_accepted", "jobs_ended",
-        "jobs_fenced", "jobs_handed_over", "jobs_refused", "launched", "noops", "probes", "pushes",
+        "jobs_fenced", "jobs_handed_over", "jobs_refused", "launched", "noops", "preempted", "probes", "pushes",
         "pushes_handed_back", "reservations", "reservations_cancelled", "reservations_idle", "reservations_refused",
         "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
@@ -32,6 +32,7 @@ class Counters:
     jobs_refused: int
     launched: int
     noops: int
+    preempted: int
     probes: int
     pushes: int
     pushes_handed_back: int

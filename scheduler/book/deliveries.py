@@ -260,13 +260,6 @@ class Deliveries:
         box.received = count
         self._handled(client, box, new, now_s)
 
-    def received_all(self, client: str, now_s: float) -> None:
-        """The client, which does not say what it has received, has read all that was sent to it."""
-        box = self._boxes.get(client)
-        if box is not None and box.sent:
-            box.received += len(box.sent)
-            self._handled(client, box, len(box.sent), now_s)
-
     def _handled(self, client: str, box: Mailbox, count: int, now_s: float) -> None:
         """The client has the next `count` messages that it was sent."""
         freed = 0

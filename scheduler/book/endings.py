@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.book.validation import check_seconds
 from sparrow_py.job import FAILED, LOST
 from sparrow_py.wire import messages as m
 
@@ -91,10 +92,31 @@ class Endings:
         reason = m.cut_reason(message.reason)
         ledger.placing.handed_back(attempt, node, now_s)
         ledger.note(now_s, message.job, "task %d handed back: %s", stage.first + attempt.task, reason)
+        if message.lasting:
+            stage.search.barred_by[node.id] = reason
         if message.missing and not (attempt.cancelled or stage.job.cancelled):
             self._lost_inputs.missing(attempt, message.missing, reason, now_s)
         else:
             self._restarts.give_back(attempt, now_s)
+        if ledger.is_here(stage.job):
+            ledger.placing.tasks_unplaced(stage, now_s)
+
+    def preempted(self, node: Node, message: m.Preempted, now_s: float) -> None:
+        """A node has stopped an attempt to make room: its task is unplaced again, and the start does not count. If it
+        was another scheduler that asked for it, then of a job that has come from there."""
+        check_seconds(node.id, "service_s", message.service_s)
+        ledger = self._ledger
+        job = ledger.jobs.get(message.job)
+        attempt = job.attempts.get(message.attempt) if job is not None else None
+        if attempt is None or attempt.node_id != node.id or not (attempt.preempting or _is_adopted(attempt)):
+            ledger.counters.stale_reports += 1
+            return
+        self._attempts.end(attempt)
+        stage = attempt.stage
+        ledger.counters.preempted += 1
+        ledger.placing.preempted(attempt, node, message.service_s, now_s)
+        ledger.note(now_s, message.job, "task %d preempted on node %s", stage.first + attempt.task, node.id)
+        self._restarts.give_back(attempt, now_s)
         if ledger.is_here(stage.job):
             ledger.placing.tasks_unplaced(stage, now_s)
 
@@ -106,3 +128,9 @@ class Endings:
             stages[attempt.stage] = None
             self.lost(attempt, f"node {node.id} was lost", now_s)
         return list(stages)
+
+
+def _is_adopted(attempt: Attempt) -> bool:
+    """Whether another scheduler started it, which may have asked for it to be preempted."""
+    job = attempt.stage.job
+    return job.preemptible and attempt.id >> m.EPOCH_SHIFT < job.epoch

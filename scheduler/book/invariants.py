@@ -83,7 +83,7 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
         attempt = stage.job.attempts[attempt_id]
         if attempt.task != task or attempt not in nodes[attempt.node_id].attempts:
             return f"task {task} is placed as attempt {attempt_id}, which its node does not have"
-        if attempt.pushed and (stage.job.max_attempts == 1 or not nodes[attempt.node_id].starts_now):
+        if attempt.pushed and stage.job.max_attempts == 1:
             return f"task {task} was pushed as attempt {attempt_id}, which it must not be"
     for task, hashes in stage.blocked.items():
         if not hashes or any((stage.index, task) not in stage.job.awaited.get(hash_, ()) for hash_ in hashes):

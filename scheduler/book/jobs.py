@@ -21,6 +21,7 @@ from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import (
     EPOCH_SHIFT,
+    SPARROW,
     Claimed,
     Data,
     Fenced,
@@ -81,7 +82,7 @@ class Leave:
 class Attempt:
     """One start of a task whose outcome is not known."""
 
-    __slots__ = ("cancelling", "id", "node_id", "pushed", "stage", "task")
+    __slots__ = ("cancelling", "id", "node_id", "preempting", "pushed", "stage", "task")
 
     def __init__(self, attempt_id: int, stage: StageState, task: int, node_id: str) -> None:
         self.id = attempt_id
@@ -90,6 +91,8 @@ class Attempt:
         self.node_id = node_id
         self.pushed = False
         """Whether it was sent for a slot of which its node had said that it is free (`LaunchNow`)."""
+        self.preempting = False
+        """Whether its node was asked to stop it for others, after which its task waits for a place again."""
         self.cancelling = NOT_ASKED
         """It only grows: a node is asked at most once without and once with `running`."""
 
@@ -207,6 +210,12 @@ class StageState:
                 if task in details and details[task].preferred:
                     self.preferences.constrain(task, details[task].preferred)
                 self.preferences.add(task)
+
+    @property
+    def priority(self) -> int:
+        """Its own, or else its job's."""
+        own = self.spec.priority
+        return self.job.priority if own is None else own
 
     @property
     def open(self) -> bool:
@@ -340,10 +349,10 @@ class JobState:
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
         "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known",
-        "max_attempts", "name", "on_client_lost", "phase", "priority", "queue_timeout_s", "received", "report_placed",
-        "results", "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
-        "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user",
-        "using", "vouched", "wait_for_nodes_s",
+        "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
+        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
+        "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered",
+        "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -355,8 +364,12 @@ class JobState:
         """Who is told; empty once it has vanished."""
         self.user = user
         self.priority = user_priority if message.priority is None else message.priority
+        self.policy = message.policy or SPARROW
+        """The plane that it is for: this scheduler's."""
         self.max_attempts = message.max_attempts
         self.retry_failed = message.retry_failed
+        self.preemptible = message.preemptible and message.max_attempts > 1
+        """Whether its tasks may be stopped for others, and start again; never one that may start once at most."""
         self.queue_timeout_s = _finite(message.queue_timeout_s)
         self.wait_for_nodes_s = message.wait_for_nodes_s
         self.on_client_lost = message.on_client_lost
@@ -398,6 +411,8 @@ class JobState:
         self.phase = OPEN
         self.unanswered: set[str] = set()
         """Nodes that have not answered the claim yet."""
+        self.listing = False
+        """Whether the claim must wait for nodes to name their jobs (`inventories`)."""
         self.settling = False
         """Whether the claim must wait for something besides nodes' answers."""
         self.known: dict[int, KnownOutcome] = {}

@@ -49,6 +49,10 @@ class Ledger:
         self.note = self.history.note
         self.draining = False
         """Whether no further jobs are taken."""
+        self.why_no_jobs: Callable[[], str] = _takes_jobs
+        """Why jobs are for another scheduler, which leads the plane; empty if they are for this one."""
+        self.lead_epoch = 0
+        """The plane's lead epoch here, which placed tasks say; 0 on planes without a leader."""
 
     def is_here(self, job: JobState) -> bool:
         """Whether the job has not ended, and was not given up."""
@@ -73,3 +77,8 @@ class Ledger:
                 action(found.stages[index], now_s)
 
         self.timers.at(at_s, act, lambda: here() is not None)
+
+
+def _takes_jobs() -> str:
+    """As on planes that have no leader."""
+    return ""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
-from sparrow_py.wire.messages import PROTOCOL_VERSION, READY, SINCE, LaunchNow, NodeInfo
+from sparrow_py.wire.messages import PROTOCOL_VERSION, READY, SINCE, LaunchPlaced, NodeInfo, NodeLoad
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt
@@ -19,12 +19,19 @@ KINDS_MAX = 10_000
 class Node:
     """One connected node monitor, as its scheduler sees it."""
 
-    __slots__ = ("attempts", "attributes", "id", "info", "memory", "sent", "starts_now", "state")
+    __slots__ = (
+        "attempts", "attributes", "id", "info", "load", "memory", "occupied", "places", "sent", "state",
+    )  # fmt: skip
 
     def __init__(self, node_id: str, info: NodeInfo, version: int = PROTOCOL_VERSION) -> None:
         self.id = node_id
-        self.starts_now = version >= SINCE[LaunchNow]
-        """Whether it knows tasks that are to start at once or to be handed back: older ones do not."""
+        self.places = version >= SINCE[LaunchPlaced]
+        """Whether it has a lane for placed tasks, and can preempt."""
+        self.load: NodeLoad | None = None
+        """What it has left and what is measured there, as it said last; only nodes that this scheduler has sent a
+        `Lead` say so."""
+        self.occupied = 0
+        """Slots that placed tasks hold there for long, those of other schedulers included."""
         self.memory = info.memory
         """Id of one run of the node monitor's process, and so of what that remembers of tasks: after a restart it has
         another. Empty if it remembers nothing."""
@@ -70,6 +77,8 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self.by_id: Mapping[str, Node] = self._nodes
         """For loops over many of them."""
+        self.occupied: dict[str, float] = {}
+        """Node id to the share of its slots that placed tasks hold; those that hold none are left out."""
         self._eligible: dict[Kind, list[str]] = {}
         self._eligible_sets: dict[Kind, frozenset[str]] = {}
 
@@ -98,7 +107,17 @@ class Nodes:
     def remove(self, node_id: str) -> Node:
         """A node has gone."""
         self.changed()
+        self.occupied.pop(node_id, None)
         return self._nodes.pop(node_id)
+
+    def occupy(self, node: Node, slots: int) -> None:
+        """Placed tasks hold so many of the node's slots. It may be given tasks as before: it is only less likely to be
+        chosen. So nothing is found anew, as many nodes say so all the time."""
+        node.occupied = slots
+        if slots:
+            self.occupied[node.id] = slots / node.info.slots
+        else:
+            self.occupied.pop(node.id, None)
 
     def changed(self) -> None:
         """What a node offers, or its state, changed."""

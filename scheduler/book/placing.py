@@ -41,3 +41,6 @@ class Placing(Protocol):
 
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         """A node does not start a task that was launched there. The task is about to be unplaced again."""
+
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """A node has stopped an attempt to make room, after so long. The task is about to be unplaced again."""

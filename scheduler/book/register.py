@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scheduler.book.admission import Refusal
     from scheduler.book.attempts import Attempts
     from scheduler.book.deliveries import Deliveries
+    from scheduler.book.inventories import Inventories
     from scheduler.book.jobs import JobState
     from scheduler.book.ledger import Ledger
 
@@ -30,10 +31,11 @@ class TakenOver(NamedTuple):
 class Register:
     """See the module's docstring."""
 
-    def __init__(self, ledger: Ledger, attempts: Attempts, deliveries: Deliveries) -> None:
+    def __init__(self, ledger: Ledger, attempts: Attempts, deliveries: Deliveries, inventories: Inventories) -> None:
         self._ledger = ledger
         self._attempts = attempts
         self._deliveries = deliveries
+        self._inventories = inventories
         self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
         """Told of each job that was accepted and is here no more: how it went, and when."""
         self.by_client: dict[str, dict[str, JobState]] = {}
@@ -79,6 +81,7 @@ class Register:
         ledger.note(now_s, job.id, "ended")
         ledger.counters.jobs_ended += 1
         self._remove(job)
+        self._inventories.ended(job)
         self._deliveries.job_ended(job)
         ledger.to_client(job.client, m.JobEnded(job.id))
         self.job_gone(job, "ended", now_s)
@@ -87,6 +90,7 @@ class Register:
         """The job is another scheduler's, or comes again with a higher epoch: drop it without a word."""
         self._ledger.note(now_s, job.id, "abandoned at epoch %d", job.epoch)
         self._ledger.counters.jobs_fenced += 1
+        self._inventories.was_sent(job)
         self.drop(job, now_s)
         self.job_gone(job, "was taken over by another scheduler", now_s)
 

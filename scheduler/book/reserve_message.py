@@ -17,6 +17,6 @@ def reserve_message(
     """Queue so many reservations of the stage. prefetch: None is the stage's own."""
     job, spec = stage.job, stage.spec
     return m.Reserve(
-        ticket_id, job.id, job.epoch, job.user, options.weight(job.user), job.priority, spec.app,
+        ticket_id, job.id, job.epoch, job.user, options.weight(job.user), stage.priority, spec.app,
         count, spec.prefetch if prefetch is None else prefetch, spec.expected_duration_s, spec.demand,
     )  # fmt: skip

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from scheduler.book.stages import Stages
     from scheduler.book.waiting import Waiting
 
+NOT_LEADING_RETRY_S = 0.5
+"""A job that came to a scheduler which does not lead its plane may come again after so long: about what it takes until
+nodes have accepted another."""
+
 
 @dataclass(eq=False, slots=True)
 class Submission:
@@ -43,10 +47,13 @@ class Submission:
     def submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
         """A client submits a job: it is accepted, refused, or known already."""
         try:
-            check_submission(message, self._ledger.options.payload_bytes_max)
-            check_priority(user, message.priority, self._ledger.options.priority(user))
+            check_submission(message, self._ledger.options.payload_bytes_max, self._ledger.options.policy)
+            check_priority(user, message, self._ledger.options.priority(user))
         except InvalidRequest as error:
             self._register.refuse(client, message.job, Refusal(str(error), field=error.field))
+            return
+        if why_not := self._ledger.why_no_jobs():
+            self._register.refuse(client, message.job, Refusal(why_not, NOT_LEADING_RETRY_S))
             return
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):

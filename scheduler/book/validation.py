@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
 from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import (
+    DATA_BYTES_MAX,
+    DATA_NODES_MAX,
     HASH_CHARS,
     INPUTS_MAX,
     MAX_ATTEMPTS_MAX,
@@ -20,20 +23,29 @@ from sparrow_py.job import (
     STAGES_MAX,
     BlobRef,
     check_demand,
+    check_limits,
     check_name,
     check_number,
     check_order,
+    check_preemptible,
+    check_stage_priority,
+    check_together,
     check_whole,
+    first_flow_only,
+    needs_flow,
 )
 from sparrow_py.wire.messages import (
     DETAIL_BYTES_FREE,
+    FLOW,
     FRAME_BYTES_MAX,
     MEMORY_CHARS_MAX,
     MESSAGE_OVERHEAD_BYTES,
+    SPARROW,
     WITHDRAWN_CHARS_MAX,
     AddTasks,
     Idle,
     NodeInfo,
+    NodeLoad,
     Stage,
     SubmitJob,
     TaskDetail,
@@ -49,12 +61,16 @@ TASKS_PER_JOB_MAX = 1 << 31
 AVOID_MAX = 100
 ADDRESSES_MAX = 64
 ADDRESS_CHARS_MAX = 256
+QUEUED_MAX = 1 << 40
+"""Reservations and tasks that a node may say wait there."""
 INPUT_RANGE_BYTES = 12
 """What a range of inputs takes in a Launch, at most."""
 
 
-def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES) -> None:
-    """Check every field of a `SubmitJob`; its common bytes may be `bytes_max`."""
+def check_submission(
+    job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_OVERHEAD_BYTES, plane: str = SPARROW
+) -> None:
+    """Check every field of a `SubmitJob` for a scheduler of this plane; its common bytes may be `bytes_max`."""
     check_name("job_id", job.job, empty=False)
     check_name("name", job.name)
     check_whole("epoch", job.epoch, 0, EPOCH_MAX)
@@ -71,23 +87,46 @@ def check_submission(job: SubmitJob, bytes_max: int = FRAME_BYTES_MAX - MESSAGE_
     if len(job.avoid) > AVOID_MAX:
         raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
     check_name("avoid_by", job.avoid_by)
+    _check_policy(job, plane)
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
     check_order([(stage.name, stage.after) for stage in job.stages])
+    check_together([(stage.name, stage.after, stage.together_with) for stage in job.stages])
     if len(job.stages) == 1:
         _check_stage("", job.stages[0], bytes_max)
+        _check_groups("", job.stages[0], plane)
         return
     for index, stage in enumerate(job.stages):
         _check_stage(f"stages[{index}].", stage, bytes_max)
+        _check_groups(f"stages[{index}].", stage, plane)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
-def check_priority(user: str, priority: int | None, highest: int) -> None:
-    """Check what a job of the user states, whose own priority this is: it may be lower, and no higher."""
+def _check_policy(job: SubmitJob, plane: str) -> None:
+    if (job.policy or SPARROW) != plane:
+        allowed = f"{plane}, which this scheduler's policy is; the client is to send the job to another"
+        raise InvalidRequest("policy", job.policy, allowed)
+    check_preemptible(preemptible=job.preemptible, policy=job.policy, max_attempts=job.max_attempts)
+
+
+def _check_groups(where: str, stage: Stage, plane: str) -> None:
+    check_limits(where, stage)
+    if plane != FLOW and (name := first_flow_only(stage)):
+        raise needs_flow(where + name, getattr(stage, name), plane)
+
+
+def check_priority(user: str, job: SubmitJob, highest: int) -> None:
+    """Check what a job of the user states, whose own priority this is: it may be lower, and no higher; its stages
+    neither."""
+    priority = job.priority
     if priority is not None and priority > highest:
         lowest = min(highest, PRIORITY_MIN)
         allowed = f"a whole number from {lowest} to {highest}, the user's own (user_priority of {shown(user)})"
         raise InvalidRequest("priority", priority, allowed)
+    for index, stage in enumerate(job.stages):
+        if stage.priority is not None:
+            where = f"stages[{index}]." if len(job.stages) > 1 else ""
+            check_stage_priority(where, stage.priority, highest if priority is None else priority)
 
 
 def check_idle(node_id: str, free: int) -> None:
@@ -104,6 +143,39 @@ def check_node(node: NodeInfo) -> None:
     for app, reason in node.withdrawn.items():
         if len(reason) > WITHDRAWN_CHARS_MAX:
             raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
+
+
+def check_load(node_id: str, slots: int, resources: Mapping[str, float], load: NodeLoad) -> None:
+    """`LinkError` if a node with these slots and resources cannot have such a load."""
+    for field, value, most in (
+        ("lane_slots", load.lane_slots, slots),
+        ("lane_free", load.lane_free, load.lane_slots),
+        ("short", load.short, slots),
+        ("queued", load.queued, QUEUED_MAX),
+    ):
+        if not 0 <= value <= most:
+            raise LinkError(f"node {node_id} says that {field} is {value}; it is a whole number from 0 to {most}")
+    for name, amount in load.free.items():
+        if name not in resources:
+            raise LinkError(f"node {node_id} says what is free of {shown(name)}, which it does not have")
+        if not 0 <= amount <= resources[name]:
+            raise LinkError(f"node {node_id} says that {amount} {name} is free, of {resources[name]}")
+    for field in ("cpu", "memory_bytes", "net_in_bytes_per_s", "net_out_bytes_per_s"):
+        measured = getattr(load, field)
+        if measured is not None and not 0 <= measured < math.inf:
+            raise LinkError(f"node {node_id} says that {field} is {measured}; it is a number from 0")
+
+
+def check_occupied(node_id: str, slots: int, occupied: int) -> None:
+    """`LinkError` if placed tasks cannot hold so many of the node's slots."""
+    if not 0 <= occupied <= slots:
+        raise LinkError(f"node {node_id} says that {occupied} of its {slots} slots are occupied")
+
+
+def check_seconds(node_id: str, field: str, seconds: float) -> None:
+    """`LinkError` if a node says a time that cannot be."""
+    if not 0 <= seconds < math.inf:
+        raise LinkError(f"node {node_id} says that {field} is {seconds}; it is a number of seconds from 0")
 
 
 def check_blob(blob: BlobRef) -> None:
@@ -142,6 +214,11 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
             raise LinkError(f"job {job.id}: task {task} prefers more than {PREFERRED_MAX} nodes, or one twice")
         if detail.inputs and stage.index not in before:
             before[stage.index] = {predecessor.index for predecessor in stage.predecessors}
+        if len(detail.data) > DATA_NODES_MAX or any(not 0 <= size <= DATA_BYTES_MAX for _, size in detail.data):
+            raise LinkError(
+                f"job {job.id}: the data of task {task} is at more than {DATA_NODES_MAX} nodes, or its bytes are not "
+                f"from 0 to {DATA_BYTES_MAX}"
+            )
         if sum(size for _, size in detail.inputs) > INPUTS_MAX:
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:

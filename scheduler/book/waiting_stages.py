@@ -23,7 +23,7 @@ first, but not the other way round, as other users may stand between the two."""
 def group_of(stage: StageState) -> Group | None:
     """The stage's group; None if it shares with nobody, as its tasks want nodes of their own."""
     spec = stage.spec
-    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch, stage.job.priority)
+    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch, stage.priority)
 
 
 class WaitingStages:

@@ -24,6 +24,7 @@ from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
+from scheduler.plane import WhyWaiting
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
@@ -48,6 +49,8 @@ class _StagePlan:
 class CentralPlane:
     """See `scheduler.plane.Plane`, and the module's docstring."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = True
 
     def __init__(self, book: BookForPlane) -> None:
@@ -112,6 +115,10 @@ class CentralPlane:
         # After the node has been forgiven, as timers of equal times go in the order in which they were set.
         self._book.at_stage(now_s + BACKOFF_MAX_S, stage, self._forgiven)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """An attempt that was adopted: nothing of ours is preempted."""
+        self._ended(attempt, service_s)
+
     def _forgiven(self, stage: StageState, now_s: float) -> None:
         self._news = True
 
@@ -125,6 +132,9 @@ class CentralPlane:
         self._changed.add(node.id)
         self._nodes_changed(now_s)
 
+    def node_load(self, node: Node, now_s: float) -> None:
+        """What runs there is known here."""
+
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._free.drop(node.id)
         self._changed.discard(node.id)
@@ -134,6 +144,23 @@ class CentralPlane:
 
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """There are no rounds."""
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Whether slots are free at nodes that may run it."""
+        book = self._book
+        allowed = book.nodes_now(stage)
+        free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)
+        turn = "other stages are before it" if free else "no slot is free"
+        return lambda: WhyWaiting([f"{turn}: {free:,} of {len(allowed):,} nodes that may run it have a free slot"])
 
     def live_reservations(self, node_id: str) -> int:
         return 0

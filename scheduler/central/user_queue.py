@@ -62,9 +62,9 @@ class UserQueue:
 
 
 def _line_of(stage: StageState) -> tuple[Kind, int] | StageState:
-    return stage if stage.spec.local else (stage.kind, stage.job.priority)
+    return stage if stage.spec.local else (stage.kind, stage.priority)
 
 
 def _place(line: Line) -> tuple[int, int]:
     number, stage = next(iter(line.items()))
-    return -stage.job.priority, number
+    return -stage.priority, number

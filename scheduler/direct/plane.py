@@ -20,13 +20,14 @@ costs an attempt; with "sparrow" it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from scheduler.book.jobs import UNPLACED, StageState
 from scheduler.book.nodes import Node
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting_stages import WaitingStages, group_of
+from scheduler.plane import WhyWaiting
 from scheduler.spreading import reservations_wanted, spread
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
@@ -64,6 +65,8 @@ class _Probe:
 class DirectPlane:
     """See `scheduler.plane.Plane`. The technique is the scheduler's option `placement`."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -133,6 +136,9 @@ class DirectPlane:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         self._book.leave_alone(attempt.stage, node.id, now_s)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Only tasks that a plane has placed are preempted."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -145,6 +151,9 @@ class DirectPlane:
         if node.state == m.READY:
             self.node_up(node, now_s)
 
+    def node_load(self, node: Node, now_s: float) -> None:
+        """Nodes are asked for their queues when that matters."""
+
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         return ()
 
@@ -154,6 +163,22 @@ class DirectPlane:
             probe.lengths.pop(node.id, None)
             if node.id in probe.unanswered:
                 self._heard_of(number, node.id, now_s)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """There are no rounds."""
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Whether nodes are asked."""
+        sought = len(stage.plan.sought)
+        return lambda: WhyWaiting(
+            [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
+        )
 
     def live_reservations(self, node_id: str) -> int:
         return 0

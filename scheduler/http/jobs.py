@@ -131,6 +131,8 @@ class HttpJobs:
             job.retried[message.task] = message.starts
         elif isinstance(message, m.BlobLost):
             self._blobs_lost.append((job, message.hash))
+        elif isinstance(message, m.HandedOver):
+            self._lose(job, "its scheduler leads its plane no more, and nobody takes jobs over HTTP to another")
 
     def _outcome(self, job: HttpJob, outcome: m.Outcome) -> None:
         if job.settled[outcome.task]:

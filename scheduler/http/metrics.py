@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
+from scheduler.plane import RoundFigures
+from scheduler.solving import BOUNDS_S, Times
 
 COUNTERS = {
     "jobs_accepted": "Jobs accepted.",
@@ -30,17 +38,20 @@ COUNTERS = {
     "retries": "Tasks put back to be started again.",
     "attempts_lost": "Starts whose node or executor was lost.",
     "handed_back": "Tasks that a node monitor handed back unstarted.",
+    "preempted": "Starts that node monitors stopped to make room, and which do not count.",
     "finished_elsewhere": "Tasks of inner stages that a client's copy of them finished (speculation).",
     "stale_reports": "Reports on unknown or settled attempts, ignored.",
 }
 
 
-def collect(core: SchedulerCore, clients: int, options: SchedulerOptions) -> Iterator[Metric]:
-    """All metrics, in base units."""
+def collect(
+    core: SchedulerCore, clients: int, options: SchedulerOptions, times: Times | None = None, now_s: float = 0.0
+) -> Iterator[Metric]:
+    """All metrics, in base units. `times`: of the problems that were solved."""
     yield InfoMetricFamily(
         "sparrow_scheduler",
         "How tasks are placed: placement, profile, and the options that profiles set.",
-        value={"placement": options.placement} | options.of_profile(),
+        value={"policy": options.policy, "placement": options.placement} | options.of_profile(),
     )
     for name, help_text in COUNTERS.items():
         yield CounterMetricFamily(f"sparrow_scheduler_{name}", help_text, value=getattr(core.counters, name))
@@ -51,8 +62,37 @@ def collect(core: SchedulerCore, clients: int, options: SchedulerOptions) -> Ite
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
     yield GaugeMetricFamily("sparrow_scheduler_nodes", "Node monitors connected.", value=len(core.nodes))
     yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
+    help_text = "Whether jobs are for this scheduler: it leads its plane, or that has no leader."
+    yield GaugeMetricFamily("sparrow_scheduler_leads", help_text, value=core.leads)
+    help_text = "Lead epoch with which this scheduler claims or leads its plane; 0 while it does neither."
+    epoch = 0 if core.leading is None else core.leading.epoch
+    yield GaugeMetricFamily("sparrow_scheduler_lead_epoch", help_text, value=epoch)
     unplaced = sum(core.admission.unplaced.values())
     yield GaugeMetricFamily("sparrow_scheduler_unplaced_tasks", "Tasks accepted and not placed.", value=unplaced)
     undelivered = sum(core.book.deliveries.counted_bytes().values())
+    if core.plane.rounds is not None:
+        yield from _of_rounds(core.plane.rounds, times or Times(), core.plane.oldest_wait_s(now_s))
     help_text = "Bytes of outcomes and messages that clients were not sent yet, or have not said to have."
     yield GaugeMetricFamily("sparrow_scheduler_undelivered_bytes", help_text, value=undelivered)
+
+
+def _of_rounds(rounds: RoundFigures, times: Times, oldest_wait_s: float) -> Iterator[Metric]:
+    """Of a plane that has problems solved."""
+    prefix = "sparrow_scheduler_flow"
+    counts, buckets = 0, []
+    for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], times.counts, strict=True):
+        counts += count
+        buckets.append((bound, counts))
+    help_text = "Seconds that rounds took: changes to the network, its solution, and what that means."
+    yield HistogramMetricFamily(f"{prefix}_round_seconds", help_text, buckets=buckets, sum_value=times.sum_s)
+    yield CounterMetricFamily(f"{prefix}_rounds_failed", "Rounds without an answer.", value=rounds.failed)
+    help_text = "Placements that did not stand when the answer came, and were offered again."
+    yield CounterMetricFamily(f"{prefix}_stale", help_text, value=rounds.stale)
+    wins = CounterMetricFamily(f"{prefix}_wins", "Rounds by the solver that found the answer.", labels=["solver"])
+    for solver, count in sorted(rounds.wins.items()):
+        wins.add_metric([solver], count)
+    yield wins
+    yield GaugeMetricFamily(f"{prefix}_nodes", "Nodes of the network in the last round.", value=rounds.nodes)
+    yield GaugeMetricFamily(f"{prefix}_arcs", "Its arcs.", value=rounds.arcs)
+    help_text = "Seconds for which the task has waited that has waited for longest."
+    yield GaugeMetricFamily(f"{prefix}_oldest_wait_seconds", help_text, value=oldest_wait_s)

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.http.requests import JobRequest
 from scheduler.http.result_lines import ResultLine
 from scheduler.http.submissions import USER_DEFAULT
-from scheduler.http.views import JobCancelled, JobDetail, JobList, NodeList
+from scheduler.http.views import JobCancelled, JobDetail, JobExplanation, JobList, Lead, NodeList
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
 from sparrow_py.job import NAME_BYTES_MAX
@@ -27,9 +27,12 @@ def scheduler_document() -> dict[str, Any]:
         "/v1/jobs": {"get": _list_jobs(), "post": _submit()},
         "/v1/jobs/{job}": {"get": _job(), "delete": _cancel()},
         "/v1/jobs/{job}/results": {"get": _results()},
+        "/v1/jobs/{job}/explain": {"get": _explain()},
+        "/v1/flow/problem": {"get": _flow_problem()},
         "/v1/nodes": {"get": _nodes()},
+        "/v1/lead": {"post": _lead()},
     }
-    structs = (JobRequest, JobDetail, JobList, JobCancelled, ResultLine, NodeList)
+    structs = (JobRequest, JobDetail, JobList, JobCancelled, JobExplanation, ResultLine, NodeList, Lead)
     return document("Sparrow scheduler", "Jobs: submitted, followed and cancelled.", paths, structs)
 
 
@@ -109,6 +112,27 @@ def _results() -> dict[str, Any]:
     )
 
 
+def _explain() -> dict[str, Any]:
+    return operation(
+        "explainJob",
+        "Why tasks of a job wait",
+        {"200": answer("Its stages with such tasks.", JobExplanation), **errors({404: "No such job runs here."})},
+        parameters=[_JOB],
+    )
+
+
+def _flow_problem() -> dict[str, Any]:
+    text = {"description": "The problem of the last round, as DIMACS writes it.", "content": {"text/plain": {}}}
+    return operation(
+        "dumpFlowProblem",
+        "What the flow plane has solved last",
+        {
+            "200": text,
+            **errors({403: "It is for operators.", 404: "No flow network has been solved here."}),
+        },
+    )
+
+
 def _cancel() -> dict[str, Any]:
     return operation(
         "cancelJob",
@@ -119,6 +143,18 @@ def _cancel() -> dict[str, Any]:
             **errors({404: "There is no such job.", 409: "The job has ended."}),
         },
         parameters=[_JOB, query_parameter("running", "Whether to stop tasks that run, too.", _BOOLEAN)],
+    )
+
+
+def _lead() -> dict[str, Any]:
+    return operation(
+        "lead",
+        "Have the scheduler lead its plane, whoever does",
+        {
+            "202": answer("It leads as soon as more than half of its nodes have accepted it.", Lead),
+            "200": answer("It leads already.", Lead),
+            **errors({409: "The plane has no leader: each of its schedulers takes jobs."}),
+        },
     )
 
 

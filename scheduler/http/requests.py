@@ -13,6 +13,8 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from sparrow_py.http.json_shapes import BodyDecoder
 from sparrow_py.job import (
+    DATA_NODES_MAX,
+    GROUP_MAX,
     MAX_ATTEMPTS_DEFAULT,
     MAX_ATTEMPTS_MAX,
     NAME_BYTES_MAX,
@@ -41,6 +43,8 @@ User = Annotated[
 ]
 ProbeRatio = Annotated[float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)]
 Seconds = Annotated[float, _schema("Seconds.", minimum=0)]
+PerGroup = Annotated[int, _schema("So many of its tasks at a time. Needs policy flow.", minimum=1, maximum=GROUP_MAX)]
+PRIORITIES = {"minimum": PRIORITY_MIN, "maximum": PRIORITY_MAX}
 AnyJson = Annotated[Raw, _schema("Any JSON value: the executor gets its text.")] | UnsetType
 Base64 = Annotated[bytes, _schema("Bytes in base64.")] | UnsetType
 
@@ -56,6 +60,10 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         tuple[str | tuple[str, int], ...],
         _schema("Results of earlier stages: all of a stage, or [stage, position] for that of one task."),
     ] = ()
+    data: Annotated[
+        dict[str, int],
+        _schema("Ids of nodes, and how many bytes of what the task reads lie there.", maxProperties=DATA_NODES_MAX),
+    ] = {}
 
 
 class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -77,6 +85,20 @@ class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     where: Annotated[tuple[str, ...], _schema("Predicates over nodes' attributes, such as `zone == eu`.")] = ()
     delay_s: Seconds | None = None
     task_timeout_s: Seconds | None = None
+    gang: Annotated[bool, _schema("Its tasks are placed all at once, or wait all. Needs policy flow.")] = False
+    max_per_node: PerGroup | None = None
+    max_per_rack: PerGroup | None = None
+    together_with: Annotated[
+        str,
+        _schema(
+            "Name of another stage: its tasks go to nodes where tasks of that one run. Needs policy flow.",
+            maxLength=NAME_BYTES_MAX,
+        ),
+    ] = ""
+    priority: Annotated[
+        int | None,
+        _schema("Higher goes first; null: the job's, which is the highest allowed.", **PRIORITIES),
+    ] = None
 
 
 class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
@@ -102,11 +124,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
     report_placed: Annotated[bool, _schema("Without meaning over HTTP.")] = False
     priority: Annotated[
         int | None,
-        _schema(
-            "Higher goes first; null: the user's own, which is the highest allowed.",
-            minimum=PRIORITY_MIN,
-            maximum=PRIORITY_MAX,
-        ),
+        _schema("Higher goes first; null: the user's own, which is the highest allowed.", **PRIORITIES),
     ] = None
     avoid_by: Annotated[
         str,
@@ -115,6 +133,14 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
             maxLength=NAME_BYTES_MAX,
         ),
     ] = ""
+
+    policy: Annotated[
+        str,
+        _schema("The scheduler's own, or empty: a job stays where it is posted.", enum=["", "sparrow", "flow"]),
+    ] = ""
+    preemptible: Annotated[
+        bool, _schema("Its tasks may be stopped for others, and start again. Needs policy flow.")
+    ] = False
 
     app: Annotated[
         str, _schema("The app whose executors run the tasks; not beside stages.", maxLength=NAME_BYTES_MAX)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
 from scheduler.book.jobs import JobState
 from scheduler.core import SchedulerCore
+from scheduler.explaining import StageWaits, waiting_stages
 from scheduler.http import views
 from scheduler.http.job import HttpJob
 from scheduler.http.jobs import BUSY_RETRY_S, HttpJobs
@@ -18,13 +19,16 @@ from scheduler.http.openapi import LISTED_MAX, scheduler_document
 from scheduler.http.readers import Readers
 from scheduler.http.submissions import USER_DEFAULT, Submission, read_submission
 from scheduler.options import SchedulerOptions
+from scheduler.plane import WhyWaiting
+from scheduler.solving import Solving
 from sparrow_py.access.credentials import Credentials
-from sparrow_py.access.principals import own_user
+from sparrow_py.access.principals import CLUSTER, own_user
 from sparrow_py.daemon.http_app import holder_of, principal_of
 from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http.http_api import ApiError, api_middleware, flag, read_json_body, struct_response, whole
 from sparrow_py.http.openapi import add_document
 from sparrow_py.job import check_name
+from sparrow_py.timing.clock import Clock
 from sparrow_py.wire.messages import READY
 
 INLINE_BODY_BYTES_MAX = 64 << 10
@@ -41,9 +45,14 @@ class Scheduler(Protocol):
     core: SchedulerCore
     http_jobs: HttpJobs
     readers: Readers
+    solving: Solving
+    clock: Clock
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """Cancel a job; False if there is no such job."""
+
+    def lead(self) -> bool:
+        """Have it lead its plane, which has a leader; False if it does already."""
 
     def update_timers(self) -> None:
         """To be called after events that did not come over a link."""
@@ -65,11 +74,14 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
     app.add_routes(
         [
             web.get("/v1/nodes", api.nodes, allow_head=False),
+            web.post("/v1/lead", api.lead),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
             web.get(f"/v1/jobs/{JOB}", api.job, allow_head=False),
             web.delete(f"/v1/jobs/{JOB}", api.cancel),
             web.get(f"/v1/jobs/{JOB}/results", api.results, allow_head=False),
+            web.get(f"/v1/jobs/{JOB}/explain", api.explain, allow_head=False),
+            web.get("/v1/flow/problem", api.flow_problem, allow_head=False),
         ]
     )
 
@@ -96,6 +108,21 @@ class _Api:
         summaries = [views.node(node, self._core.live_reservations(node.id)) for node in listed[:LISTED_MAX]]
         return struct_response(views.NodeList(summaries))
 
+    # ---- who leads ---------------------------------------------------------------------------
+
+    async def lead(self, request: web.Request) -> web.Response:
+        """`POST /v1/lead`."""
+        principal = principal_of(request)
+        if principal.role != CLUSTER:
+            raise ApiError(
+                403, f"to have a scheduler lead takes a token or certificate of role cluster; this is of {principal}"
+            )
+        leading = self._core.leading
+        if leading is None:
+            raise ApiError(409, f"plane {self._core.plane.name} has no leader: each of its schedulers takes jobs")
+        changes = self._scheduler.lead()
+        return struct_response(views.Lead(leading.plane, leading.epoch, leading.leads), 202 if changes else 200)
+
     # ---- jobs --------------------------------------------------------------------------------
 
     async def jobs(self, request: web.Request) -> web.Response:
@@ -115,6 +142,37 @@ class _Api:
         if job is None:
             raise self._absent(request, job_id, "runs here or is kept")
         return struct_response(views.detail(job))
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """`GET /v1/jobs/{job}/explain`."""
+        job_id = request.match_info["job"]
+        job = self._own(request, self._core.jobs.get(job_id))
+        if job is None:
+            raise self._absent(request, job_id, "runs here")
+        stages = waiting_stages(self._core, job, self._scheduler.clock())
+        explained = [await self._explained(stage) for stage in stages]
+        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained))
+
+    async def _explained(self, stage: StageWaits) -> views.StageExplanation:
+        why = WhyWaiting([])
+        if stage.ask is not None:
+            solved = self._core.plane.rounds is not None
+            why = await self._scheduler.solving.compute(stage.ask) if solved else stage.ask()
+        places = [views.Place(*place) for place in why.places]
+        reasons = [*stage.reasons, *why.reasons]
+        return views.StageExplanation(stage.name, stage.waiting, reasons, why.task, why.waiting_cost, places)
+
+    async def flow_problem(self, request: web.Request) -> web.Response:
+        """`GET /v1/flow/problem`. It tells of all users' jobs, so it is for operators."""
+        if principal_of(request).role != CLUSTER:
+            raise ApiError(403, "the problem of all users' tasks is for operators, with the cluster's secret")
+        dump: Any = getattr(self._core.plane, "dump", None)
+        if dump is None:
+            raise ApiError(404, f"policy {self._scheduler.options.policy} solves no flow network")
+        text = await self._scheduler.solving.compute(dump())
+        if not text:
+            raise ApiError(404, "no round has been solved yet")
+        return web.Response(text=text, content_type="text/plain")
 
     async def cancel(self, request: web.Request) -> web.Response:
         """`DELETE /v1/jobs/{job}`."""
@@ -162,11 +220,11 @@ class _Api:
         return user
 
     async def _decode(self, body: bytes) -> Submission:
-        bytes_max = self._scheduler.options.payload_bytes_max
+        bytes_max, plane = self._scheduler.options.payload_bytes_max, self._scheduler.options.policy
         if len(body) <= INLINE_BODY_BYTES_MAX:
-            return read_submission(body, bytes_max)
+            return read_submission(body, bytes_max, plane)
         async with self._decoding:
-            return await asyncio.to_thread(read_submission, body, bytes_max)
+            return await asyncio.to_thread(read_submission, body, bytes_max, plane)
 
     async def _send(self, user: str, submission: Submission) -> HttpJob:
         """Submit the job and its tasks, with turns of the loop for others in between."""

@@ -18,15 +18,18 @@ from scheduler.http.requests import JobRequest, StageRequest, TaskRequest
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, check_name
 from sparrow_py.session.client_job import ClientJob
+from sparrow_py.wire.messages import SPARROW
 
 USER_DEFAULT = "http"
 """The user of jobs that name no user and whose submitter is not known."""
-_OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in ("name", "tasks"))
+_OF_BOTH = ("name", "priority")
+"""Fields that a job and each of its stages have for themselves."""
+_OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in (*_OF_BOTH, "tasks"))
 """Fields that a job of one stage has itself; the stages of a job of several have them."""
 _AS_THEY_ARE = tuple(name for name in _OF_STAGES if name not in ("common", "common_base64"))
 _OF_JOBS = (
     "job_id", "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost",
-    "report_placed", "priority", "avoid_by",
+    "report_placed", "priority", "avoid_by", "policy", "preemptible",
 )  # fmt: skip
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(JobRequest)}
 
@@ -48,10 +51,17 @@ class _Nobody:
     accepted = refused = placed = outcome = not_cancelled = ended = _not_called
 
 
-def read_submission(body: bytes, payload_bytes_max: int) -> Submission:
-    """The job of a body; `InvalidRequest` for the first thing that is wrong with it."""
+def read_submission(body: bytes, payload_bytes_max: int, plane: str = SPARROW) -> Submission:
+    """The job of a body that was posted to a scheduler of this plane; `InvalidRequest` for the first thing that is
+    wrong with it."""
     user, spec = read_job(body, payload_bytes_max)
-    return Submission(user, spec, ClientJob(spec, _Nobody(), 0.0))
+    if spec.policy not in ("", plane):
+        raise InvalidRequest(
+            "policy", spec.policy, f"{plane}, or empty: the policy of the scheduler that it is posted to"
+        )
+    job = ClientJob(spec, _Nobody(), 0.0)
+    job.decide(plane)
+    return Submission(user, spec, job)
 
 
 def read_job(body: bytes, payload_bytes_max: int) -> tuple[str, JobSpec]:
@@ -96,6 +106,7 @@ def _stage_spec(where: str, request: StageRequest) -> StageSpec:
         _tasks(where, request.tasks),
         name=request.name,
         common=_data(where + "common", request.common, request.common_base64),
+        priority=request.priority,
         **{name: getattr(request, name) for name in _AS_THEY_ARE},
     )
 
@@ -106,9 +117,9 @@ def _tasks(where: str, requests: tuple[TaskRequest, ...]) -> list[bytes | BlobRe
 
 def _task(where: str, request: TaskRequest) -> bytes | TaskSpec:
     payload = _data(f"{where}.payload", request.payload, request.payload_base64)
-    if not (request.id or request.preferred or request.inputs):
+    if not (request.id or request.preferred or request.inputs or request.data):
         return payload
-    return TaskSpec(payload, request.id, preferred=request.preferred, inputs=request.inputs)
+    return TaskSpec(payload, request.id, preferred=request.preferred, inputs=request.inputs, data=request.data or None)
 
 
 def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes:

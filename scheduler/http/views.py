@@ -68,6 +68,14 @@ class JobCancelled(msgspec.Struct):
     job: str
 
 
+class Lead(msgspec.Struct):
+    """The scheduler leads its plane with this epoch, or is about to."""
+
+    plane: str
+    epoch: int
+    leads: bool
+
+
 class NodeSummary(msgspec.Struct):
     """A node that is connected. `busy` and `reservations` are this scheduler's own there."""
 
@@ -89,6 +97,34 @@ class NodeList(msgspec.Struct):
     """A list of nodes."""
 
     nodes: list[NodeSummary]
+
+
+class Place(msgspec.Struct):
+    """What it would cost to place a task there, and what is in the way; nothing if that is empty."""
+
+    to: str
+    cost: int
+    limit: str
+
+
+class StageExplanation(msgspec.Struct):
+    """A stage with tasks that wait. With policy flow `task` is one of them, what it costs to have it wait, and its
+    cheapest places."""
+
+    name: str
+    waiting: int
+    reasons: list[str]
+    task: int | None = None
+    waiting_cost: int | None = None
+    places: list[Place] = []
+
+
+class JobExplanation(msgspec.Struct):
+    """Why tasks of a job wait, stage by stage; there is no stage if none does."""
+
+    job: str
+    policy: str
+    stages: list[StageExplanation]
 
 
 def summary(job: JobState | HttpJob) -> JobSummary:

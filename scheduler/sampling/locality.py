@@ -18,11 +18,13 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from scheduler.book.preferences import FREE, Preferences
-from scheduler.spreading import reservations_wanted, spread
+from scheduler.spreading import reservations_wanted, spread, spread_by_room
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+NOT_OCCUPIED: Mapping[str, float] = {}
 
 
 class Locality(Preferences):
@@ -114,19 +116,30 @@ class Locality(Preferences):
         for node, queue in list(self.made_for.items()):
             self.drop(node, len(queue))
 
-    def choose(self, probe_ratio: float, nodes: Sequence[str], rng: random.Random) -> list[tuple[str, int]]:
+    def choose(
+        self, probe_ratio: float, nodes: Sequence[str], rng: random.Random, occupied: Mapping[str, float] = NOT_OCCUPIED
+    ) -> list[tuple[str, int]]:
         """Make reservations for all that lack them, on nodes that may run the stage's tasks now; returns (node,
         reservations), merged per node. A task none of whose nodes may run it stays in `uncovered`.
+
+        occupied: the share of a node's slots that placed tasks hold. Where they hold all, no reservation is made,
+        unless a task has no other nodes.
         """
         allowed = frozenset(nodes)
         wanted = {task: [node for node in self.preferred[task] if node in allowed] for task in self.uncovered}
+        if occupied:
+            wanted = {task: [node for node in own if occupied.get(node, 0) < 1] or own for task, own in wanted.items()}
         wanted = {task: own for task, own in wanted.items() if own}
         shares, free_share = self._shares(probe_ratio, wanted, bool(nodes), rng)
         per_node: dict[str, int] = {}
         for tasks in _alike(wanted):
             self._sample(tasks, wanted[tasks[0]], shares, rng, per_node)
         if free_share > 0:
-            for node, count in spread(nodes, free_share, rng):
+            if occupied:
+                anywhere = spread_by_room(nodes, free_share, rng, lambda node: 1.0 - occupied.get(node, 0.0))
+            else:
+                anywhere = spread(nodes, free_share, rng)
+            for node, count in anywhere:
                 for _ in range(count):
                     self._reserve(node, FREE, per_node)
         return list(per_node.items())

@@ -7,9 +7,11 @@ unplaced tasks, all of whose tasks have arrived, has no reservation.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from scheduler.plane import WhyWaiting
 from scheduler.sampling.adaptive import AdaptiveRatio
 from scheduler.sampling.binding import Binding
 from scheduler.sampling.idle import IdleNodes
@@ -26,9 +28,15 @@ if TYPE_CHECKING:
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane, Handler
 
+NODES_NAMED_MAX = 10
+"""Nodes with reservations of a stage that are named where it is explained."""
+
 
 class SamplingPlane:
     """See `scheduler.plane.Plane`."""
+
+    name = m.SPARROW
+    has_leader = False
 
     def __init__(self, book: BookForPlane) -> None:
         options = book.options
@@ -76,6 +84,9 @@ class SamplingPlane:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         """Another node gets the task, or the same one if it asks for it again."""
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Only tasks that a plane has placed are preempted."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -90,12 +101,36 @@ class SamplingPlane:
         elif node.state == m.READY:
             self.probing.node_came(node.id, now_s)
 
+    def node_load(self, node: Node, now_s: float) -> None:
+        """Which node is free, late binding finds."""
+
     def node_lost(self, node: Node) -> dict[StageState, None]:
         self.idle.forget(node.id)
         return self.probing.node_lost(node)
 
     def node_down(self, node: Node, now_s: float) -> None:
         """Its reservations are made elsewhere, stage by stage."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """There is no leader."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        """There are no rounds."""
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """Where its reservations are queued."""
+        live: Counter[str] = Counter()
+        for ticket in stage.plan.tickets.values():
+            live.update(ticket.live)
+        reasons = []
+        if live:
+            some = ", ".join(f"{node_id} ({count})" for node_id, count in live.most_common(NODES_NAMED_MAX))
+            more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
+            reasons.append(f"{live.total():,} reservations are queued at {len(live):,} nodes: {some}{more}")
+        return lambda: WhyWaiting(reasons)
 
     def live_reservations(self, node_id: str) -> int:
         return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))

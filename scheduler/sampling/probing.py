@@ -8,12 +8,12 @@ go with others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.book.reserve_message import reserve_message
 from scheduler.sampling.plan import StagePlan, Ticket
-from scheduler.spreading import reservations_wanted, spread, spread_beside
+from scheduler.spreading import reservations_wanted, spread, spread_beside, spread_by_room
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 
@@ -41,6 +41,7 @@ class Probing:
         self._idle = idle
         self._adaptive = adaptive
         self._rng = book.rng
+        self._occupied = book.nodes.occupied
         self._to_node = book.to_node
         self._counters = book.counters
         self._next_ticket = 1
@@ -72,12 +73,21 @@ class Probing:
         """Nodes that said they are idle, no more than there are tasks, then random ones besides (§3.1): most of these
         are busy when many are, and cost no ask in vain if the idle ones take all."""
         idle = self._idle.take(stage, min(count, stage.unplaced), now_s)
+        if self._occupied:
+            count -= sum(idle.values())
+            others = spread_by_room(nodes, count, self._rng, self._room_beside(idle)) if count else []
+            return list((idle | {node: number + idle.get(node, 0) for node, number in others}).items())
         if not idle:
             return spread(nodes, count, self._rng)
         return spread_beside(idle, nodes, count - sum(idle.values()), self._rng)
 
+    def _room_beside(self, idle: Mapping[str, int]) -> Callable[[str], float]:
+        """Which share of a node's slots placed tasks have left, for nodes that are not among these."""
+        occupied = self._occupied
+        return lambda node: 0.0 if node in idle else 1.0 - occupied.get(node, 0.0)
+
     def _ensure_local(self, stage: StageState, locality: Locality, now_s: float) -> None:
-        chosen = locality.choose(stage.spec.probe_ratio, self._book.nodes_now(stage), self._rng)
+        chosen = locality.choose(stage.spec.probe_ratio, self._book.nodes_now(stage), self._rng, self._occupied)
         if chosen:
             self.probe(stage, chosen, now_s)
         self._book.wait_for_preferred(stage, locality.uncovered, locality.free > locality.free_live, now_s)

@@ -61,9 +61,9 @@ class Pushing:
         return stage.plan.pushes and stage.open and not (stage.details or stage.job.avoids)
 
     def may_push_to(self, node: Node) -> bool:
-        """Whether the node knows pushes, and has no reservation of ours: that is queued there, or is about to be, so
-        that the node would hand back what is pushed. It asks for its slot instead."""
-        return node.starts_now and not self._tickets_at.get(node.id)
+        """Whether the node has no reservation of ours: that is queued there, or is about to be, so that the node would
+        hand back what is pushed. It asks for its slot instead."""
+        return not self._tickets_at.get(node.id)
 
     def push(self, stage: StageState, now_s: float) -> None:
         """Push as many of the stage's tasks as there are slots known to be free."""

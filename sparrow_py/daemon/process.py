@@ -16,12 +16,12 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
 from sparrow_py.daemon.options import DaemonOptions
-from sparrow_py.errors import InvalidOption
+from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.limits import open_files
 from sparrow_py.logs.printable import LogFormatter
 from sparrow_py.processes.process_control import hide_from_others
@@ -38,6 +38,21 @@ MALLOC_ARENAS = 1
 data leaves unused in each stays there: a node monitor had 4 to 10 MB of it, now more and now less."""
 M_ARENA_MAX = -8
 """mallopt: that number (glibc)."""
+
+
+class DaemonRefused(SparrowError):
+    """A daemon could not go on: the message is why."""
+
+
+@runtime_checkable
+class MayBeRefused(Protocol):
+    """A daemon that others may forbid to go on."""
+
+    refused: asyncio.Event
+    """Set when it cannot go on."""
+
+    def why_refused(self) -> str:
+        """Why the process ends, once that is set."""
 
 
 class Reloadable(Protocol):
@@ -129,6 +144,7 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
         return
     ending.drain_with(daemon.drain)
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
+    refusing = asyncio.create_task(_end_if_refused(daemon, ending))
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ending.over)
     _announce(daemon, announcement, options)
@@ -136,9 +152,11 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     collecting = asyncio.ensure_future(collect_garbage())
     reason = await ending.over
     log.info("ending: %s", reason)
-    reloading.cancel()
-    collecting.cancel()
+    for task in (reloading, refusing, collecting):
+        task.cancel()
     await daemon.stop()
+    if isinstance(daemon, MayBeRefused) and daemon.refused.is_set():
+        raise DaemonRefused(daemon.why_refused())
 
 
 class _Ending:
@@ -218,6 +236,12 @@ def freeze_garbage() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def _end_if_refused(daemon: Daemon, ending: _Ending) -> None:
+    if isinstance(daemon, MayBeRefused):
+        await daemon.refused.wait()
+        ending.end("it was refused")
 
 
 async def _reload_at(hangup: asyncio.Event, daemon: Daemon) -> None:

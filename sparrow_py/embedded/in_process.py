@@ -27,8 +27,8 @@ INSTEAD_OF_SCHEDULER_HERE = "run the scheduler as a process of its own (sparrow-
 INSTEAD_OF_IN_PROCESS = "leave out in_process: it is not in the way of daemons that are processes of their own"
 
 
-def new_scheduler(flags: Sequence[str]) -> tuple[Any, int]:
-    """A scheduler with these command-line flags, not started yet, and the largest frame in bytes that it takes."""
+def new_scheduler(flags: Sequence[str]) -> Any:
+    """A scheduler with these command-line flags, not started yet."""
     require_here("SchedulerHere", ["scheduler"], INSTEAD_OF_SCHEDULER_HERE)
     from click import ClickException
 
@@ -40,7 +40,7 @@ def new_scheduler(flags: Sequence[str]) -> tuple[Any, int]:
         options = parse(SchedulerOptions, list(flags))
     except ClickException as error:
         raise ClusterError(f"the scheduler did not start: {error.format_message()}") from None
-    return SchedulerDaemon(options), options.frame_bytes_max
+    return SchedulerDaemon(options)
 
 
 class DaemonsInProcess:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sparrow_py import constraints
-from sparrow_py.job import BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import FLOW_FROM_S, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
 ENTRY_OVERHEAD_BYTES = 5
 """What msgpack adds to a payload in a message, at most."""
+DATUM_OVERHEAD_BYTES = 15
+"""What a node's name and a number of bytes take in a message beside the name, at most."""
 KNOWN_OVERHEAD_BYTES = 32
 """What an outcome in a `Known` takes beside its result, at most; also a number of a task and of its starts."""
 REF_BYTES = 256
@@ -29,10 +33,10 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "details",
-        "finished_elsewhere", "id", "inner", "is_given", "payloads", "refusals", "results", "return_by_s",
-        "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission",
-        "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s",
+        "details", "finished_elsewhere", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
+        "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
+        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
     )  # fmt: skip
 
     def __init__(
@@ -56,13 +60,19 @@ class ClientJob:
         self.details: dict[int, m.TaskDetail] = {}
         for stage in stages:
             for number, task in enumerate(stage.tasks, firsts[stage.name]):
-                if type(task) is not bytes and isinstance(task, TaskSpec) and (task.preferred or task.inputs):
+                if type(task) is bytes or not isinstance(task, TaskSpec):
+                    continue
+                if task.preferred or task.inputs or task.data:
                     self.details[number] = _detail(task, firsts, sizes)
+        self.policy = str(spec.policy)
+        """What its user has stated."""
+        self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW) else ""
+        """The plane that it is for; empty until that is decided."""
         self.submission = m.SubmitJob(
-            self.id, 0, str(spec.name), [_stage(stage) for stage in stages], spec.max_attempts, spec.retry_failed,
+            self.id, 0, str(spec.name), [_stage(stage, spec) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
-            spec.on_client_lost, instance, acknowledges, priority=spec.priority,
-            avoid_by=str(spec.avoid_by),
+            spec.on_client_lost, instance, acknowledges, priority=spec.priority, avoid_by=str(spec.avoid_by),
+            policy=self.plane, preemptible=spec.preemptible,
         )  # fmt: skip
         self.submitted_s = submitted_s
         followed = {name for stage in stages for name in stage.after}
@@ -76,6 +86,8 @@ class ClientJob:
         """The scheduler that it was at, if that is waited for, as its link broke."""
         self.return_by_s = 0.0
         """How long that is waited for."""
+        self.decide_by_s = submitted_s
+        """How long schedulers that have not been dialled yet are waited for, to decide on its plane."""
         self.refusals = 0
         """How often it was refused for now since a scheduler had it last."""
         self.taken = False
@@ -110,6 +122,17 @@ class ClientJob:
 
         self.uploads: Mapping[str, bytes] = {}
         """Large inputs that this client has uploaded, by hash: a node that has one may be lost."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether all its stages expect tasks that last: with policy "auto" it is then for policy flow."""
+        return all((stage.expected_duration_s or 0.0) >= FLOW_FROM_S for stage in self.submission.stages)
+
+    def decide(self, plane: str) -> None:
+        """It is for this plane from now on, wherever it moves."""
+        self.plane = plane
+        if self.policy or plane != m.SPARROW:
+            self.submission = msgspec.structs.replace(self.submission, policy=plane)
 
     def give(self, results: Mapping[int, m.Data]) -> None:
         """These tasks, of inner stages, are not to run: their results are known. Nor are they to run again if one is
@@ -178,7 +201,7 @@ def _payloads(stage: StageSpec) -> Sequence[m.Data]:
     return [task.payload if isinstance(task, TaskSpec) else task for task in tasks]
 
 
-def _stage(stage: StageSpec) -> m.Stage:
+def _stage(stage: StageSpec, job: JobSpec) -> m.Stage:
     demand = None if not stage.demand else {str(name): float(amount) for name, amount in stage.demand.items()}
     where: tuple[constraints.Constraint, ...] = ()
     if stage.where:
@@ -187,7 +210,8 @@ def _stage(stage: StageSpec) -> m.Stage:
     return m.Stage(
         str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
         _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
-        _float(stage.task_timeout_s), local,
+        _float(stage.task_timeout_s), local, stage.gang, stage.max_per_node, stage.max_per_rack,
+        str(stage.together_with), None if stage is job else stage.priority,
     )  # fmt: skip
 
 
@@ -197,7 +221,7 @@ def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.
         first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
         if count:
             inputs.append((first, count))
-    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs))
+    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs), tuple((task.data or {}).items()))
 
 
 def bytes_of(data: m.Data) -> int:
@@ -207,6 +231,7 @@ def bytes_of(data: m.Data) -> int:
 def bytes_of_detail(detail: m.TaskDetail) -> int:
     """What a task's detail takes in a message, at most."""
     names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
+    names += sum(len(node.encode()) + DATUM_OVERHEAD_BYTES for node, _ in detail.data)
     return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs))
 
 

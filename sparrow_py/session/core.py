@@ -40,6 +40,11 @@ RETRY_DOUBLINGS_MAX = 16
 NOTHING_GIVEN: Mapping[int, m.Data] = MappingProxyType({})
 AVOIDED_SHOWN = 5
 """Jobs that an error names at most."""
+FOLLOWING_SHOWN = 5
+"""Schedulers that an error names at most."""
+DECIDE_TIMEOUT_S = 2.0
+"""Schedulers that have not been dialled yet are waited for so long at most before it is decided for which plane a job
+is, if that depends on them."""
 UNANSWERED_MAX = 100
 """Questions of a job to its scheduler that have no answer yet."""
 RETURN_TIMEOUT_S = 2.0
@@ -69,11 +74,14 @@ class ClientCore:
         self.jobs: dict[str, ClientJob] = {}
         self.schedulers: dict[str, int] = {}
         """Connected schedulers and the largest payload in bytes that each takes."""
+        self._planes: dict[str, str] = {}
+        """The planes of the connected schedulers."""
+        self._following: set[str] = set()
+        """The connected schedulers that take no jobs, as another leads their plane."""
+        self._all_dialled = True
+        """Whether each scheduler has answered once, or did not: so that those that will be connected are."""
         self._versions: dict[str, int] = {}
         """Connected schedulers whose version of the protocol is older than ours, and that version."""
-        self._tellers: set[str] = set()
-        """The connected schedulers that say where they start tasks (`messages.Using`) and, if they are asked, which
-        tasks have left the queue (`messages.AskPlaced`)."""
         self._draining: set[str] = set()
         """The connected schedulers that take no further jobs."""
         self.duplicates = 0
@@ -84,7 +92,7 @@ class ClientCore:
         self._outbox = outbox
         self._submit_timeout_s = submit_timeout_s
         self._waiting: dict[str, ClientJob] = {}
-        """Jobs for which no scheduler is connected."""
+        """Jobs for which no scheduler is connected, or none that leads their plane."""
         self._timers: list[tuple[float, str]] = []
         self._last_error = ""
         self._questions = itertools.count(1)
@@ -97,8 +105,7 @@ class ClientCore:
         """Submit a valid job; `InvalidRequest` if one of this id runs, or if a message cannot hold what it has; after
         `fail` the error of that.
 
-        given: tasks of inner stages that are not to run, with their results; `NoScheduler` if no connected scheduler
-        takes such a job. The sink is told nothing of these tasks.
+        given: tasks of inner stages that are not to run, with their results. The sink is told nothing of these tasks.
         """
         if self._failure is not None:
             raise self._failure
@@ -107,6 +114,7 @@ class ClientCore:
         instance = self._rng.getrandbits(INSTANCE_BITS)
         deadline_s = now_s + self._submit_timeout_s
         job = ClientJob(spec, sink, deadline_s, instance, submitted_s=now_s, acknowledges=True)
+        job.decide_by_s = now_s + DECIDE_TIMEOUT_S
         if given:
             job.give(given)
         self.jobs[job.id] = job
@@ -130,11 +138,6 @@ class ClientCore:
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
 
     # ---- events: tasks that finish elsewhere -------------------------------------------------
-
-    def may_finish(self, job_id: str) -> bool:
-        """Whether the job's scheduler, if it has one, takes results from here (`finish`)."""
-        job = self.jobs.get(job_id)
-        return job is not None and (job.scheduler is None or job.scheduler in self._tellers)
 
     def finish(self, job_id: str, task: int, result: m.Data) -> None:
         """The task of an inner stage has finished in another job, with this result: its own attempt is stopped, and the
@@ -201,7 +204,7 @@ class ClientCore:
         That a job has been accepted is not waited for: its tasks may run before that is told.
         """
         job = self.jobs.get(job_id)
-        if job is None or job.scheduler not in self._tellers:
+        if job is None or job.scheduler is None:
             return False
         if job.asked_placed is None:
             job.asked_placed = {}
@@ -228,21 +231,45 @@ class ClientCore:
 
     # ---- events: schedulers ------------------------------------------------------------------
 
+    def dialling(self) -> None:
+        """Schedulers are about to be dialled: `all_dialled` says when each has answered once, or did not."""
+        self._all_dialled = False
+
+    def all_dialled(self, now_s: float) -> None:
+        """Each scheduler has answered, or did not: jobs for which another was better go to those that have."""
+        self._all_dialled = True
+        self._offer_waiting(now_s)
+
     def scheduler_up(
-        self, scheduler: str, frame_bytes_max: int, now_s: float, version: int = m.PROTOCOL_VERSION
+        self,
+        scheduler: str,
+        frame_bytes_max: int,
+        now_s: float,
+        version: int = m.PROTOCOL_VERSION,
+        plane: str = m.SPARROW,
+        leads: bool = True,
     ) -> None:
-        """A link stands, of this version of the protocol."""
+        """A link stands, of this version of the protocol, to a scheduler of this plane."""
         self.schedulers[scheduler] = frame_bytes_max - m.MESSAGE_OVERHEAD_BYTES
-        if version >= m.SINCE[m.Using]:
-            self._tellers.add(scheduler)
+        self._planes[scheduler] = plane
+        if not leads:
+            self._following.add(scheduler)
         if version < m.PROTOCOL_VERSION:
             self._versions[scheduler] = version
-        waiting, self._waiting = self._waiting, {}
-        for job in waiting.values():
-            if job.returns_to in (None, scheduler):
+        self._offer_waiting(now_s, scheduler)
+
+    def _offer_waiting(self, now_s: float, scheduler: str | None = None) -> None:
+        """Jobs that wait may have a scheduler now: this one is back, or new, if one is named."""
+        for job in list(self._waiting.values()):
+            if job.returns_to in (None, scheduler) and self._waiting.pop(job.id, None) is not None:
                 self._assign_again(job, now_s)
-            else:
-                self._waiting[job.id] = job
+
+    def _leads(self, scheduler: str, message: m.Leads, now_s: float) -> None:
+        if message.leads:
+            self._following.discard(scheduler)
+            self._offer_waiting(now_s, scheduler)
+        else:
+            self._following.add(scheduler)
 
     def scheduler_unreachable(self, scheduler: str, now_s: float) -> None:
         """The scheduler, which was linked, has been dialled again, and did not answer."""
@@ -261,18 +288,22 @@ class ClientCore:
         `redialled`: it is dialled again at once, and unless it stays away (`scheduler_unreachable`) its jobs go back to
         it.
         """
-        self.schedulers.pop(scheduler, None)
-        self._draining.discard(scheduler)
-        self._tellers.discard(scheduler)
-        self._versions.pop(scheduler, None)
+        self._forget(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s, returns_to=scheduler if redialled else None)
 
+    def _forget(self, scheduler: str) -> None:
+        self.schedulers.pop(scheduler, None)
+        self._draining.discard(scheduler)
+        self._following.discard(scheduler)
+        self._planes.pop(scheduler, None)
+        self._versions.pop(scheduler, None)
+
     def _left(self, scheduler: str, now_s: float) -> None:
         """The scheduler has no job of this client any more. One that it did not answer for has not reached it: another
         gets that as if it were new, and nothing of it counts as started."""
-        self.schedulers.pop(scheduler, None)
+        self._forget(scheduler)
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             if job.taken:
                 self._move(job, (), now_s)
@@ -309,8 +340,13 @@ class ClientCore:
         if kind is m.Draining:
             self._draining.add(scheduler)
             return
+        if kind is m.Leads:
+            self._leads(scheduler, message, now_s)
+            return
         if kind is m.AllHandedOver:
             self._left(scheduler, now_s)
+            return
+        if kind is m.Leads:
             return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
@@ -423,7 +459,7 @@ class ClientCore:
                 if job.returns_to is not None and job.return_by_s <= now_s:
                     self._go_elsewhere(job, now_s)
                     continue
-                if job.id in self._waiting and job.deadline_s > now_s:
+                if job.id in self._waiting and job.deadline_s > now_s and (job.plane or job.decide_by_s > now_s):
                     continue
                 self._waiting.pop(job.id, None)
                 self._assign_again(job, now_s)
@@ -431,23 +467,22 @@ class ClientCore:
     # ---- decisions ---------------------------------------------------------------------------
 
     def _assign(self, job: ClientJob, now_s: float) -> None:
-        """Send the job to a scheduler chosen at random, or wait for one."""
-        if not self.schedulers:
-            if now_s >= job.deadline_s:
-                reason = self._last_error or "no scheduler is connected"
-                within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
-                self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {reason}"))
-                return
-            self._waiting[job.id] = job
-            heapq.heappush(self._timers, (job.deadline_s, job.id))
+        """Send the job to a scheduler of its plane chosen at random, or wait for one."""
+        if not job.plane and (plane := self._plane_for(job, now_s)):
+            job.decide(plane)
+        takers = self._takers(job)
+        if job.returns_to in self.schedulers and job.returns_to not in takers:
+            job.returns_to = None  # It is back, and leads no more.
+        if not takers:
+            self._wait_for_taker(job, now_s)
             return
-        scheduler = self._choose(job)
+        scheduler = self._choose(job, takers)
         submission = job.submission
         unknown = self._unknown_to(scheduler, submission)
         if unknown is not None and not submission.epoch:
-            field, meaning = unknown
+            field, value, meaning = unknown
             allowed = f"none: scheduler {scheduler} is of a version that does not know {meaning}"
-            raise InvalidRequest(field, getattr(submission, field), allowed)
+            raise InvalidRequest(field, value, allowed)
         job.returns_to = None
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
@@ -455,8 +490,6 @@ class ClientCore:
         if job.submission.epoch:
             job.submission = msgspec.structs.replace(job.submission, age_s=max(0.0, now_s - job.submitted_s))
         self._outbox.to_scheduler(scheduler, job.submission)
-        if scheduler not in self._tellers:
-            job.used = None
         following = job.messages(bytes_max)
         first, second = next(following, None), next(following, None)
         job.streaming = second is not None
@@ -466,44 +499,93 @@ class ClientCore:
             job.chunks = itertools.chain([second], following)
             self._outbox.stream(scheduler, job)
 
-    def _choose(self, job: ClientJob) -> str:
-        """Any scheduler will do; but jobs that avoid each other must be at one that knows of both (§8), and one that
-        has been away for a moment has what is known of its jobs."""
-        if job.returns_to in self.schedulers:
+    # ---- decisions: planes -------------------------------------------------------------------
+
+    def _plane_for(self, job: ClientJob, now_s: float) -> str:
+        """The plane that the job is for, which has not been decided; empty if that depends on schedulers which may yet
+        be connected."""
+        wanted = m.FLOW if job.policy == "auto" and job.is_long else m.SPARROW
+        if wanted == m.FLOW and self._leaders(m.FLOW):
+            return m.FLOW
+        if wanted == m.SPARROW and m.SPARROW in self._planes.values():
+            return m.SPARROW
+        if not self._planes or (not self._all_dialled and now_s < job.decide_by_s):
+            return ""
+        if job.policy == "auto" or m.SPARROW in self._planes.values():
+            return m.SPARROW
+        return m.FLOW
+
+    def _leaders(self, plane: str) -> list[str]:
+        """The connected schedulers that take jobs for this plane."""
+        return [one for one in self.schedulers if self._planes[one] == plane and one not in self._following]
+
+    def _takers(self, job: ClientJob) -> list[str]:
+        """The connected schedulers that may have the job."""
+        return self._leaders(job.plane) if job.plane else []
+
+    def _wait_for_taker(self, job: ClientJob, now_s: float) -> None:
+        """No connected scheduler may have the job: wait for one, for a while."""
+        if now_s >= job.deadline_s:
+            within = f"within submit_timeout_s = {self._submit_timeout_s:g} s"
+            self._refused(job, NoScheduler(f"no scheduler took job {job.id} {within}: {self._why_no_taker(job)}"))
+            return
+        self._waiting[job.id] = job
+        due_s = job.deadline_s
+        if not job.plane and self._planes:
+            due_s = min(due_s, job.decide_by_s)
+        heapq.heappush(self._timers, (due_s, job.id))
+
+    def _why_no_taker(self, job: ClientJob) -> str:
+        """Why no connected scheduler may have the job."""
+        if not self.schedulers:
+            return self._last_error or "no scheduler is connected"
+        connected = ", ".join(sorted(set(self._planes.values())))
+        why_not = f"it is for policy {job.plane or job.policy}; connected are schedulers of policy {connected}"
+        following = [one for one in self.schedulers if self._planes[one] == job.plane]
+        if following:
+            shown_ones = ", ".join(following[:FOLLOWING_SHOWN])
+            why_not += f"; of policy {job.plane}, {shown_ones} does not lead, and takes no jobs"
+        return why_not
+
+    def _choose(self, job: ClientJob, takers: list[str]) -> str:
+        """Any of these schedulers will do; but jobs that avoid each other must be at one that knows of both (§8), and
+        one that has been away for a moment has what is known of its jobs."""
+        if job.returns_to in takers:
             return job.returns_to
-        if job.submission.avoid and (there := self._where_avoided(job)):
+        if job.submission.avoid and (there := self._where_avoided(job, takers)):
             return there[0]
-        schedulers = list(self.schedulers)
-        if job.is_given:
-            schedulers = [one for one in schedulers if one in self._tellers]
-            if not schedulers:
-                raise NoScheduler("no scheduler is connected that takes results of tasks with a job")
+        schedulers = takers
         if self._versions:
             schedulers = [one for one in schedulers if self._unknown_to(one, job.submission) is None] or schedulers
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)
 
-    def _unknown_to(self, scheduler: str, submission: m.SubmitJob) -> tuple[str, str] | None:
-        """A field that the job states and the scheduler is too old for, and its meaning; None if there is none."""
+    def _unknown_to(self, scheduler: str, submission: m.SubmitJob) -> tuple[str, object, str] | None:
+        """A field that the job states and the scheduler is too old for, its value and meaning; None if there is
+        none."""
         version = self._versions.get(scheduler)
-        if version is None:
+        if version is None or version >= m.PLANES_SINCE:
             return None
-        if submission.priority is not None and version < m.PRIORITY_SINCE:
-            return "priority", "priorities of jobs"
-        if submission.avoid_by and version < m.AVOID_BY_SINCE:
-            return "avoid_by", "attributes by which jobs avoid each other"
+        for index, stage in enumerate(submission.stages):
+            if stage.priority is not None:
+                return f"stages[{index}].priority", stage.priority, "priorities of stages"
         return None
 
-    def _where_avoided(self, job: ClientJob) -> list[str]:
-        """The schedulers that have jobs which this one avoids, in their order. A new job is refused if there are
-        several: none of them could keep it from all those jobs. One that moves goes on as well as may be."""
+    def _where_avoided(self, job: ClientJob, takers: list[str]) -> list[str]:
+        """Those of the schedulers that have jobs which this one avoids, in their order. A new job is refused if there
+        are several, or another that may not have it: none of them could keep it from all those jobs. One that moves
+        goes on as well as may be."""
         others = {other.id: other.scheduler for name in job.submission.avoid if (other := self.jobs.get(name))}
         there = list(dict.fromkeys(scheduler for scheduler in others.values() if scheduler is not None))
         if len(there) > 1 and not job.submission.epoch:
             where = ", ".join(f"{name} is at {scheduler}" for name, scheduler in list(others.items())[:AVOIDED_SHOWN])
             raise InvalidRequest("avoid", list(others)[:AVOIDED_SHOWN], f"jobs that are at one scheduler; {where}")
-        return there
+        planes = [plane for one in there if (plane := self._planes[one]) != job.plane]
+        if planes and not job.submission.epoch:
+            allowed = f"jobs of its own policy, {job.plane}; these are of policy {planes[0]}"
+            raise InvalidRequest("avoid", list(others)[:AVOIDED_SHOWN], allowed)
+        return [one for one in there if one in takers]
 
     def _assign_again(self, job: ClientJob, now_s: float) -> None:
         """Do as `_assign` for a job that `submit` has taken already: the sink is told what is wrong with it."""
@@ -545,8 +627,11 @@ class ClientCore:
             return
         refused_by, job.scheduler = job.scheduler, None
         job.taken = job.streaming = False
-        if refused_by in self._draining and self._choose(job) not in self._draining:
-            self._assign_again(job, now_s)  # The submission crossed the word that it drains: another may take it.
+        takers = self._takers(job)
+        drains = refused_by in self._draining and bool(takers) and self._choose(job, takers) not in self._draining
+        if drains or refused_by not in takers:
+            # The submission crossed the word that it drains, or leads no more: another may take it.
+            self._assign_again(job, now_s)
             return
         job.refusals += 1
         heapq.heappush(self._timers, (min(now_s + self._wait_s(job, retry_s), job.deadline_s), job.id))
@@ -613,6 +698,8 @@ class ClientCore:
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
             if job.scheduler is not None and job.scheduler not in self.schedulers:
                 raise InvariantViolated(f"job {job.id} is with scheduler {job.scheduler}, which is gone", [])
+            if job.scheduler is not None and self._planes[job.scheduler] != job.plane:
+                raise InvariantViolated(f"job {job.id} for {job.plane!r} is with {job.scheduler}, of another plane", [])
 
 
 def _with_common(stage: m.Stage, blob: BlobRef) -> m.Stage:

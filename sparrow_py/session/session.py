@@ -194,8 +194,10 @@ class Session:
             access=lambda: self._access,
             outgoing=self.outgoing,
             unreachable=self._scheduler_unreachable,
+            all_dialled=self._all_dialled,
         )
         self._links = self._dialling.links
+        self.core.dialling()
         self._dialling.start()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -222,7 +224,7 @@ class Session:
         welcome = await here.start()
         self._here, name = here, welcome.name
         self._links = {name: here.attach(self.user, lambda batch: self.scheduler_said(name, batch))}
-        self.core.scheduler_up(name, welcome.frame_bytes_max, self._clock())
+        self._welcomed_by(welcome)
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
@@ -490,9 +492,19 @@ class Session:
         assert self._connected is not None
         self._connected.set()
         self.user = welcome.user or self.user
-        if welcome.version >= m.SINCE[m.Received]:
-            self._receipts.begin(scheduler)
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, self._clock(), welcome.version)
+        self._receipts.begin(scheduler)
+        self._welcomed_by(welcome)
+        self._timer.update()
+
+    def _welcomed_by(self, welcome: m.Welcome) -> None:
+        self.core.scheduler_up(
+            welcome.name, welcome.frame_bytes_max, self._clock(), welcome.version, welcome.plane, welcome.leads
+        )
+
+    def _all_dialled(self) -> None:
+        """Event of the dialling."""
+        self.core.all_dialled(self._clock())
+        self._timer.update()
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""

@@ -132,10 +132,7 @@ class SpeculatedJob:
 
     def copy_outcome(self, outcome: m.Outcome) -> None:
         """The copy of a task has ended; `outcome` names the original's job and task."""
-        if self._is_followed(outcome.task) and not self._host.core.may_finish(self._spec.job_id):
-            self._core.copies_refused([outcome.task])  # The original's scheduler would not take it.
-        else:
-            self._core.copy_outcome(outcome)
+        self._core.copy_outcome(outcome)
         self._update()
 
     def _is_followed(self, task: int) -> bool:

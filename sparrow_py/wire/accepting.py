@@ -33,12 +33,15 @@ async def accept(
     backlog_bytes_max: int,
     admit: Callable[[m.Hello, Principal], None],
     outgoing: Outgoing,
+    plane: str = m.SPARROW,
+    leads: Callable[[], bool] = lambda: True,
 ) -> tuple[Link, m.Hello, web.StreamResponse] | web.StreamResponse:
     """Answer a dial: check the Hello and say Welcome, or say Goodbye and return the answer to a request that is over.
 
     `principal_of` says who showed this token, with its certificate, or raises `LinkError`. `decoders` has an entry
     per role that may dial; `admit` raises `InvalidRequest` or `LinkError` for a Hello that is not welcome, and fills
-    in its user. `outgoing` is shared by the links of the loop.
+    in its user. `outgoing` is shared by the links of the loop. The Welcome says the `plane`, and whether the scheduler
+    `leads` it.
     """
     why_not = upgrade.why_no_request(request.headers) or ("the request has a body" if request.body_exists else "")
     if why_not or request.method != "GET":
@@ -68,7 +71,7 @@ async def accept(
         heartbeat_s=heartbeat_s,
     )
     link.principal = principal
-    link.send(m.Welcome(version, name, frame_bytes_max, hello.user))
+    link.send(m.Welcome(version, name, frame_bytes_max, hello.user, plane, leads()))
     link.flush()  # A frame of its own, whatever is sent next in this event: the first frame is the handshake.
     return link, hello, response
 

@@ -62,9 +62,11 @@ class Dialling:
         outgoing: Outgoing | None = None,
         look: Callable[[], None] | None = None,
         unreachable: Callable[[str], None] = lambda scheduler: None,
+        all_dialled: Callable[[], None] = lambda: None,
     ) -> None:
         """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at; `unreachable`
-        when a scheduler that was linked has been dialled again, and did not answer."""
+        when a scheduler that was linked has been dialled again, and did not answer; `all_dialled` once, when each
+        address has been dialled: those that answered are linked."""
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
         self._sources = sources
@@ -79,6 +81,9 @@ class Dialling:
         self._outgoing = Outgoing() if outgoing is None else outgoing
         self._look = look
         self._unreachable = unreachable
+        self._all_dialled: Callable[[], None] | None = all_dialled
+        """Until it has been called."""
+        self._undialled: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
         self._failures: dict[str, str] = {}
@@ -163,10 +168,12 @@ class Dialling:
                 wanted = list(self._tasks)
             for address in wanted:
                 if address not in self._tasks:
+                    self._undialled.add(address)
                     self._tasks[address] = asyncio.create_task(self._keep_link(address))
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
                 self._failures.pop(address, None)
+                self._dialled(address)
             if resolution.is_fixed(self._sources):
                 return
             await asyncio.sleep(resolution.REFRESH_S)
@@ -216,9 +223,17 @@ class Dialling:
             self._failures[address] = str(error)
             if address in self._scheduler_at:
                 self._unreachable(self._scheduler_at[address])
+            self._dialled(address)
             raise
         self._failures.pop(address, None)
         return link
+
+    def _dialled(self, address: str) -> None:
+        """The address has been dialled, with a link or in vain."""
+        self._undialled.discard(address)
+        if not self._undialled and self._all_dialled is not None:
+            tell, self._all_dialled = self._all_dialled, None
+            tell()
 
     async def _serve(self, address: str, link: Link, welcome: m.Welcome) -> None:
         scheduler = welcome.name
@@ -226,11 +241,13 @@ class Dialling:
         self._scheduler_at[address] = scheduler
         if scheduler in self.links:
             await link.aclose("there is a link already")
+            self._dialled(address)
             return
         self.links[scheduler] = link
         self._reached()
         try:
             self._user.scheduler_up(scheduler, welcome)
+            self._dialled(address)
             if before not in self.links:  # Another has its address.
                 self._unreachable(before)
             link.listen(partial(self._said, scheduler, link), self._look)

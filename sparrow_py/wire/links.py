@@ -81,8 +81,6 @@ class Link:
         """When, by the loop's clock, if nothing hurried is queued."""
         self._hurried = False
         """Whether something that the peer waits for is queued: then it is flushed when the event ends."""
-        self.emptied: Callable[[], None] = _see_nothing
-        """Called on an `OlderLink` when nothing is left to send: that is all that is known of what was read."""
         self._low: asyncio.Event | None = None
         """While somebody waits until little is left to send."""
         self.closing = False
@@ -345,8 +343,7 @@ class Link:
 
 
 class OlderLink(Link):
-    """A link to a peer that speaks an older version: what that does not know is left out, and what it has received it
-    does not say.
+    """A link to a peer that speaks an older version: what that does not know is left out.
 
     A class of its own, so that a link to a peer of today looks nothing up.
     """
@@ -355,12 +352,6 @@ class OlderLink(Link):
         """As `Link.send`; a message that the peer could not decode is dropped."""
         if m.SINCE.get(type(message), 0) <= self.version:
             super().send(message)
-
-    def flush(self) -> None:
-        """As `Link.flush`."""
-        super().flush()
-        if not self._frames and not self._frame_messages and not self.closing:
-            self.emptied()
 
 
 def link_of(version: int) -> type[Link]:

@@ -31,7 +31,7 @@ from sparrow_py.job import BlobRef, TaskStatus
 
 PROTOCOL_VERSION = 4
 """What is spoken here. Tests hold it against recordings of the versions before."""
-PROTOCOL_VERSION_OLDEST = 2
+PROTOCOL_VERSION_OLDEST = 3
 """The oldest version that is spoken, with peers that speak no newer one."""
 FRAME_BYTES_MAX = 1 << 20
 """A frame's size limit unless the daemon says otherwise."""
@@ -55,6 +55,10 @@ REASON_BEGINNING = 200
 EPOCH_SHIFT = 40
 SPARROW, FLOW = "sparrow", "flow"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
+PLANE_CHARS_MAX = 64
+"""Of a plane's name."""
+LEAD_EPOCH_MAX = 1 << 62
+"""Lead epochs are below."""
 
 
 def cut_reason(reason: str) -> str:
@@ -173,7 +177,7 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
     results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
-    count what has to move; at most `DATA_NODES_MAX` nodes."""
+    count what has to move; at most `job.DATA_NODES_MAX` nodes."""
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
@@ -196,12 +200,11 @@ class SubmitJob(Message, tag=10):
     `Known` messages, which come before the tasks that they speak of. `age_s`: how long ago the user submitted it.
 
     `acknowledges`: the client answers `Counted` and `Using`, and a scheduler that has the job waits for the answers.
-    `priority`: None is the user's own. Schedulers of a version before `PRIORITY_SINCE` do not know it.
+    `priority`: None is the user's own.
     `avoid_by`: no node runs its tasks that has the same value of this attribute as one where a job in `avoid` runs;
-    empty: no node where one runs. Schedulers of a version before `AVOID_BY_SINCE` do not know it.
-    `policy`: the plane that it is for, never empty in a job for another plane than `SPARROW`. `preemptible`: its tasks
-    may be stopped for others, and start again, which uses up no attempt. A job that states either is sent to no
-    scheduler of a version before `PLANES_SINCE`.
+    empty: no node where one runs.
+    `policy`: the plane that it is for; empty is `SPARROW`. `preemptible`: its tasks may be stopped for others, and
+    start again, which uses up no attempt. Schedulers of a version before `PLANES_SINCE`, which know neither, sample.
     """
 
     job: str
@@ -259,8 +262,8 @@ class CancelTasks(Message, tag=13):
 
 class Known(Message, tag=14):
     """Of a job with an epoch above 0: outcomes that the client has, and earlier starts of tasks: of one without an
-    outcome those in vain, of one with an outcome those before the start that it is of. Since version 3 also of a job
-    with the epoch 0: results of tasks that it is given, as another job has run them.
+    outcome those in vain, of one with an outcome those before the start that it is of. Also of a job with the epoch 0:
+    results of tasks that it is given, as another job has run them.
 
     `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
     of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
@@ -555,7 +558,8 @@ class LaunchPlaced(Message, tag=56):
 
 class Lead(Message, tag=57):
     """The scheduler leads the plane with this epoch: the node takes the plane's placed tasks from no lower one from now
-    on. With epoch 0 it only asks. Either is answered by `Leading`. `forced`: by order of an operator, whoever leads."""
+    on. With epoch 0 it only asks: if it led, it leads no more. Either is answered by `Leading`. `forced`: by order of
+    an operator, whoever leads."""
 
     plane: str
     epoch: int
@@ -658,12 +662,14 @@ class Report(Message, tag=42):
 
 
 class HandBack(Message, tag=43):
-    """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has."""
+    """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has.
+    `lasting`: nor would another of its stage be, as the node's operator does not want them."""
 
     job: str
     attempt: int
     reason: str
     missing: tuple[str, ...] = ()
+    lasting: bool = False
 
 
 class AttemptRuns(Message, tag=44):
@@ -742,15 +748,17 @@ class QueueLength(Message, tag=50):
 
 class Leading(Message, tag=58):
     """Answer to `Lead`, and said again when another scheduler leads the plane: `epoch` is the highest that the node has
-    accepted for the plane, `leader` the name of that one's scheduler, `linked` whether that is linked to the node now.
+    accepted for the plane, `leader` the name of that one's scheduler, `linked` whether that is linked to the node now
+    and has not asked since. `address`: where the node dials it, for people.
 
-    If the epoch is what the scheduler has asked for, then `Inventory` messages follow.
+    If the scheduler that is told is the leader, and has said so in its `Lead`, then `Inventory` messages follow.
     """
 
     plane: str
     epoch: int
     leader: str
     linked: bool
+    address: str = ""
 
 
 class Inventory(Message, tag=59):
@@ -768,8 +776,9 @@ class NodeLoad(Message, tag=65):
     """What the node has left and what is measured there, for planes that place tasks. Said to schedulers that have sent
     `Lead`: on change at most twice a second, else every `LOAD_REFRESH_S`.
 
-    `lane_free`: slots of the lane of placed tasks that are free; `lane_slots`: all of them. `short`: slots taken by
-    sampled tasks. `queued`: reservations and tasks that wait. `free`: of the node's resources, what no task demands.
+    `lane_free`: slots of the lane of placed tasks that none holds or waits for; `lane_slots`: all of them. `short`:
+    slots taken by sampled tasks. `queued`: reservations and tasks that wait. `free`: of the node's resources, what no
+    task demands that is here, be it a placed one that waits.
     `cpu`: CPUs in use; `memory_bytes` in use; `net_bytes_per_s`: received and sent. None if it cannot be measured.
     """
 
@@ -785,8 +794,8 @@ class NodeLoad(Message, tag=65):
 
 
 class Occupied(Message, tag=66):
-    """Placed tasks hold so many slots of the node, for long: who samples reckons with the others. Said to all
-    schedulers, on change."""
+    """Placed tasks hold so many slots of the node, for long: who samples reckons with the others. Said to schedulers
+    that sample, on change, at most twice a second."""
 
     slots: int
 
@@ -801,8 +810,6 @@ class Preempted(Message, tag=67):
 
 LOAD_REFRESH_S = 30.0
 """An unchanged load is said again after so long."""
-DATA_NODES_MAX = 64
-"""Nodes of which a task may say that they hold some of its data."""
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
 
 
@@ -823,19 +830,6 @@ and again while tasks start and end, and mostly with the report of one.
 """
 
 SINCE: dict[type, int] = {
-    CountKnown: 3,
-    UsingKnown: 3,
-    Counted: 3,
-    Using: 3,
-    Unused: 3,
-    StartedHere: 3,
-    DrainingKnown: 3,
-    AllHandedOver: 3,
-    AskPlaced: 3,
-    PlacedNow: 3,
-    FinishedElsewhere: 3,
-    LaunchNow: 3,
-    Received: 3,
     Leads: 4,
     LaunchPlaced: 4,
     Lead: 4,
@@ -849,12 +843,8 @@ SINCE: dict[type, int] = {
 
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
-PRIORITY_SINCE = 3
-"""The version from which on schedulers know `SubmitJob.priority`."""
-AVOID_BY_SINCE = 3
-"""The version from which on schedulers know `SubmitJob.avoid_by`."""
 PLANES_SINCE = 4
-"""The version from which on schedulers say which plane they run, and know what of jobs and stages is for `FLOW`."""
+"""The version from which on schedulers say which plane they run, and know priorities of stages."""
 
 
 FromClient = (

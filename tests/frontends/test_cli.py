@@ -212,6 +212,9 @@ class TestMistakes:
             (["run", "--array", "1", "--max-attempts", "0", "true"], ["max_attempts"]),
             (["run", "--array", "1", "--prefetch", "-1", "true"], ["prefetch"]),
             (["run", "--array", "1", "--priority", "-1001", "true"], ["priority", "-1000 to"]),
+            (["run", "--array", "1", "--policy", "best", "true"], ["--policy", "'auto'"]),
+            (["run", "--array", "1", "--gang", "true"], ["gang", 'policy="flow"']),
+            (["run", "--array", "1", "--policy", "flow", "--max-per-node", "0", "true"], ["max_per_node", "from 1"]),
             (["run", "--array", "1", "-e", "NO_SUCH_VARIABLE_HERE", "true"], ["env", "NO_SUCH_VARIABLE_HERE"]),
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
@@ -662,6 +665,15 @@ class TestRunMakesTasks:
         assert spec.priority == -2
         assert (spec.app, spec.name) == ("command", "echo")
         assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
+
+    def test_a_job_of_policy_flow(self, clients: list[FakeClient]) -> None:
+        given = ["--policy=flow", "--preemptible", "--gang", "--max-per-node=2", "--max-per-rack=3"]
+        sparrow("run", "--array=1", *given, "--expected-duration=60", "true")
+        spec = clients[0].jobs[0].spec
+        assert (spec.policy, spec.preemptible, spec.gang, spec.expected_duration_s) == ("flow", True, True, 60.0)
+        assert (spec.max_per_node, spec.max_per_rack) == (2, 3)
+        sparrow("run", "--array=1", "true")
+        assert clients[1].jobs[0].spec.policy == ""
 
     def test_no_lines_are_no_tasks(self, clients: list[FakeClient]) -> None:
         assert [sparrow("run", "false").exit_code, sparrow("run", "--array", "0", "false").exit_code] == [0, 0]

@@ -61,11 +61,15 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 class RandomEvents(RuleBasedStateMachine):
-    """A node with two schedulers, where users prefetch, cancel and lose executors, and jobs are claimed."""
+    """A node with two schedulers that sample and one that places, where users prefetch, cancel and lose executors, and
+    jobs are claimed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.node = NodeCore(2, [POOL, MANY], schedulers="st", history_len_max=100)
+        self.node = NodeCore(2, [POOL, MANY], schedulers="st", history_len_max=100, resources={"cpu": 2.0})
+        self.node.core.scheduler_up("f", plane=m.FLOW)
+        self.lead = 1
+        self.node.receive(m.Lead(m.FLOW, 1), scheduler="f")
         self.node.core.executor_up("e", "many", 2, 0.0)
         self.executors = {"p0": 1, "p1": 1, "e": 2}
         self.tickets: dict[tuple[str, int], str] = {}
@@ -140,12 +144,39 @@ class RandomEvents(RuleBasedStateMachine):
         self.node.settle()
         self.act()
 
-    @precondition(lambda self: self.node.core.attempts.by_key)
-    @rule(pick=st.integers(0, 99), running=st.booleans())
-    def cancel(self, pick: int, running: bool) -> None:
-        keys = list(self.node.core.attempts.by_key)
+    @rule(
+        user=st.sampled_from(["anna", "bert"]),
+        app=st.sampled_from(["pool", "many"]),
+        count=st.integers(1, 4),
+        cpus=st.sampled_from([None, 0.5, 2.0]),
+        large=st.sampled_from(["", "", "", "a"]),
+    )
+    def place(self, user: str, app: str, count: int, cpus: float | None, large: str) -> None:
+        demand = None if cpus is None else {"cpu": cpus}
+        for _ in range(count):
+            self.numbers += 1
+            payload: m.Data = BlobRef(large * 64, 9, (f"far:{self.numbers}",)) if large else b"p"
+            number, lead = self.numbers, self.lead
+            launch = m.LaunchPlaced(user + app, 0, 0, number, payload, lead, user, 1.0, 0, app, None, demand)
+            self.node.receive(launch, scheduler="f")
+        self.act()
+
+    @rule()
+    def another_leads(self) -> None:
+        self.lead += 1
+        self.node.core.scheduler_up("g", plane=m.FLOW)
+        self.node.receive(m.Lead(m.FLOW, self.lead), scheduler="g")
+        self.node.core.scheduler_down("g", self.node.now_s)
+        self.lead += 1
+        self.node.receive(m.Lead(m.FLOW, self.lead), scheduler="f")
+        self.act()
+
+    @precondition(lambda self: self.node.core.attempts.by_key or self.node.core.lane.waiting)
+    @rule(pick=st.integers(0, 99), running=st.booleans(), preempt=st.booleans())
+    def cancel(self, pick: int, running: bool, preempt: bool) -> None:
+        keys = [*self.node.core.attempts.by_key, *self.node.core.lane.waiting]
         scheduler, job, number = keys[pick % len(keys)]
-        self.node.receive(m.CancelAttempt(job, number, running), scheduler=scheduler)
+        self.node.receive(m.CancelAttempt(job, number, running, preempt), scheduler=scheduler)
         self.act()
 
     @precondition(lambda self: self.revoked)
@@ -195,11 +226,11 @@ class RandomEvents(RuleBasedStateMachine):
         self.node.receive(m.Claim(job, job[:4], epoch), scheduler=scheduler)
         self.act()
 
-    @rule(scheduler=st.sampled_from("st"))
+    @rule(scheduler=st.sampled_from("stf"))
     def scheduler_comes_anew(self, scheduler: str) -> None:
         self.asks = [ask for ask in self.asks if ask[0] != scheduler]
         self.node.core.scheduler_down(scheduler, self.node.now_s)
-        self.node.core.scheduler_up(scheduler)
+        self.node.core.scheduler_up(scheduler, plane=m.FLOW if scheduler == "f" else m.SPARROW)
         self.node.settle()
         self.act()
 
@@ -216,6 +247,16 @@ class RandomEvents(RuleBasedStateMachine):
             assert all(after in TRANSITIONS[before] for before, after in pairwise(states)), one.story()
             here = self.node.core.attempts.by_key.get(one.key) is one
             assert here == (one.state is not State.ENDED), "an attempt is here until it has ended"
+
+    @invariant()
+    def placed_tasks_wait_for_something_and_not_for_long(self) -> None:
+        core = self.node.core
+        assert core.occupied <= core.slots
+        for task in core.lane.waiting.values():
+            assert self.node.now_s < task.came_at_s + core.options.lane_timeout_s
+        first = next(iter(core.lane.waiting.values()), None)
+        if first is not None and core.free_slots and not core.lane.full and first.app.serves(first.ticket.user):
+            assert core.free["cpu"] < (first.ticket.demand or {}).get("cpu", 0.0)
 
 
 RandomEvents.TestCase.settings = settings(

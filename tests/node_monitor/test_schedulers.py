@@ -38,7 +38,6 @@ def test_a_node_has_drained_once_all_its_schedulers_know() -> None:
     rig = OneJob(2)
     for scheduler in "tu":
         rig.core.scheduler_up(scheduler)
-    rig.core.scheduler_up("old", version=m.PROTOCOL_VERSION_OLDEST)  # It answers nothing, and is not waited for.
     rig.reserve(1, 2)
     rig.core.drain(0.0)
     rig.launch(1, 1)

@@ -362,17 +362,6 @@ def test_results_that_later_stages_need_are_there_again() -> None:
     assert [one.data for one in rig.take(m.Input)] == [b"of one"]
 
 
-def test_a_client_that_says_nothing_of_what_it_has_received_is_believed_to_have_what_left() -> None:
-    rig = Rig(link_backlog_bytes_max=MIB)
-    rig.ran(4, bytes(200_000))
-    assert tasks_of(rig.told()) == [0, 1]
-    rig.core.client_has_read("c", 0.0)
-    rest = rig.told()
-    assert tasks_of(rest) == [2, 3] and type(rest[-1]) is m.JobEnded
-    rig.core.client_has_read("c", 0.0)
-    assert rig.core.is_done and rig.core.admission.held_bytes == {}
-
-
 def test_clients_that_were_not_announced_have_what_they_are_told() -> None:
     rig = Rig(link_backlog_bytes_max=MIB)
     rig.submit_job(4, probe_ratio=1.0, client="http")

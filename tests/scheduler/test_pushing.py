@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.book.nodes import Node
 from scheduler.daemon import SchedulerDaemon
 from scheduler.sampling.pushing import PUSHED_BYTES_MAX
 from sparrow_py.job import TaskStatus
@@ -167,20 +166,6 @@ def test_a_task_that_is_too_large_to_be_pushed_is_probed_for_with_those_after_it
     rig.submit(3, payloads=[b"p", b"p" * (PUSHED_BYTES_MAX + 1), b"p"])
     assert [launch.task for _, launch in rig.pushed()] == [0]
     assert rig.reserved() == 4
-
-
-def test_a_node_whose_link_speaks_the_version_before_is_pushed_nothing() -> None:
-    rig = Rig()
-    rig.core.node_up("old", node_info(), 0.0, 2)
-    rig.node("old", m.Idle(4))
-    rig.submit(1)
-    assert not rig.pushed() and rig.reserved() == 2
-    rig.node("old", m.Idle(4))
-    assert not rig.pushed()
-
-
-def test_a_version_knows_pushes_or_does_not() -> None:
-    assert [Node("n", node_info(), version).starts_now for version in (2, 3)] == [False, True]
 
 
 def test_nothing_is_pushed_unless_the_option_is_on() -> None:

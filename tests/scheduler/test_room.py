@@ -187,17 +187,6 @@ def test_a_job_without_a_client_that_reads_is_settled_at_once() -> None:
     assert rig.mail.outcomes == {("j", CANCELLED): MANY} and not rig.core.jobs
 
 
-def test_a_client_of_an_older_version_has_its_outcomes_as_its_link_empties() -> None:
-    rig = waiting_rig()
-    for _ in range(6):
-        told = rig.mail.outcomes["j", CANCELLED]
-        rig.core.client_has_read("c", 1.0)
-        rig.run_timers(2.0)
-        assert rig.mail.outcomes["j", CANCELLED] <= told + WINDOW // OUTCOME_BYTES
-    assert not rig.core.jobs
-    assert rig.mail.outcomes == {("j", CANCELLED): MANY}
-
-
 def test_a_job_that_was_cancelled_by_others_is_cancelled_when_its_client_brings_it_back() -> None:
     """Some of its tasks are cancelled as the client has read, so none of the others is to run."""
     rig = Rig()

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.book.validation import check_submission
 from sparrow_py.errors import InvalidRequest, LinkError
-from sparrow_py.job import STAGE_EDGES_MAX, JobSpec, TaskSpec, check_name
+from sparrow_py.job import DATA_NODES_MAX, STAGE_EDGES_MAX, JobSpec, TaskSpec, check_name
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
 from tests.support.scheduler_rig import SchedulerRig, node_info
@@ -29,6 +29,11 @@ BAD = [
     *(("expected_duration_s", "expected_duration_s", bad) for bad in (-1.0, NAN, math.inf)),
     *(("demand", "demand", {"gpu": bad}) for bad in (-1.0, NAN, 1e19, 1e-310)),
     ("delay_s", "delay_s", -1.0), ("task_timeout_s", "task_timeout_s", NAN),
+    *(("policy", "policy", bad) for bad in ("flow", "auto", "Sparrow", LONG)),
+    ("preemptible", "preemptible", True), ("gang", "gang", True), ("max_per_node", "max_per_node", 1),
+    *((name, name, bad) for name in ("max_per_node", "max_per_rack") for bad in (0, -1, 1_000_001, True)),
+    ("max_per_rack", "max_per_rack", 1), ("together_with", "together_with", LONG),
+    ("together_with", "together_with", "other"),
     ("wait_for_nodes_s", "wait_for_nodes_s", -1.0), ("on_client_lost", "on_client_lost", "dance"),
 ]  # fmt: skip
 
@@ -90,6 +95,80 @@ def test_stages_that_make_no_dag_are_refused_by_name(stages: list[m.Stage], fiel
     with pytest.raises(InvalidRequest) as caught:
         check_submission(m.SubmitJob("j", 0, "", stages, 1, False, None, False))
     assert caught.value.field == field and told in str(caught.value)
+
+
+def of_stages(*stages: m.Stage, **fields: Any) -> m.SubmitJob:
+    return m.SubmitJob("j", 0, "", list(stages), **{
+        "max_attempts": 3, "retry_failed": False, "queue_timeout_s": None, "report_placed": False, **fields
+    })  # fmt: skip
+
+
+def limited(name: str = "", **fields: Any) -> m.Stage:
+    return m.Stage("many", 1, b"", "", 2.0, 0, None, name=name, **fields)
+
+
+def test_a_scheduler_takes_jobs_of_its_own_plane_only() -> None:
+    for policy in ("", "sparrow"):
+        check_submission(submission(policy=policy))
+        with pytest.raises(InvalidRequest, match=f"policy: '{policy}' is not valid; allowed: flow, which this sched"):
+            check_submission(submission(policy=policy), plane=m.FLOW)
+    check_submission(submission(policy="flow", preemptible=True), plane=m.FLOW)
+
+
+@pytest.mark.parametrize("fields", [{"gang": True}, {"max_per_node": 1}, {"max_per_rack": 1}, {"together_with": "a"}])
+def test_what_only_policy_flow_knows_is_nothing_for_a_scheduler_that_samples(fields: dict[str, Any]) -> None:
+    stages = limited("a"), limited("b", **fields)
+    (name,) = fields
+    with pytest.raises(InvalidRequest, match='nothing but with policy="flow"') as caught:
+        check_submission(of_stages(*stages))
+    assert caught.value.field == f"stages[1].{name}"
+    check_submission(of_stages(*stages, policy="flow"), plane=m.FLOW)
+
+
+@pytest.mark.parametrize(
+    ("stages", "fields", "field"),
+    [
+        ([limited()], {"preemptible": True, "max_attempts": 1}, "preemptible"),
+        ([limited("a", together_with="b"), limited("b", together_with="a")], {}, "stages"),
+        ([limited("a", together_with="a"), limited("b")], {}, "stages[0].together_with"),
+    ],
+)
+def test_what_a_scheduler_of_policy_flow_does_not_take(
+    stages: list[m.Stage], fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_submission(of_stages(*stages, policy="flow", **fields), plane=m.FLOW)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("of_user", "of_job", "of_stage", "allowed"),
+    [(0, None, 1, 0), (5, None, 6, 5), (5, 3, 4, 3), (-7, None, -6, -7)],
+)
+def test_a_stage_states_no_higher_priority_than_its_job(
+    of_user: int, of_job: int | None, of_stage: int, allowed: int
+) -> None:
+    for stage, is_refused in ((of_stage, True), (allowed, False)):
+        rig = SchedulerRig({"n": node_info(apps={"many": ""})}, user_priority=(f"anna={of_user}",))
+        rig.client(of_stages(limited("a", priority=stage), limited("b"), priority=of_job), user="anna")
+        answers = rig.take(m.JobRefused)
+        assert [answer.field for answer in answers] == ["stages[0].priority"] * is_refused
+        if is_refused:
+            assert f"to {allowed}, the job's own" in answers[0].reason
+
+
+def test_reservations_of_a_stage_have_its_priority() -> None:
+    rig = SchedulerRig({"n": node_info(apps={"many": ""})}, user_priority=("anna=5",))
+    rig.client(of_stages(limited("a", priority=-2), limited("b")), m.AddTasks("j", 0, [b"", b""]), user="anna")
+    assert sorted(reserve.priority for reserve in rig.take(m.Reserve)) == [-2, 5]
+
+
+@pytest.mark.parametrize("data", [[(str(node), 1) for node in range(DATA_NODES_MAX + 1)], [("a", -1)]])
+def test_data_of_a_task_that_cannot_be_breaks_the_link(data: list[tuple[str, int]]) -> None:
+    rig = rig_with_python()
+    rig.client(submission("j", 1))
+    with pytest.raises(LinkError, match="the data of task 0 is at more than 64 nodes, or its bytes are not from 0 to"):
+        rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=tuple(data))}))
 
 
 def test_limits_themselves_are_allowed() -> None:

@@ -139,11 +139,13 @@ async def test_who_submits_calls_hears_of_it_at_once(client: Client, cluster: Lo
 
 OF_THE_WHOLE_JOB: dict[str, Any] = {
     "max_attempts": 1, "retry_failed": True, "queue_timeout_s": 5.0, "wait_for_nodes_s": 5.0, "avoid": ("a",),
-    "on_client_lost": "finish", "report_placed": True, "priority": -3, "avoid_by": "rack", "speculate": Speculation(),
+    "on_client_lost": "finish", "report_placed": True, "priority": -3, "avoid_by": "rack", "policy": "flow",
+    "preemptible": True, "speculate": Speculation(),
 }  # fmt: skip
 OF_A_STAGE: dict[str, Any] = {
     "probe_ratio": 3.0, "prefetch": 4, "expected_duration_s": 1.0, "demand": {"gpu": 1}, "where": ("gpu exists",),
-    "delay_s": 1.0, "task_timeout_s": 9.0, "capture_output": True,
+    "delay_s": 1.0, "task_timeout_s": 9.0, "gang": True, "max_per_node": 1, "max_per_rack": 2, "together_with": "b",
+    "capture_output": True,
 }  # fmt: skip
 
 

@@ -555,16 +555,6 @@ def test_of_other_jobs_it_is_not_known(fields: dict[str, Any]) -> None:
     assert known_of(job) == []
 
 
-def test_of_a_job_that_was_at_an_older_scheduler_it_is_not_known() -> None:
-    """That does not say where it starts tasks."""
-    rig = Rig()
-    rig.core.scheduler_up("s", m.FRAME_BYTES_MAX, 0.0, m.PROTOCOL_VERSION_OLDEST)
-    job, _ = rig.submit(3, max_attempts=1)
-    rig.core.scheduler_down("s", "gone", 1.0)
-    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 1.0)
-    assert job.scheduler == "t" and known_of(job) == []
-
-
 def test_a_job_that_was_at_too_many_nodes_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparrow_py.session.core.USED_MAX", 2)
     rig = Rig("s")
@@ -590,47 +580,6 @@ def test_tasks_that_no_scheduler_takes_are_told_the_starts_that_may_have_been(
         rig.core.cancel_job("j", 1.0)
     assert [job.attempts(task) for task in range(2)] == attempts
     assert seen.outcomes == {}
-
-
-def test_a_priority_is_refused_where_all_schedulers_are_of_the_version_before() -> None:
-    rig = Rig()
-    rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.PRIORITY_SINCE - 1)
-    with pytest.raises(InvalidRequest, match="priority: 3 is not valid; allowed: none: scheduler old is of a version"):
-        rig.submit(1, priority=3)
-    assert not rig.core.jobs and rig.kinds() == []
-    rig.submit(1)
-    assert rig.kinds() == [m.SubmitJob, m.AddTasks]
-
-
-def test_a_job_with_a_priority_goes_to_a_scheduler_that_knows_it_and_moves_to_any() -> None:
-    for seed in range(20):
-        rig = Rig("new")
-        rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.PRIORITY_SINCE - 1)
-        _, told = rig.submit(1, job_id=f"j{seed}", priority=3)
-        ((to, submission),) = rig.outbox.take(m.SubmitJob)
-        assert (to, submission.priority) == ("new", 3)
-        rig.core.scheduler_down("new", "it died", 1.0)
-        ((to, submission),) = rig.outbox.take(m.SubmitJob)
-        assert (to, submission.epoch) == ("old", 1) and "refused" not in told.calls
-
-
-def test_to_avoid_by_an_attribute_is_refused_by_a_scheduler_of_the_version_before_and_not_ignored() -> None:
-    for seed in range(20):
-        rig = Rig("new")
-        rig.core.scheduler_up("old", m.FRAME_BYTES_MAX, 0.0, m.AVOID_BY_SINCE - 1)
-        rig.submit(1, job_id=f"j{seed}", avoid_by="rack")
-        ((to, submission),) = rig.outbox.take(m.SubmitJob)
-        assert (to, submission.avoid_by) == ("new", "rack")
-        rig.core.scheduler_down("new", "it died", 1.0)
-        ((to, submission),) = rig.outbox.take(m.SubmitJob)
-        assert (to, submission.epoch) == ("old", 1)
-        refused = "avoid_by: 'rack' is not valid; allowed: none: scheduler old is of a version that does not know attr"
-        with pytest.raises(InvalidRequest, match=refused):
-            rig.submit(1, job_id="k", avoid=[f"j{seed}"], avoid_by="rack")
-        rig.core.scheduler_up("new", m.FRAME_BYTES_MAX, 2.0)
-        with pytest.raises(InvalidRequest, match=refused):  # The job to be avoided is at the old one.
-            rig.submit(1, job_id="k", avoid=[f"j{seed}"], avoid_by="rack")
-        assert "k" not in rig.core.jobs
 
 
 def test_jobs_at_several_schedulers_cannot_be_avoided_by_one_job_which_is_refused_and_not_left_to_luck() -> None:

@@ -20,7 +20,7 @@ from sparrow_py.http import http_guard
 from sparrow_py.wire import messages as m
 from sparrow_py.wire import upgrade, websocket
 from sparrow_py.wire.connection import MESSAGES_PER_TURN_MAX, READ_BYTES_MAX, Connection, Nobody
-from sparrow_py.wire.links import LINK_PATH, Link, OlderLink
+from sparrow_py.wire.links import LINK_PATH, Link
 from sparrow_py.wire.outgoing import Outgoing
 from tests.support.linked import HELLO, LOOPS, Tls, accepting, both_ends, dialled, encoded, run_on, served, until
 from tests.support.raw import BINARY, CLOSE, CONTINUATION, PING, PONG, Raw, batch, connected, request, ws_frame
@@ -913,37 +913,5 @@ def test_the_http_protocol_hears_of_the_end_and_writes_nothing(loop: str) -> Non
             assert data.endswith(websocket.close_frame(1000, masks=False))
             await link.aclose()
             assert http.transport is None  # type: ignore[attr-defined]
-
-    run_on(loop, play())
-
-
-def test_of_a_peer_that_says_not_what_it_has_received_it_is_known_when_all_has_left(loop: str) -> None:
-    """Not as long as it reads nothing."""
-
-    async def play() -> None:
-        async with against_raw() as (raw, link):
-            link.__class__ = OlderLink  # As if the peer had said hello with the version before.
-            emptied = 0
-
-            def count() -> None:
-                nonlocal emptied
-                emptied += 1
-
-            link.emptied = count
-            link.listen(lambda _: None)
-            link.send(m.JobEnded("j"))
-            link.flush()
-            assert emptied == 1
-            while link._connection.writable:
-                link.send(outcome(30_000))
-                link.flush()
-            before = emptied
-            link.send(m.JobEnded("j"))
-            link.flush()
-            assert emptied == before
-            reading = asyncio.get_running_loop().run_in_executor(None, _read_all, raw.socket)
-            await until(lambda: emptied > before)
-            link._connection.abort()
-            await reading
 
     run_on(loop, play())

@@ -9,7 +9,9 @@ import pytest
 
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import (
+    DATA_NODES_MAX,
     DEMANDS_MAX,
+    GROUP_MAX,
     INPUTS_MAX,
     PREFERRED_MAX,
     STAGES_MAX,
@@ -47,6 +49,14 @@ STAGE_FIELDS: list[tuple[str, str, Any]] = [
     ("tasks[0].preferred[1]", "tasks", [TaskSpec(preferred=["a", ""])]),
     ("tasks[0].preferred", "tasks", [TaskSpec(preferred=["a"] * (PREFERRED_MAX + 1))]),
     ("tasks[0].inputs", "tasks", [TaskSpec(inputs="map")]),
+    ("tasks[0].data", "tasks", [TaskSpec(data=[("a", 1)])]),  # type: ignore[arg-type]
+    ("tasks[0].data", "tasks", [TaskSpec(data={str(node): 1 for node in range(DATA_NODES_MAX + 1)})]),
+    ("tasks[0].data ''", "tasks", [TaskSpec(data={"": 1})]),
+    *(("tasks[0].data['a']", "tasks", [TaskSpec(data={"a": bad})]) for bad in (-1, 1.5, True, 1 << 63)),  # type: ignore[dict-item]
+    ("gang", "gang", 1), ("gang", "gang", None),
+    *((name, name, bad) for name in ("max_per_node", "max_per_rack") for bad in (0, 1.5, True, "1", GROUP_MAX + 1)),
+    ("together_with", "together_with", LONG), ("together_with", "together_with", None),
+    *(("priority", "priority", bad) for bad in (-1001, 1_000_001, 1.0, "1", True)),
     ("tasks[0].inputs", "tasks", [TaskSpec(inputs=["map"] * (INPUTS_MAX + 1))]),
 ]  # fmt: skip
 JOB_FIELDS: list[tuple[str, str, Any]] = [
@@ -55,7 +65,8 @@ JOB_FIELDS: list[tuple[str, str, Any]] = [
     *((name, name, bad) for name in ("queue_timeout_s", "wait_for_nodes_s") for bad in (-1, math.nan, "1", True)),
     ("retry_failed", "retry_failed", 1), ("report_placed", "report_placed", "yes"),
     ("on_client_lost", "on_client_lost", "dance"), ("on_client_lost", "on_client_lost", None),
-    *(("priority", "priority", bad) for bad in (-1001, 1_000_001, 1.0, "1", True)),
+    *(("policy", "policy", bad) for bad in ("Flow", "central", None, 3)),
+    ("preemptible", "preemptible", 1), ("preemptible", "preemptible", None),
     *(("avoid_by", "avoid_by", bad) for bad in (None, 1, LONG, "a\n")),
     ("avoid", "avoid", "job"), ("avoid[0]", "avoid", [""]), ("avoid[0]", "avoid", [LONG]),
     ("stages[0]", "stages", [b"task"]),
@@ -111,17 +122,77 @@ def test_tasks_beside_stages_are_refused() -> None:
     assert refused(JobSpec([b""], stages=[stage("a")])).field == "tasks"
 
 
+FLOW_ONLY: list[dict[str, Any]] = [{"gang": True}, {"max_per_node": 1}, {"max_per_rack": 2}, {"together_with": "a"}]
+
+
+@pytest.mark.parametrize("policy", ["", "sparrow", "auto"])
+@pytest.mark.parametrize("fields", FLOW_ONLY, ids=str)
+def test_what_only_policy_flow_knows_is_refused_without_it(fields: dict[str, Any], policy: str) -> None:
+    (name,) = fields
+    error = refused(JobSpec(stages=[stage("a"), stage("b", **fields)], policy=policy))
+    assert error.field == f"stages[1].{name}"
+    assert f'nothing but with policy="flow"; this job\'s policy is {policy!r}' in str(error)
+    if name != "together_with":
+        assert refused(JobSpec([b""], policy=policy, **fields)).field == name
+        JobSpec([b""], policy="flow", **fields).validate()
+    JobSpec(stages=[stage("a"), stage("b", **fields)], policy="flow").validate()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, 'policy="flow"'),
+        ({"policy": "sparrow"}, 'policy="flow"'),
+        ({"policy": "auto", "expected_duration_s": 1e3}, 'policy="flow"'),
+        ({"policy": "flow", "max_attempts": 1}, "False with max_attempts=1"),
+    ],
+)
+def test_only_a_job_of_policy_flow_that_may_start_again_is_preemptible(fields: dict[str, Any], told: str) -> None:
+    error = refused(JobSpec([b""], preemptible=True, **fields))
+    assert error.field == "preemptible" and told in str(error)
+    JobSpec([b""], preemptible=True, policy="flow", max_attempts=2).validate()
+
+
+@pytest.mark.parametrize(
+    ("stages", "field", "told"),
+    [
+        ([stage("a", together_with="a"), stage("b")], "stages[0].together_with", "the job's other stages: b"),
+        ([stage("a", together_with="c"), stage("b")], "stages[0].together_with", "the job's other stages: b"),
+        ([stage(together_with="a")], "together_with", "there are none"),
+        ([stage("a", together_with="b"), stage("b", together_with="a")], "stages", " waits for "),
+        ([stage("a", together_with="b"), stage("b", "a")], "stages", " waits for "),
+        (
+            [stage("a", together_with="c"), stage("b", "a"), stage("c", "b")],
+            "stages",
+            "that do not wait for themselves",
+        ),
+    ],
+)
+def test_no_stage_is_together_with_itself_or_with_what_waits_for_it(
+    stages: list[StageSpec], field: str, told: str
+) -> None:
+    error = refused(JobSpec(stages=stages, policy="flow"))
+    assert error.field == field and told in str(error)
+
+
+def test_a_stage_states_no_higher_priority_than_its_job() -> None:
+    error = refused(JobSpec(stages=[stage("a"), stage("b", priority=3)], priority=2))
+    assert error.field == "stages[1].priority" and "from -1000 to 2, the job's own" in str(error)
+    JobSpec(stages=[stage("a", priority=2), stage("b", priority=-5)], priority=2).validate()
+    JobSpec(stages=[stage("a", priority=7)]).validate()  # The user's own may be higher: the scheduler knows.
+
+
 def test_a_demand_and_prefetching_do_not_go_together() -> None:
     assert refused(JobSpec([b""], demand={"cpu": 1}, prefetch=2)).field == "prefetch"
     JobSpec([b""], demand={}, prefetch=2).validate()
 
 
 def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
-    task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)])
+    task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)], data={"n": 0, "m": 1 << 62})
     JobSpec(
         stages=(stage("b", "a", tasks=(task, b"", REF)), stage("a"), stage("c", "a", "b", tasks=[])),
         max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), avoid_by="rack",
-        on_client_lost="finish", priority=-1000,
+        on_client_lost="finish", priority=-1000, policy="flow", preemptible=True,
     ).validate()  # fmt: skip
     JobSpec([], common=REF, demand={"cpu": 0, "gpu": 1.5}, where=["gpu exists"], delay_s=0, task_timeout_s=1).validate()
     JobSpec(stages=[stage()]).validate()

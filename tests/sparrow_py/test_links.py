@@ -213,20 +213,20 @@ async def test_what_nobody_waits_for_leaves_with_what_follows_it(
     assert batches == [[m.JobAccepted("j"), follower]]
 
 
-@pytest.mark.parametrize(("hello", "version"), [(HELLO, 3), (m.Hello(2, "client", "", "ann", ""), 2)])
+@pytest.mark.parametrize(("hello", "version"), [(HELLO, 4), (m.Hello(3, "client", "", "ann", ""), 3)])
 async def test_a_peer_is_not_sent_what_its_version_does_not_know(dial: Dial, hello: m.Hello, version: int) -> None:
     batches: list[list[Any]] = []
 
     async def serve(link: links.Link) -> None:
         assert link.version == version
-        for message in (m.Placed("j", 0), m.Counted("j", {}), m.Unused("j", ""), m.JobEnded("j")):
+        for message in (m.Placed("j", 0), m.Leads(False), m.JobEnded("j")):
             link.send(message)
 
     link = await dial(serve, hello)
     assert link.version == version
     await read_all(link, batches)
     kinds = [type(message) for batch in batches for message in batch]
-    new = [m.Counted, m.Unused] if version == 3 else []
+    new = [m.Leads] if version == 4 else []
     assert kinds == [m.Placed, *new, m.JobEnded, m.Goodbye]
 
 
@@ -242,7 +242,7 @@ async def test_a_scheduler_that_chooses_a_version_that_was_not_offered() -> None
     app.add_routes([web.get(links.LINK_PATH, handle)])
     decode = m.FrameDecoder(m.ToClient)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        with pytest.raises(LinkError, match=r"chose protocol version 7; versions 2 to 3 are spoken here"):
+        with pytest.raises(LinkError, match=r"chose protocol version 7; versions 3 to 4 are spoken here"):
             await dial_scheduler(session, f"{server.host}:{server.port}", HELLO, decode, heartbeat_s=10.0)
 
 

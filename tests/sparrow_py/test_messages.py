@@ -73,6 +73,14 @@ MESSAGES: list[m.Message] = [
     m.AskLength(7),
     m.QueueLength(7, 3),
     m.Renew("secret"),
+    m.Leads(False),
+    m.LaunchPlaced("job", 0, 0, 1, b"payload", 2, "user", 1.0, 0, "noop", None),
+    m.Lead("flow", 2),
+    m.Leading("flow", 2, "scheduler-1", True),
+    m.Inventory("flow", 2, [("user", "job", 7)], True),
+    m.NodeLoad(2, 3, 1, 0, {"cpu": 2.0}),
+    m.Occupied(2),
+    m.Preempted("job", 1, 2.5),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

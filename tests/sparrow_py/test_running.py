@@ -53,9 +53,8 @@ def test_who_asks_for_what_cannot_be_is_cut_off(asked: list[int]) -> None:
 class Asking:
     """A client's core with a job of two tasks at scheduler s, and what it is told."""
 
-    def __init__(self, version: int = m.PROTOCOL_VERSION) -> None:
-        self.rig = ClientRig()
-        self.rig.core.scheduler_up("s", m.FRAME_BYTES_MAX, 0.0, version)
+    def __init__(self) -> None:
+        self.rig = ClientRig("s")
         self.rig.submit(2)
         self.told: list[Sequence[int]] = []
 
@@ -96,10 +95,7 @@ def test_who_gets_no_answer_is_told_so(end: str) -> None:
     assert asking.told == [()]
 
 
-def test_a_scheduler_of_the_version_before_is_not_asked_and_one_that_is_silent_not_for_ever() -> None:
-    asking = Asking(version=m.PROTOCOL_VERSION_OLDEST)
-    asking.rig.receive(m.JobAccepted("j"))
-    assert not asking.ask()
+def test_a_scheduler_that_is_silent_is_not_asked_for_ever() -> None:
     asking = Asking()
     asking.rig.receive(m.JobAccepted("j"))
     assert [asking.ask() for _ in range(101)] == [True] * 100 + [False]

@@ -91,7 +91,7 @@ def hello(oldest: int, newest: int = 0, role: str = "client") -> m.Hello:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "common"),
-    [(2, 0, 2), (2, 2, 2), (2, 3, 3), (3, 0, 3), (3, 4, 3), (2, 9, 3)],
+    [(3, 0, 3), (3, 3, 3), (3, 4, 4), (4, 0, 4), (4, 5, 4), (3, 9, 4)],
     ids=["yesterday's", "yesterday's, in full", "ours", "ours alone", "tomorrow's", "one with a long memory"],
 )
 def test_the_newest_version_that_both_speak(oldest: int, newest: int, common: int) -> None:
@@ -101,10 +101,10 @@ def test_the_newest_version_that_both_speak(oldest: int, newest: int, common: in
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (hello(4, 5), "protocol versions 4 to 5 are not spoken here; versions 2 to 3 are: upgrade the scheduler first"),
-        (hello(1, 0), "protocol version 1 is not spoken here; versions 2 to 3 are: upgrade the client first"),
+        (hello(5, 6), "protocol versions 5 to 6 are not spoken here; versions 3 to 4 are: upgrade the scheduler first"),
+        (hello(2, 0), "protocol version 2 is not spoken here; versions 3 to 4 are: upgrade the client first"),
         (hello(-1, 0, "node"), "protocol versions -1 to 0 are not .* are: upgrade the node monitor first"),
-        (hello(5, 1), "protocol version 5 is not spoken here; versions 2 to 3 are: upgrade the scheduler first"),
+        (hello(6, 1), "protocol version 6 is not spoken here; versions 3 to 4 are: upgrade the scheduler first"),
     ],
 )
 def test_versions_that_are_two_apart_are_told_who_is_behind(said: m.Hello, told: str) -> None:

@@ -58,10 +58,14 @@ class Rig:
         for scheduler in schedulers:
             self.core.scheduler_up(scheduler, frame_bytes_max, 0.0)
 
+    @staticmethod
+    def spec(tasks: int | list[Any] = 1, **fields: Any) -> JobSpec:
+        payloads = [b"x"] * tasks if isinstance(tasks, int) else tasks
+        return JobSpec(payloads, **{"job_id": "j", **fields})
+
     def submit(self, tasks: int | list[Any], now_s: float = 0.0, **fields: Any) -> tuple[ClientJob, Told]:
         told = Told()
-        payloads = [b"x"] * tasks if isinstance(tasks, int) else tasks
-        job = self.core.submit(JobSpec(payloads, **{"job_id": "j", **fields}), told, now_s)
+        job = self.core.submit(self.spec(tasks, **fields), told, now_s)
         self.core.check_invariants()
         return job, told
 

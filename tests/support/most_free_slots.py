@@ -1,18 +1,19 @@
-"""Two small planes beside those of the scheduler, made of what `scheduler/plane.py` says alone.
+"""Small planes beside those of the scheduler, made of what `scheduler/plane.py` says alone.
 
 `MostFreeSlots` sends each task to the node with the most free slots, oldest stage first, once all events of a frame
-have been handled. `SolvedPlacement` does the same, and has computed off the loop which task goes where.
+have been handled. `InLanes` does the same, by the nodes' lanes for placed tasks. `SolvedPlacement` does as the first,
+and has computed off the loop which task goes where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from scheduler.book.jobs import UNPLACED, Attempt, StageState
 from scheduler.book.nodes import Node
 from scheduler.book.waiting_stages import WaitingStages, group_of
-from scheduler.plane import BookForPlane, Handler
+from scheduler.plane import BookForPlane, Handler, WhyWaiting
 from sparrow_py.wire import messages as m
 
 Places = list[tuple[int, str]]
@@ -22,6 +23,8 @@ Places = list[tuple[int, str]]
 class MostFreeSlots:
     """See `scheduler.plane.Plane`. A stage waits here for slots; one for which there is no node waits in the book."""
 
+    name = m.SPARROW
+    has_leader = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -58,6 +61,9 @@ class MostFreeSlots:
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         self.book.leave_alone(attempt.stage, node.id, now_s)
 
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        """Its slot is free: seen at the next pump."""
+
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
@@ -66,11 +72,25 @@ class MostFreeSlots:
     def node_state(self, node: Node, now_s: float) -> None:
         """As `node_up`."""
 
+    def node_load(self, node: Node, now_s: float) -> None:
+        """It is known how many tasks run there."""
+
     def node_lost(self, node: Node) -> Iterable[StageState]:
         return ()
 
     def node_down(self, node: Node, now_s: float) -> None:
         """What ran there is unplaced: seen at the next pump."""
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """It is asked at the next pump."""
+
+    rounds = None
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        return 0.0
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        return lambda: WhyWaiting([])
 
     def live_reservations(self, node_id: str) -> int:
         return 0
@@ -78,7 +98,7 @@ class MostFreeSlots:
     # ---- which node gets what ----------------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
-        for stage in self.waiting.all():
+        for stage in self.waiting.all() if self.book.leads() else []:
             self.place(stage, choose(self.wanted(stage, now_s), self.free_slots()), now_s)
 
     def free_slots(self) -> dict[str, int]:
@@ -111,12 +131,16 @@ class MostFreeSlots:
             if stage.states[task] != UNPLACED or node is None or not may_run_at(node_id):
                 continue  # Much may have happened since it was computed.
             if book.may_start_at(stage.job, node):
-                book.push(stage, [task], node)
+                self.send(stage, task, node)
                 placed += 1
         if placed:
             book.count_placed(stage, placed)
             if not stage.unplaced:
                 self.none_unplaced(stage, now_s)
+
+    def send(self, stage: StageState, task: int, node: Node) -> None:
+        """Send an unplaced task to a node that may run it."""
+        self.book.push(stage, [task], node)
 
     def solved(self, number: int, answer: Any, now_s: float) -> None:
         raise NotImplementedError("nothing is given away to be solved")
@@ -133,6 +157,53 @@ class MostFreeSlots:
 
     def left_over(self) -> str:
         return f"waiting stages {self.waiting.all()}" if self.waiting else ""
+
+
+class InLanes(MostFreeSlots):
+    """As `MostFreeSlots`, by the lanes of the nodes for placed tasks. What it is told of loads and of preempted
+    attempts, it remembers."""
+
+    def __init__(self, book: BookForPlane) -> None:
+        super().__init__(book)
+        self.loads: list[str] = []
+        self.preemptions: list[tuple[int, str, float]] = []
+
+    def send(self, stage: StageState, task: int, node: Node) -> None:
+        self.book.place(stage, task, node)
+
+    def free_slots(self) -> dict[str, int]:
+        """As far as the nodes know tasks that are placed."""
+        free = super().free_slots()
+        return {node.id: free[node.id] for node in self.book.nodes.all() if node.places}
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        self.loads.append(node.id)
+
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        self.preemptions.append((attempt.task, node.id, service_s))
+
+
+class Preempting(InLanes):
+    """As `InLanes`. Now and then it preempts an attempt, as if all jobs were preemptible that may start again."""
+
+    def stage_came(self, stage: StageState) -> None:
+        super().stage_came(stage)
+        stage.job.preemptible = stage.job.max_attempts > 1
+
+    def pump(self, now_s: float) -> None:
+        super().pump(now_s)
+        attempts = [attempt for node in self.book.nodes.all() for attempt in sorted(node.attempts, key=_order)]
+        if attempts and self.book.rng.random() < 0.2:
+            attempt = self.book.rng.choice(attempts)
+            if attempt.stage.job.preemptible:
+                self.book.preempt(attempt)
+
+
+class LedMostFreeSlots(InLanes):
+    """The same, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True
 
 
 class SolvedPlacement(MostFreeSlots):
@@ -170,3 +241,7 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
+
+
+def _order(attempt: Attempt) -> tuple[str, int]:
+    return attempt.order

@@ -52,7 +52,7 @@ class Recorder:
 
 
 def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
-    """A submission; `fields` are those of `Stage` or `SubmitJob`."""
+    """A submission; `fields` are those of `SubmitJob` or of its one `Stage`: of both, those of the job."""
     stage = {
         "app": "many",
         "common": b"",
@@ -66,7 +66,7 @@ def submission(job: str = "j", tasks: int = 1, **fields: Any) -> m.SubmitJob:
         "report_placed": False,
     }  # fmt: skip
     for name, value in fields.items():
-        (stage if name in m.Stage.__struct_fields__ and name != "name" else whole)[name] = value
+        (whole if name in m.SubmitJob.__struct_fields__ else stage)[name] = value
     return m.SubmitJob(stages=[m.Stage(**{"task_count": tasks, **stage})], **whole)
 
 

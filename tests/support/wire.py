@@ -101,7 +101,7 @@ class Schema:
 
 
 def recorded_schema(protocol: str) -> Schema:
-    """That of "protocol-v2", say."""
+    """That of "protocol-v3", say."""
     return Schema(json.loads((RECORDED / protocol / "schema.json").read_text()))
 
 

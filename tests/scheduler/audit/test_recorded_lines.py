@@ -67,6 +67,7 @@ TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.HandedOver("j", ((0, 2), (5, 7)))),
     ("c#1", m.HandedOver("job 2", ())),
     ("c#1", m.AllHandedOver()),
+    ("c#1", m.Leads(False)),
 ]
 TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Reserve(5, "j", 1, "ann", 1.0, 0, "app", 3, 0, None, {"cpu": 1.0})),
@@ -76,14 +77,19 @@ TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Launch(9, "j", 1, 4, ATTEMPT, b"payload", ((0, 1),))),
     ("n", m.Launch(0, "j", 0, 0, 1, BLOB, (), 5)),
     ("n", m.LaunchNow("j", 1, 4, ATTEMPT, b"payload", "ann", 1.0, 0, "app", 0.5)),
+    ("n", m.LaunchPlaced("j", 1, 4, ATTEMPT, b"payload", 3, "ann", 1.0, 0, "app", 60.0, {"cpu": 1.0}, ((0, 1),))),
     ("n", m.NoTask(9, 2)),
     ("n", m.CancelAttempt("j", ATTEMPT)),
     ("n", m.CancelAttempt("j", 1, True)),
+    ("n", m.CancelAttempt("j", ATTEMPT, preempt=True)),
     ("n", m.ForgetJob("j")),
     ("n", m.Input("j", 0, b"result")),
     ("n", m.Claim("j", "ann", 1, 7, 2.0)),
     ("n", m.AskLength(3)),
     ("n", m.DrainingKnown()),
+    ("n", m.LaunchPlaced("j", 1, 4, ATTEMPT, b"payload", 2, "ann", 1.0, 0, "app", 0.5)),
+    ("n", m.Lead("flow", 2)),
+    ("n", m.CancelAttempt("j", 1, preempt=True)),
 ]
 FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.ReservationsRefused(5, 2, "full")),
@@ -102,6 +108,11 @@ FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.Fenced("j", 4)),
     ("n", m.Idle(2)),
     ("n", m.QueueLength(3, 12)),
+    ("n", m.Leading("flow", 2, "scheduler-1", True)),
+    ("n", m.Inventory("flow", 2, [("ann", "j", 7)], True)),
+    ("n", m.NodeLoad(2, 3, 1, 0, {"cpu": 2.0})),
+    ("n", m.Occupied(2)),
+    ("n", m.Preempted("j", ATTEMPT, 2.5)),
 ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.check import fault_of_solution
 from scheduler.flow.problem import FlowError, Problem, ProblemError, Solution, StoppedError
 from scheduler.flow.solvers import cost_scaling, cycle_cancelling, residual
@@ -20,7 +21,6 @@ from tests.support.flow_problems import (
     integers,
     network,
     oracle_cost,
-    quincy_graph,
     scheduling_problems,
 )
 

@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.problem import InfeasibleError, Problem, Solution, StoppedError
 from scheduler.flow.solvers import cost_scaling, cycle_cancelling
 from scheduler.flow.solvers.race import Solver, race
 from scheduler.flow.solvers.stopping import StopFlag, stop_flag
-from tests.support.flow_problems import INFEASIBLE, KNOWN, integers, quincy_graph
+from tests.support.flow_problems import INFEASIBLE, KNOWN, integers
 
 PROBLEM = KNOWN[0].problem
 COST = KNOWN[0].cost

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.changes import Changes
 from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.problem import InfeasibleError, Problem, ProblemError, Solution, StoppedError
@@ -23,7 +24,6 @@ from tests.support.flow_problems import (
     integers,
     network,
     oracle_cost,
-    quincy_graph,
     scheduling_problems,
     with_offset,
 )

@@ -25,5 +25,5 @@ def test_they_are_read_from_the_core() -> None:
     assert values["sparrow_scheduler_outcomes_total", "lost"] == 0
     assert [values[f"sparrow_scheduler_{name}",] for name in ("jobs", "nodes", "clients")] == [1, 1, 5]
     assert values["sparrow_scheduler_undelivered_bytes",] == MESSAGE_BYTES
-    info = values["sparrow_scheduler_info", "sparrow", "paper", "reserved", "false", "false", "false", "0.0"]
+    info = values["sparrow_scheduler_info", "sparrow", "sparrow", "paper", "reserved", "false", "false", "false", "0.0"]
     assert info == 1

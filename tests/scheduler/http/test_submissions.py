@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.http.submissions import read_job
+from scheduler.http.submissions import read_job, read_submission
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import INPUTS_MAX, TaskSpec
 
@@ -22,16 +22,37 @@ def test_every_field() -> None:
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
-        "priority": -2,
+        "priority": -2, "policy": "flow", "preemptible": True, "gang": True, "max_per_node": 3, "max_per_rack": 4,
+        "together_with": "",
     }  # fmt: skip
-    task = {"payload": "p", "id": "i", "preferred": ["n"]}
+    task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}}
     user, spec = read_job(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
     assert user == "me"
     assert spec.common == b"\0\1"
-    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",)), b""]
+    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",), data={"n": 7}), b""]
     for name, value in given.items():
         if name != "common_base64":
             assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
+
+
+@pytest.mark.parametrize(
+    ("stated", "plane", "sent"), [("", "sparrow", ""), ("", "flow", "flow"), ("flow", "flow", "flow")]
+)
+def test_a_job_is_for_the_policy_of_the_scheduler_that_it_is_posted_to(stated: str, plane: str, sent: str) -> None:
+    text = body(app="a", policy=stated)
+    assert read_submission(text, PAYLOAD_BYTES_MAX, plane).job.submission.policy == sent
+
+
+@pytest.mark.parametrize(("stated", "plane"), [("flow", "sparrow"), ("sparrow", "flow"), ("auto", "sparrow")])
+def test_a_job_of_another_policy_is_refused(stated: str, plane: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"policy: '{stated}' is not valid; allowed: {plane}, or empty"):
+        read_submission(body(app="a", policy=stated), PAYLOAD_BYTES_MAX, plane)
+
+
+def test_stages_have_a_priority_of_their_own() -> None:
+    stages = [{"name": "s", "app": "a", "priority": -1}, {"name": "t", "app": "a"}]
+    _, spec = read_job(body(stages=stages, priority=3), PAYLOAD_BYTES_MAX)
+    assert (spec.priority, [stage.priority for stage in spec.stages]) == (3, [-1, None])
 
 
 def test_a_payload_is_the_text_that_stands_there() -> None:
@@ -72,6 +93,13 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","demand":{"cpu":-1}}', "demand['cpu']", "-1"),
         (b'{"app":"a","where":["zone"]}', "where[0]", "NAME == VALUE"),
         (b'{"app":"a","on_client_lost":"x"}', "on_client_lost", "cancel or finish"),
+        (b'{"app":"a","policy":"auto!"}', "policy", "'auto!'"),
+        (b'{"app":"a","gang":true}', "gang", 'policy="flow"'),
+        (b'{"app":"a","preemptible":true}', "preemptible", 'policy="flow"'),
+        (b'{"app":"a","tasks":[{"data":{"n":-1}}]}', "tasks[0].data['n']", "-1"),
+        (b'{"app":"a","tasks":[{"data":["n"]}]}', "tasks[0].data", "an object"),
+        (b'{"stages":[{"name":"s","app":"a","priority":2}],"priority":1}', "stages[0].priority", "the job's own"),
+        (b'{"stages":[{"name":"s","app":"a","policy":"flow"}]}', "stages[0].policy", "there is no such field"),
         (b'{"app":"a","user":""}', "user", "non-empty"),
         (b'{"app":"a","name":"\\u0000"}', "name", "printable"),
         (b'{"app":"a","stages":[{"name":"s","app":"a"}]}', "app", "no such field beside stages"),

@@ -1,0 +1,59 @@
+"""`sparrow explain`: why tasks of a job wait."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from frontends.cli.connection import ask_all, connection_options
+from frontends.cli.tables import print_table
+from sparrow_py.access.credentials import Access
+from sparrow_py.job import check_name
+from sparrow_py.logs.printable import printable
+
+
+@click.command(short_help="Say why tasks of a job wait.")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="Print what the scheduler answers.")
+@click.argument("job_id", metavar="JOB_ID")
+def explain(schedulers: list[str], access: Access, job_id: str, as_json: bool) -> int:
+    """Say why tasks of a job have not started, stage by stage.
+
+    Of a job at a scheduler with policy flow the cheapest places of a task are listed, with what is in the way there,
+    and what it costs to have the task wait: it goes to the cheapest place where nothing is in the way, if that costs
+    less. Exits with 1 if no scheduler has the job.
+
+    \b
+    Examples:
+      sparrow explain 0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8
+    """
+    check_name("job id", job_id, empty=False)
+    answers = ask_all(schedulers, access, "GET", f"/v1/jobs/{quote(job_id, safe='')}/explain")
+    found = [answer.body for answer in answers if answer.status == 200]
+    if not found:
+        click.echo(f"sparrow: no job {job_id!r} is queued or running", err=True)
+        return 1
+    for explanation in found:
+        if as_json:
+            click.echo(json.dumps(explanation, indent=2))
+        else:
+            _print(explanation)
+    return 0
+
+
+def _print(explanation: dict[str, Any]) -> None:
+    if not explanation["stages"]:
+        click.echo("no task of it waits")
+    for stage in explanation["stages"]:
+        name = f"stage {printable(stage['name'])}: " if stage["name"] else ""
+        count = stage["waiting"]
+        click.echo(f"{name}{count} task{'' if count == 1 else 's'} wait{'s' if count == 1 else ''}")
+        for reason in stage["reasons"]:
+            click.echo(f"  {printable(reason)}")
+        if stage.get("waiting_cost") is not None:
+            click.echo(f"  task {stage['task']}: to have it wait costs {stage['waiting_cost']}; to place it")
+            rows = [[place["to"], place["cost"], place["limit"]] for place in stage["places"]]
+            print_table(["PLACE", "COST", "IN THE WAY"], rows)

@@ -1,0 +1,93 @@
+"""Why the tasks of a job that have not started wait: what the book knows of it, and what the plane does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scheduler.book.jobs import ARRIVING, CLAIMING
+from scheduler.plane import WhyWaiting
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import JobState, StageState
+    from scheduler.core import SchedulerCore
+
+NAMED_MAX = 5
+"""Nodes and stages that are named in a reason."""
+
+
+@dataclass(slots=True)
+class StageWaits:
+    """A stage with tasks that have not started, and why."""
+
+    name: str
+    waiting: int
+    reasons: list[str] = field(default_factory=list)
+    ask: Callable[[], WhyWaiting] | None = None
+    """Tells the rest; to be called where problems are solved."""
+
+
+def waiting_stages(core: SchedulerCore, job: JobState, now_s: float) -> list[StageWaits]:
+    """The stages of the job that have tasks which wait."""
+    found = []
+    for stage in job.stages:
+        waiting = stage.unplaced + len(stage.blocked) + len(stage.untold) + stage.spec.task_count - len(stage.states)
+        if waiting:
+            waits = StageWaits(stage.spec.name, waiting, _reasons(core, stage, now_s))
+            if stage.open and stage.unplaced:
+                waits.ask = core.plane.explain(stage, now_s)
+            found.append(waits)
+    return found
+
+
+def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
+    job, reasons = stage.job, []
+    if missing := stage.spec.task_count - len(stage.states):
+        reasons.append(f"{missing:,} of its tasks have not arrived from the client")
+    if job.phase is ARRIVING:
+        reasons.append("its job is accepted once all its tasks are here")
+    if job.phase is CLAIMING:
+        nodes = f", and {len(job.unanswered):,} nodes have not answered" if job.unanswered else ""
+        reasons.append(f"its job was at another scheduler: nodes are asked what they have of it{nodes}")
+    if stage.waits_for:
+        names = [job.stages[index].spec.name for index in sorted(stage.waits_for)]
+        reasons.append(f"it comes after {_some(names)}, of which tasks have not finished")
+    if stage.blocked:
+        reasons.append(f"{len(stage.blocked):,} of its tasks wait for inputs that got lost, and are produced again")
+    if stage.untold:
+        reasons.append(f"{len(stage.untold):,} of its tasks start again once the client knows of the starts before")
+    if stage.open and stage.unplaced:
+        reasons += _of_nodes(core, stage, now_s)
+    return reasons
+
+
+def _of_nodes(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
+    """What of nodes is in the way."""
+    nodes, search, reasons = core.nodes, stage.search, []
+    eligible = nodes.eligible(stage.kind)
+    if not len(nodes):
+        reasons.append("no node monitor is connected")
+    elif not eligible:
+        why = nodes.why_none_could(stage.kind)
+        reasons.append(why[1] if why is not None else "no node that may run it is ready")
+    elif refused := [node_id for node_id in eligible if node_id in search.refused_by]:
+        reasons.append(f"{_some(refused)} handed tasks back or refused them, and are left alone for a while")
+    for node_id, why_not in list(search.barred_by.items())[:NAMED_MAX]:
+        reasons.append(f"{node_id} takes none of its tasks: {why_not}")
+    if eligible and stage.job.avoids:
+        avoided = [node_id for node_id in eligible if core.book.reach.avoided_at(stage, node_id)]
+        if avoided:
+            reasons.append(f"jobs that it avoids run at {_some(avoided)}")
+    if stage.preferences is not None and stage.preferences.constrained:
+        reasons.append(f"{len(stage.preferences.constrained):,} of its tasks wait for nodes that they prefer")
+    if search.no_node_since_s is not None:
+        reasons.append(f"it has waited for a node for {now_s - search.no_node_since_s:.1f} s")
+    if stage.job.queue_timeout_s is not None and stage.place_by_s:
+        reasons.append(f"tasks that have no place within queue_timeout_s = {stage.job.queue_timeout_s:g} s are lost")
+    return reasons
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

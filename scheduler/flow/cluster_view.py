@@ -1,0 +1,191 @@
+"""The cluster as a flow plane sees it: what is free at each node, by the plane's own count.
+
+What our own tasks take is counted anew from the book's attempts whenever something happened at a node, so that no count
+can drift. What others take there (tasks of other schedulers) nodes say now and then (`NodeLoad`): what is held there
+beyond what we know of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scheduler.flow.cluster_changes import Share
+from scheduler.flow.policies.policy import Machine
+from sparrow_py.wire.messages import READY
+
+if TYPE_CHECKING:
+    from scheduler.book.nodes import Node
+    from scheduler.plane import BookForPlane
+
+RACK = "rack"
+"""The attribute that names a node's rack."""
+ROUNDING = 1e-9
+"""What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
+
+
+@dataclass(slots=True)
+class Strangers:
+    """What tasks of which we do not know hold at a node, as it has said last."""
+
+    slots: int = 0
+    demand: Mapping[str, float] = field(default_factory=dict)
+
+
+def rack_of(node: Node) -> str:
+    """The node's rack; nodes that name none are all in one."""
+    return node.attributes.get(RACK, "")
+
+
+def takes_tasks(node: Node) -> bool:
+    """Whether tasks may be placed there now."""
+    return node.state == READY and node.places and node.info.slots > 0
+
+
+class ClusterView:
+    """See the module's docstring."""
+
+    def __init__(self, book: BookForPlane, *, keeps_running: bool) -> None:
+        self._book = book
+        self._keeps_running = keeps_running
+        """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
+        self._strangers: dict[str, Strangers] = {}
+        self._changed: dict[str, None] = {}
+        """Nodes at which something happened since the network was told of them."""
+        self.machines: dict[str, Machine] = {}
+        """As the network was told."""
+        self._users: dict[str, Counter[str]] = {}
+        """By node: how many tasks of each user it has."""
+        self.running: Counter[str] = Counter()
+        """By user, over all nodes."""
+        self.version = 0
+        """Changes whenever machines come or go."""
+
+    # ---- what is free ------------------------------------------------------------------------
+
+    def lane_slots(self, node: Node) -> int:
+        """Slots that placed tasks may hold there."""
+        return node.info.slots if node.load is None else node.load.lane_slots
+
+    def slots_free(self, node: Node) -> int:
+        """Slots for further tasks, by our own count."""
+        return max(0, self.lane_slots(node) - self._strangers_at(node).slots - len(node.attempts))
+
+    def free(self, node: Node) -> dict[str, float]:
+        """What is left of its resources, by our own count."""
+        left = self._without_strangers(node)
+        for attempt in node.attempts:
+            for name, amount in attempt.stage.kind.demand:
+                left[name] = left.get(name, 0.0) - amount
+        return left
+
+    def room_for(self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1) -> bool:
+        """Whether so many tasks with this demand fit there now."""
+        if self.slots_free(node) < tasks:
+            return False
+        if not demand:
+            return True
+        free, offered = self.free(node), node.info.resources
+        return all(free.get(name, 0.0) >= tasks * much - ROUNDING * offered.get(name, 0.0) for name, much in demand)
+
+    def _strangers_at(self, node: Node) -> Strangers:
+        return self._strangers.get(node.id) or Strangers()
+
+    def _without_strangers(self, node: Node) -> dict[str, float]:
+        held = self._strangers_at(node).demand
+        return {name: amount - held.get(name, 0.0) for name, amount in node.info.resources.items()}
+
+    # ---- what happens at nodes ---------------------------------------------------------------
+
+    def changed(self, node_id: str) -> None:
+        """Something happened at the node."""
+        self._changed[node_id] = None
+
+    def load_told(self, node: Node) -> None:
+        """The node has said what is free there. What it has reported to be over before, the book knows to be over; what
+        we have sent since it does not count yet. So what is held beyond our own tasks is others', and at least that."""
+        load = node.load
+        assert load is not None
+        ours: dict[str, float] = {}
+        for attempt in node.attempts:
+            for name, amount in attempt.stage.kind.demand:
+                ours[name] = ours.get(name, 0.0) + amount
+        held = {
+            name: over
+            for name, amount in node.info.resources.items()
+            if name in load.free and (over := amount - load.free[name] - ours.get(name, 0.0)) > ROUNDING * amount
+        }
+        slots = max(0, load.lane_slots - load.lane_free - len(node.attempts))
+        self._strangers[node.id] = Strangers(slots, held)
+        self.changed(node.id)
+
+    def gone(self, node_id: str) -> None:
+        """The node is not here any more."""
+        self._strangers.pop(node_id, None)
+        self.changed(node_id)
+
+    def forget_told(self) -> None:
+        """The network is a new one, and knows nothing."""
+        self.machines.clear()
+        self._changed = dict.fromkeys(node.id for node in self._book.nodes.all())
+        self.version += 1
+
+    # ---- what the network is told ------------------------------------------------------------
+
+    def take_changes(self) -> tuple[list[str], list[Machine]]:
+        """Machines that are gone, and those that are new or have changed, since this was asked last."""
+        gone, machines, nodes = [], [], self._book.nodes
+        for node_id in self._changed:
+            node = nodes.get(node_id)
+            self._count_users(node_id, node)
+            before = self.machines.get(node_id)
+            if node is None or not takes_tasks(node):
+                if before is not None:
+                    del self.machines[node_id]
+                    gone.append(node_id)
+                    self.version += 1
+                continue
+            machine = self._machine(node)
+            if machine != before:
+                self.machines[node_id] = machine
+                machines.append(machine)
+                self.version += before is None
+        self._changed.clear()
+        return gone, machines
+
+    def shares(self, users: set[str]) -> dict[str, Share]:
+        """Of users that wait for slots."""
+        weight = self._book.options.weight
+        return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
+
+    def _machine(self, node: Node) -> Machine:
+        load, measured = node.load, {}
+        if load is not None:
+            figures = {
+                "cpu": load.cpu,
+                "memory_bytes": load.memory_bytes,
+                "net_in_bytes_per_s": load.net_in_bytes_per_s,
+                "net_out_bytes_per_s": load.net_out_bytes_per_s,
+            }
+            measured = {name: float(figure) for name, figure in figures.items() if figure is not None}
+        if self._keeps_running:
+            slots = max(0, self.lane_slots(node) - self._strangers_at(node).slots)
+            free = self._without_strangers(node)
+        else:
+            slots, free = self.slots_free(node), self.free(node)
+        free = {name: max(0.0, amount) for name, amount in free.items()}
+        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured)
+
+    def _count_users(self, node_id: str, node: Node | None) -> None:
+        users = Counter(attempt.stage.job.user for attempt in node.attempts) if node is not None else Counter[str]()
+        before = self._users.pop(node_id, None)
+        if before is not None:
+            self.running.subtract(before)
+        if users:
+            self._users[node_id] = users
+            self.running.update(users)
+        for user in before or ():
+            if not self.running[user]:
+                del self.running[user]

@@ -1,0 +1,52 @@
+"""Whether a gang fits into a cluster at all, were nothing else there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from scheduler.flow.cluster_view import ROUNDING, rack_of
+from scheduler.flow.stage_limits import near_of
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
+    from scheduler.book.nodes import Node, Nodes
+    from scheduler.flow.cluster_view import ClusterView
+
+
+def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView, tasks_max: int) -> str:
+    """Why the waiting tasks of a gang have no places at once, not even on empty nodes; "" if they have. While no node
+    at all may run them they wait for one."""
+    size = stage.unplaced
+    if size > tasks_max:
+        return f"a gang of {size:,} tasks; at most flow_tasks_max = {tasks_max:,} are placed at a time"
+    eligible = [nodes[node_id] for node_id in nodes.eligible(stage.kind)]
+    places = _places(stage, eligible, view)
+    if not eligible or places >= size:
+        return ""
+    where = (
+        "the node that may run it has" if len(eligible) == 1 else f"the {len(eligible):,} nodes that may run it have"
+    )
+    return f"a gang of {size:,} tasks needs as many places at once; {where} {places:,}"
+
+
+def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
+    spec = stage.spec
+    at_node = {node.id: _places_at(stage, node, view) for node in eligible}
+    if near_of(stage) is stage:
+        return max(at_node.values(), default=0)
+    if spec.max_per_rack is None:
+        return sum(at_node.values())
+    in_rack: Counter[str] = Counter()
+    for node in eligible:
+        in_rack[rack_of(node)] += at_node[node.id]
+    return sum(min(places, spec.max_per_rack) for places in in_rack.values())
+
+
+def _places_at(stage: StageState, node: Node, view: ClusterView) -> int:
+    places = view.lane_slots(node)
+    for name, amount in stage.kind.demand:
+        if amount > 0:
+            places = min(places, int(node.info.resources.get(name, 0.0) / amount + ROUNDING))
+    limit = stage.spec.max_per_node
+    return places if limit is None else min(places, limit)

@@ -1,0 +1,501 @@
+"""The flow plane: a scheduler that places tasks by solving the whole cluster as a flow network, round after round.
+
+It leads: one such scheduler has all placed tasks of a cluster, and knows what they hold. What happens is gathered. Once
+no round is under way, the changes since the one before go to a thread, which applies them to the network
+(`ClusterNetwork`), solves that, and answers where tasks go. The answer is checked against what has happened meanwhile
+(`placing_checks`); what stands is sent to the nodes' lanes, what does not is offered again in the next round, at once.
+While tasks wait there is a round each `flow_age_s` even if nothing happens, as waiting gets dearer; else there is none.
+
+A round that fails (a policy of somebody's own may raise) is lost, and no more: the tasks wait on, the network is built
+anew, and the next try comes after a pause.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scheduler.book.jobs import UNPLACED
+from scheduler.book.validation import ignore_idle
+from scheduler.book.waiting import BACKOFF_MAX_S
+from scheduler.flow.cluster_changes import ClusterChanges, Placed
+from scheduler.flow.cluster_view import ClusterView, takes_tasks
+from scheduler.flow.gang_room import why_gang_never_fits
+from scheduler.flow.placing_checks import still_fitting
+from scheduler.flow.policies.policy import Group, Task
+from scheduler.flow.profiles import Profiles
+from scheduler.flow.reachable import Reachable, has_own_kind
+from scheduler.flow.solvers.stopping import stop_flag
+from scheduler.flow.stage_limits import group_of, has_limits, near_of
+from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
+from scheduler.flow.why_waiting import explained, written
+from scheduler.plane import RoundFigures, WhyWaiting
+from sparrow_py.job import CANCELLED, LOST
+from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import Attempt, StageState
+    from scheduler.book.nodes import Node
+    from scheduler.flow.cluster_network import ClusterNetwork
+    from scheduler.plane import BookForPlane, Handler
+
+RETRY_S, RETRY_MAX_S = 0.1, 5.0
+"""The first pause after a round that failed, which doubles up to the longest."""
+STALE_ROUNDS_MAX = 3
+"""Rounds in a row of which nothing stood that are followed by others at once; then there are pauses."""
+
+
+class Round:
+    """What a thread does of a round."""
+
+    def __init__(self, network: ClusterNetwork, changes: ClusterChanges) -> None:
+        self._network = network
+        self._changes = changes
+        self._flag = stop_flag()
+
+    def __call__(self) -> Placed:
+        """Apply the changes and solve."""
+        return self._network.round(self._changes, self._flag)
+
+    def stop(self) -> None:
+        """The answer is not needed any more; from any thread."""
+        self._flag[0] = 1
+
+
+class FlowPlane:
+    """See `scheduler.plane.Plane`, and the module's docstring. `network_of` makes a network that knows nothing."""
+
+    name = m.FLOW
+    has_leader = True
+    hears_reports = True
+
+    def __init__(self, book: BookForPlane, network_of: Callable[[], ClusterNetwork]) -> None:
+        self._book = book
+        self.network_of = network_of
+        self._network: ClusterNetwork | None = None
+        self._view = ClusterView(book, keeps_running=book.options.flow_preemption)
+        self._reachable = Reachable(book, self._view)
+        self._profiles = Profiles()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[StageState, None] = {}
+        """Stages with tasks that wait for a place."""
+        self._in_network: dict[int, StageState] = {}
+        """By number: stages of which the network has tasks."""
+        self._looked_at: dict[StageState, None] = {}
+        """Stages whose tasks are to be compared with what the network has."""
+        self._offered = 0
+        """Tasks that the network has."""
+        self._gone: list[str] = []
+        """Names of tasks of jobs that have left, as the network is still to be told."""
+        self._groups: dict[str, Group] = {}
+        """As the network was told, of stages that are here."""
+        self._round: int | None = None
+        """The number of the round that is under way."""
+        self._news = False
+        """Whether something happened since the last round by which a task may find a place."""
+        self._timer_at_s: float | None = None
+        """When the next round is due if nothing happens."""
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
+        """After a round that failed."""
+        self._stale_rounds = 0
+        self.rounds = RoundFigures()
+        self.messages: dict[type, Handler] = {m.Idle: ignore_idle}
+
+    # ---- what the book tells -----------------------------------------------------------------
+
+    def stage_came(self, stage: StageState) -> None:
+        stage.plan = StagePlan(next(self._numbers))
+
+    def tasks_unplaced(self, stage: StageState, now_s: float) -> None:
+        """They are placed in a round."""
+        if not stage.unplaced or not stage.open:
+            return
+        if stage.reserved_at_s is None:
+            stage.reserved_at_s = now_s
+        self._waiting[stage] = None
+        self._look_at(stage)
+        self._look_for_nodes(stage, now_s)
+
+    def tasks_withdrawn(self, stage: StageState) -> None:
+        self._look_at(stage)
+
+    def none_unplaced(self, stage: StageState, now_s: float) -> None:
+        stage.search.no_node_since_s = None
+        self._leave(stage)
+
+    def stage_left(self, stage: StageState, now_s: float) -> None:
+        self._leave(stage)
+        for attempt_id in stage.attempts.values():  # They may still run, and be of no concern to us.
+            self._node_changed(stage.job.attempts[attempt_id].node_id)
+
+    def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
+        self._news = True
+
+    def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
+        stage = attempt.stage
+        if report.service_s is not None and report.service_s >= 0 and report.status is not CANCELLED:
+            self._profiles.ran(stage.spec.app, stage_name(stage), report.service_s)
+        self._node_changed(attempt.node_id)
+
+    def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
+        """Another node gets the task, as long as this one would hardly take it."""
+        stage = attempt.stage
+        self._book.leave_alone(stage, node.id, now_s)
+        self._reachable.leave_alone(stage.kind, node.id, now_s + BACKOFF_MAX_S)
+        # After the node has been forgiven, as timers of equal times go in the order in which they were set.
+        self._book.at(now_s + BACKOFF_MAX_S, self._forgive)
+        self._node_changed(node.id)
+
+    def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
+        self._node_changed(node.id)
+
+    def _forgive(self, now_s: float) -> None:
+        self._reachable.forgive(now_s)
+        self._news = True
+
+    def _look_at(self, stage: StageState) -> None:
+        self._looked_at[stage] = None
+        self._news = True
+
+    # ---- what nodes do -----------------------------------------------------------------------
+
+    def node_up(self, node: Node, now_s: float) -> None:
+        self._node_changed(node.id)
+        self._nodes_changed(now_s)
+
+    def node_state(self, node: Node, now_s: float) -> None:
+        self.node_up(node, now_s)
+
+    def node_load(self, node: Node, now_s: float) -> None:
+        self._view.load_told(node)
+        self._news = True
+
+    def node_lost(self, node: Node) -> tuple[StageState, ...]:
+        self._view.gone(node.id)
+        return ()
+
+    def node_down(self, node: Node, now_s: float) -> None:
+        self._nodes_changed(now_s)
+
+    def _room(self, stage: StageState) -> str:
+        """What is free at the nodes that may run the stage's tasks."""
+        book, view = self._book, self._view
+        nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage)]
+        with_slot = [node for node in nodes if takes_tasks(node) and view.slots_free(node)]
+        fitting = [node for node in with_slot if view.room_for(node, stage.kind.demand)]
+        if not nodes:
+            return ""
+        if not with_slot:
+            return f"the slots for placed tasks are taken at all {len(nodes):,} nodes that may run it"
+        text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
+        if len(fitting) < len(with_slot):
+            text += f", {len(fitting):,} of them also what a task demands"
+        return text
+
+    def oldest_wait_s(self, now_s: float) -> float:
+        since_s = [min(stage.plan.since_s.values(), default=now_s) for stage in self._waiting]
+        return max(0.0, now_s - min(since_s, default=now_s))
+
+    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+        """The costs of the task that the network has had for longest."""
+        reasons, plan, network = self._reasons(stage), stage.plan, self._network
+        waiting = [(since_s, task) for task, since_s in plan.since_s.items() if stage.states[task] == UNPLACED]
+        if network is None or not waiting:
+            return lambda: WhyWaiting(reasons)
+        task = min(waiting)[1]
+        return partial(explained, network, plan.name(task), stage.first + task, reasons)
+
+    def _reasons(self, stage: StageState) -> list[str]:
+        reasons, plan, options = [], stage.plan, self._book.options
+        if not self._book.leads():
+            reasons.append("this scheduler does not lead its plane, and places nothing")
+        elif self._network is None:
+            failed = f"; {self.rounds.failed:,} rounds have failed, as the log says" if self.rounds.failed else ""
+            reasons.append(f"no round has been solved yet{failed}")
+        if stage.spec.gang and not stage.complete:
+            reasons.append("a gang waits until all of it is here")
+        elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
+            reasons.append(why_not)
+        if room := self._room(stage):
+            reasons.append(room)
+        outside = stage.unplaced - len(plan.since_s)
+        if outside > 0 and self._offered >= options.flow_tasks_max:
+            reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
+        return reasons
+
+    def live_reservations(self, node_id: str) -> int:
+        return 0
+
+    def _node_changed(self, node_id: str) -> None:
+        self._view.changed(node_id)
+        self._news = True
+
+    def _nodes_changed(self, now_s: float) -> None:
+        """Stages may have nodes that had none, or none any more."""
+        self._news = True
+        self._view.version += 1  # The kinds' nodes are others, even if all of them stay.
+        eligible = self._book.nodes.eligible
+        for stage in self._waiting:
+            has_node = bool(eligible(stage.kind))
+            if stage.preferences is not None or has_node != (stage.search.no_node_since_s is None):
+                self._look_for_nodes(stage, now_s)
+
+    def _look_for_nodes(self, stage: StageState, now_s: float) -> None:
+        """Have the stage wait in the book as well, if there is no node for tasks of it, whether or not it has room."""
+        book, preferences = self._book, stage.preferences
+        nodes = book.nodes_now(stage)
+        if stage.job.using is not None:
+            book.announce_nodes(stage.job, nodes)
+        if preferences is not None:
+            allowed, preferred = book.test_node(stage), preferences.preferred
+            lacking = [task for task in preferences.constrained if not any(map(allowed, preferred[task]))]
+            book.wait_for_preferred(stage, lacking, preferences.free > 0 and not nodes, now_s)
+        elif nodes:
+            stage.search.no_node_since_s = None
+        else:
+            book.wait(stage, now_s)
+
+    # ---- rounds begin ------------------------------------------------------------------------
+
+    def pump(self, now_s: float) -> None:
+        if self._round is not None or not self._news or not self._waiting or now_s < self._not_before_s:
+            return
+        if self._book.leads():
+            self._begin_round(now_s)
+
+    def lead_changed(self, leads: bool, now_s: float) -> None:
+        """Rounds begin, or there are none any more."""
+        self._news = True
+
+    def _begin_round(self, now_s: float) -> None:
+        self._refuse_gangs(now_s)
+        if not self._waiting:
+            return
+        self._news = False
+        if self._reachable.full:
+            self._forget_network()
+        if self._network is None:
+            self._network = self.network_of()
+        self._round = self._book.solve(Round(self._network, self._changes(now_s)))
+
+    def _changes(self, now_s: float) -> ClusterChanges:
+        """What has happened since the round before. (Whatever the network is told is worked out before the kinds are,
+        as tasks may be of new ones.)"""
+        machines_gone, machines = self._view.take_changes()
+        gone, tasks = self._gone, list[Task]()
+        groups: dict[str, Group] = {}
+        self._gone = []
+        for stage in self._waiting:
+            self._tell_limits(stage, groups)
+            if stage.plan.own_kind != has_own_kind(stage):  # Another job has come that avoids this one, say.
+                self._looked_at[stage] = None
+        for stage in list(self._looked_at):
+            names, new = self._compare(stage, now_s)
+            gone += names
+            tasks += tasks_for_network(stage, new, self._profiles, self._reachable.kind_of)
+            if stage.spec.gang:
+                self._tell_limits(stage, groups)
+        users = {stage.job.user for stage in self._waiting}
+        return ClusterChanges(
+            machines_gone=machines_gone,
+            machines=machines,
+            kinds=self._reachable.changes(),
+            tasks_gone=gone,
+            tasks=tasks,
+            shares=self._view.shares(users),
+            now_s=now_s,
+            groups=groups,
+        )
+
+    def _compare(self, stage: StageState, now_s: float) -> tuple[list[str], list[int]]:
+        """Tasks of the stage that the network is told to be gone, and those that are new."""
+        plan, spec = stage.plan, stage.spec
+        names: list[str] = []
+        own = has_own_kind(stage)
+        if plan.own_kind != own:  # All its tasks are of other kinds.
+            names, plan.own_kind = withdrawn(stage), own
+            self._offered -= len(names)
+        most = self._book.options.flow_tasks_max - (self._offered - len(plan.since_s))
+        if spec.gang and not (stage.complete and stage.unplaced <= most):
+            most = 0
+        more_names, new = compare(stage, most, now_s)
+        self._offered += len(new) - len(more_names)
+        if len(plan.since_s) >= stage.unplaced:
+            del self._looked_at[stage]  # Else the rest follows when there is room.
+        if plan.since_s:
+            self._in_network[plan.number] = stage
+        else:
+            self._in_network.pop(plan.number, None)
+        return names + more_names, new
+
+    def _tell_limits(self, stage: StageState, groups: dict[str, Group]) -> None:
+        """Of the stage, and of the one that it is to be near."""
+        if not has_limits(stage):
+            return
+        near = near_of(stage)
+        for one in (stage, near) if near is not None else (stage,):
+            name, group = str(one.plan.number), group_of(one)
+            if self._groups.get(name) != group:
+                self._groups[name] = groups[name] = group
+
+    def _leave(self, stage: StageState) -> None:
+        """No task of the stage is to be placed."""
+        self._waiting.pop(stage, None)
+        self._looked_at.pop(stage, None)
+        self._reachable.stage_left(stage)
+        plan, near = stage.plan, near_of(stage)
+        if plan.since_s:
+            names = withdrawn(stage)
+            self._offered -= len(names)
+            self._gone += names
+        plan.before_s.clear()
+        self._in_network.pop(plan.number, None)
+        for one in (stage, near):
+            if one is not None:
+                self._groups.pop(str(one.plan.number), None)
+
+    def _forget_network(self) -> None:
+        """The network is to be built anew, from what we know."""
+        self._network = None
+        self._view.forget_told()
+        self._reachable.forget_told()
+        self._groups.clear()
+        self._gone.clear()
+        for stage in self._in_network.values():
+            withdrawn(stage)
+        self._in_network.clear()
+        self._offered = 0
+        self._looked_at.update(self._waiting)
+
+    # ---- and end -----------------------------------------------------------------------------
+
+    def solved(self, number: int, answer: Placed | None, now_s: float) -> None:
+        if number != self._round:
+            return
+        self._round = None
+        if answer is None:
+            self._failed(now_s)
+        else:
+            self._ended(answer, now_s)
+        if self._waiting:
+            self._wake_at(now_s + self._book.options.flow_age_s)
+
+    def _failed(self, now_s: float) -> None:
+        self.rounds.failed += 1
+        self._forget_network()
+        self._pause(now_s)
+
+    def _pause(self, now_s: float) -> None:
+        """No round before some time has passed, which gets longer."""
+        self._pause_s = min(self._pause_s * 2 or RETRY_S, RETRY_MAX_S)
+        self._not_before_s = now_s + self._pause_s
+        self._news = True
+        self._book.at(self._not_before_s, lambda _: None)  # That `pump` is called then.
+
+    def _ended(self, answer: Placed, now_s: float) -> None:
+        self.rounds.solved(answer.solver, answer.nodes, answer.arcs)
+        placed, stale = self._place(answer.placed, now_s) if self._book.leads() else (0, len(answer.placed))
+        self.rounds.stale += stale
+        more = self._offered >= self._book.options.flow_tasks_max  # Others have room now.
+        self._news = self._news or stale > 0 or (placed > 0 and more)
+        self._stale_rounds = self._stale_rounds + 1 if stale and not placed else 0
+        if self._stale_rounds >= STALE_ROUNDS_MAX:
+            self._pause(now_s)
+        else:
+            self._pause_s = 0.0
+
+    def _place(self, placements: Sequence[tuple[str, str]], now_s: float) -> tuple[int, int]:
+        """Send what may be sent. How many tasks that were, and how many others."""
+        placed = 0
+        for stage, places in self._by_stage(placements):
+            fitting = still_fitting(self._book, self._view, stage, places)
+            for task, node_id in fitting:
+                self._book.place(stage, task, self._book.nodes[node_id])
+            for _, node_id in places:
+                self._view.changed(node_id)
+            if stage in self._waiting:
+                self._looked_at[stage] = None
+            placed += len(fitting)
+            if fitting:
+                self._book.count_placed(stage, len(fitting))
+                if not stage.unplaced:
+                    self.none_unplaced(stage, now_s)
+        return placed, len(placements) - placed
+
+    def _by_stage(self, placements: Sequence[tuple[str, str]]) -> list[tuple[StageState, list[tuple[int, str]]]]:
+        """Stages that are to be near others come after these."""
+        found: dict[StageState, list[tuple[int, str]]] = {}
+        for name, node_id in placements:
+            number, _, task = name.partition(".")
+            stage = self._in_network.get(int(number))
+            if stage is not None:
+                found.setdefault(stage, []).append((int(task), node_id))
+        return sorted(found.items(), key=lambda item: bool(item[0].spec.together_with))
+
+    def _refuse_gangs(self, now_s: float) -> None:
+        """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
+        after a while, if their job says so, or if they did fit before nodes were gone."""
+        for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
+            plan, reason = stage.plan, self._why_never_fits(stage)
+            if not reason:
+                plan.fits_not_since_s, plan.did_fit = None, True
+                continue
+            if plan.fits_not_since_s is None:
+                plan.fits_not_since_s = now_s
+            patience_s = stage.job.wait_for_nodes_s
+            if patience_s is None:
+                patience_s = self._book.options.wait_for_nodes_s if plan.did_fit else 0.0
+            if now_s >= plan.fits_not_since_s + patience_s:
+                self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
+
+    def _why_never_fits(self, stage: StageState) -> str:
+        return why_gang_never_fits(stage, self._book.nodes, self._view, self._book.options.flow_tasks_max)
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def _wake_at(self, at_s: float) -> None:
+        """A round is due at that time, if tasks wait then."""
+        if self._timer_at_s is None:
+            self._timer_at_s = at_s
+            self._book.at(at_s, self._woken)
+
+    def _woken(self, now_s: float) -> None:
+        self._timer_at_s = None
+        self._news = self._news or bool(self._waiting)
+
+    # ---- invariants --------------------------------------------------------------------------
+
+    def dump(self) -> Callable[[], str]:
+        """The problem of the last round, in DIMACS' format, or nothing; to be called where problems are solved."""
+        network = self._network
+        return partial(written, network) if network is not None else str
+
+    def problem(self, stage: StageState) -> str | None:
+        wanted = stage.unplaced > 0 and stage.open
+        if (stage in self._waiting) != wanted:
+            return f"{stage.unplaced} unplaced tasks, and it waits for a round: {not wanted}"
+        if wanted and stage not in self._looked_at:
+            missing = [
+                task for task, waits in enumerate(unplaced_mask(stage)) if waits and task not in stage.plan.since_s
+            ]
+            if missing:
+                return f"its unplaced tasks {missing[:5]} are not in the network, and nobody looks"
+        nodes = self._book.nodes.eligible(stage.kind)
+        if wanted and not nodes and not self._book.is_waiting(stage):
+            return f"no node may run its {stage.unplaced} unplaced tasks, and it does not wait for one"
+        return None
+
+    def problem_of_all(self) -> str | None:
+        offered = sum(len(stage.plan.since_s) for stage in self._in_network.values())
+        if offered != self._offered:
+            return f"the network has {offered} tasks, and {self._offered} are counted"
+        waits = self._round is not None or self._news or self._timer_at_s is not None
+        if self._waiting and self._book.leads() and not waits:
+            return "tasks wait, and no round is due"
+        return None
+
+    def left_over(self) -> str:
+        return f"waiting stages {self._waiting}" if self._waiting or self._in_network else ""

@@ -1,0 +1,55 @@
+"""What the tasks of a stage have in common beside their kind: gangs, limits of a node and a rack, stages to be near."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from scheduler.flow.policies.policy import Group
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
+
+
+def has_limits(stage: StageState) -> bool:
+    """Whether its tasks depend on where others of it, or of another stage, are."""
+    spec = stage.spec
+    limited = spec.gang or spec.max_per_node is not None or spec.max_per_rack is not None
+    return bool(limited or spec.together_with or is_wanted_near(stage))
+
+
+def is_wanted_near(stage: StageState) -> bool:
+    """Whether another stage of its job is to be where its tasks are."""
+    return any(other.spec.together_with == stage.spec.name for other in stage.job.stages if other.spec.together_with)
+
+
+def running_at(stage: StageState) -> Counter[str]:
+    """By node: tasks of the stage that are placed there."""
+    attempts = stage.job.attempts
+    return Counter(attempts[attempt].node_id for attempt in stage.attempts.values())
+
+
+def group_of(stage: StageState) -> Group:
+    """The stage's limits, as the network knows them."""
+    spec = stage.spec
+    return Group(
+        gang=len(stage.plan.since_s) if spec.gang else 0,
+        max_per_machine=spec.max_per_node or 0,
+        max_per_rack=spec.max_per_rack or 0,
+        together_with=name_of_near(stage),
+        running=dict(running_at(stage)),
+    )
+
+
+def name_of_near(stage: StageState) -> str:
+    """The group of the stage that this one is to be near, which may be its own; "" if there is none, or it is over."""
+    near = near_of(stage)
+    return "" if near is None or near.over else str(near.plan.number)
+
+
+def near_of(stage: StageState) -> StageState | None:
+    """The stage that this one is to be near; it may be itself."""
+    name = stage.spec.together_with
+    if not name:
+        return None
+    return next((other for other in stage.job.stages if other.spec.name == name), None)

@@ -1,0 +1,1 @@
+"""The plane that solves the cluster as a flow network, under virtual time (paper 004, chapter 6)."""

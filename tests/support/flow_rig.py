@@ -1,0 +1,213 @@
+"""A scheduler with a flow plane whose rounds the test has solved, at once or later.
+
+The network is a simple one: each task goes to the first machine that has room for it. What is placed is held against
+what the nodes have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed
+from scheduler.flow.policies.policy import Group, Machine, Task
+from scheduler.flow.solvers.stopping import StopFlag
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.recorder import Recorder
+from tests.support.scheduler_rig import CLIENT, USER, SchedulerRig, node_info
+
+
+class FirstFit:
+    """Stands for `ClusterNetwork`: has its methods, and no solver."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Machine] = {}
+        self.tasks: dict[str, Task] = {}
+        self.kinds: dict[str, Any] = {}
+        self.groups: dict[str, Group] = {}
+        self.rounds: list[ClusterChanges] = []
+
+    def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
+        """As `ClusterNetwork.round`."""
+        self.rounds.append(changes)
+        for name in changes.machines_gone:
+            del self.machines[name]
+        self.machines.update({machine.name: machine for machine in changes.machines})
+        self.kinds.update(changes.kinds)
+        self.groups.update(changes.groups)
+        for name in changes.tasks_gone:
+            del self.tasks[name]
+        for task in changes.tasks:
+            assert task.name not in self.tasks, f"{task.name} is there already"
+            self.tasks[task.name] = task
+        placed = self._first_fit()
+        arcs = len(self.tasks) * len(self.machines)
+        waiting = len(self.tasks) - len(placed)
+        return Placed(placed, (), {}, 0, "first-fit", 0.0, len(self.machines), arcs, waiting)
+
+    def explain(self, task: str) -> Explanation:
+        """It knows no costs."""
+        raise KeyError(task)
+
+    def _first_fit(self) -> list[tuple[str, str]]:
+        slots = {name: machine.slots for name, machine in self.machines.items()}
+        free = {name: dict(machine.free) for name, machine in self.machines.items()}
+        groups: Counter[tuple[str, str]] = Counter()
+        racks: Counter[tuple[str, str]] = Counter()
+        placed = []
+        for task in self.tasks.values():
+            for name in self.machines:
+                allowed, group = self.kinds[task.kind], self.groups.get(task.group, Group())
+                fits = all(free[name].get(what, 0.0) + 1e-9 >= much for what, much in task.demand.items())
+                held = groups[task.group, name] + group.running.get(name, 0)
+                rack = self.machines[name].rack
+                in_rack = racks[task.group, rack] + sum(
+                    count for one, count in group.running.items() if self.machines[one].rack == rack
+                )
+                full = group.max_per_machine and held >= group.max_per_machine
+                full = full or (group.max_per_rack and in_rack >= group.max_per_rack)
+                if slots[name] > 0 and fits and not full and (allowed is None or name in allowed):
+                    slots[name] -= 1
+                    groups[task.group, name] += 1
+                    racks[task.group, rack] += 1
+                    for what, much in task.demand.items():
+                        free[name][what] -= much
+                    placed.append((task.name, name))
+                    break
+        sizes = Counter(self.tasks[name].group for name, _ in placed)
+        gangs = {name: group.gang for name, group in self.groups.items()}
+        return [one for one in placed if sizes[group := self.tasks[one[0]].group] >= gangs.get(group, 0)]
+
+
+class SolvingRecorder(Recorder):
+    """An outbox that keeps problems until they are to be solved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[tuple[int, Any]] = []
+
+    def solve(self, number: int, problem: Any) -> None:
+        self.problems.append((number, problem))
+
+
+class FlowRig(SchedulerRig):
+    """See the module's docstring. `inline`: problems are solved as soon as they are there."""
+
+    def __init__(self, nodes: Any = (), *, network: Callable[[], Any] = FirstFit, inline: bool = True, **options: Any):
+        self.inline = False
+        self.accepted: dict[str, int] = {}
+        """The lead epoch of each node."""
+        self.networks: list[Any] = []
+        self.running: dict[str, dict[int, m.LaunchPlaced]] = {}
+        """What nodes have been sent and have not ended: node to attempt to launch."""
+        super().__init__((), outbox=SolvingRecorder(), policy="flow", **{"settling_s": 0.0, **options})
+
+        def network_of() -> Any:
+            self.networks.append(network())
+            return self.networks[-1]
+
+        self.plane: Any = self.core.plane
+        self.plane.network_of = network_of
+        self.inline = inline
+        infos = nodes if isinstance(nodes, Mapping) else {node: node_info() for node in nodes}
+        for node, info in infos.items():
+            self.node_up(node, info)
+
+    # ---- rounds ------------------------------------------------------------------------------
+
+    def solve(self, now_s: float = 0.0) -> bool:
+        """The oldest problem that is open has its answer now; False if there is none."""
+        if not self.outbox.problems:
+            return False
+        number, problem = self.outbox.problems.pop(0)
+        try:
+            answer = problem()
+        except Exception:
+            answer = None
+        self.core.solved(number, answer, now_s)
+        self.core.pump(now_s)
+        self.core.check_invariants()
+        return True
+
+    def after(self, now_s: float) -> None:
+        """An event is over."""
+        self.accept(now_s)
+        rounds = 0
+        while self.inline and self.solve(now_s):
+            rounds += 1
+            assert rounds < 50, "rounds do not end"
+        self.note_launches()
+
+    def accept(self, now_s: float) -> None:
+        """Nodes accept the scheduler as the leader of its plane, as nobody else claims that."""
+        while leads := self.outbox.take(m.Lead):
+            for node, lead in leads:
+                epoch = self.accepted[node] = max(lead.epoch, self.accepted.get(node, 0))
+                leader = self.core.leading.name if epoch else ""
+                super().node(node, m.Leading(lead.plane, epoch, leader, linked=epoch > 0), now_s=now_s)
+                if lead.epoch:
+                    super().node(node, m.Inventory(lead.plane, epoch, [], complete=True), now_s=now_s)
+            super().tick(now_s)
+
+    def node_up(self, node: str, info: m.NodeInfo | None = None, now_s: float = 0.0) -> None:
+        super().node_up(node, info, now_s)
+        self.running.setdefault(node, {})
+        self.after(now_s)
+
+    def node_down(self, node: str, now_s: float = 0.0) -> None:
+        self.note_launches()
+        self.running.pop(node, None)
+        super().node_down(node, now_s)
+        self.after(now_s)
+
+    def node(self, node: str, *messages: Any, now_s: float = 0.0) -> None:
+        super().node(node, *messages, now_s=now_s)
+        self.after(now_s)
+
+    def client(self, *messages: Any, now_s: float = 0.0, client: str = CLIENT, user: str = USER) -> None:
+        super().client(*messages, now_s=now_s, client=client, user=user)
+        self.after(now_s)
+
+    def tick(self, now_s: float) -> None:
+        super().tick(now_s)
+        self.after(now_s)
+
+    # ---- what nodes have ---------------------------------------------------------------------
+
+    def note_launches(self) -> None:
+        """Nodes have what they were sent."""
+        for node, launch in self.outbox.take(m.LaunchPlaced):
+            self.running[node][launch.attempt] = launch
+            slots = self.core.nodes[node].info.slots if node in self.core.nodes else 1 << 31
+            assert len(self.running[node]) <= slots, f"{node} has {len(self.running[node])} tasks in {slots} slots"
+
+    def placed(self, job: str = "") -> dict[int, str]:
+        """Task to node, of all that runs, or of what runs of a job."""
+        found: dict[int, str] = {}
+        for node, launches in self.running.items():
+            for launch in launches.values():
+                if job in ("", launch.job):
+                    assert launch.task not in found, f"task {launch.task} runs twice"
+                    found[launch.task] = node
+        return found
+
+    def end(self, node: str, attempt: int, status: TaskStatus = TaskStatus.FINISHED, now_s: float = 0.0) -> None:
+        """The node reports that."""
+        launch = self.running[node].pop(attempt)
+        self.node(node, m.Report(launch.job, launch.task, attempt, status, b"r", "", now_s, 1.0), now_s=now_s)
+
+    def hand_back(self, node: str, attempt: int, now_s: float = 0.0) -> None:
+        """The node does not start it."""
+        launch = self.running[node].pop(attempt)
+        self.node(node, m.HandBack(launch.job, attempt, "it waited for too long"), now_s=now_s)
+
+    def end_all(self, now_s: float = 0.0) -> int:
+        """All that runs ends, until nothing does; how many that were."""
+        ended = 0
+        while any(self.running.values()):
+            node = next(one for one, launches in self.running.items() if launches)
+            self.end(node, next(iter(self.running[node])), now_s=now_s)
+            ended += 1
+        return ended
