@@ -260,4 +260,4 @@ def test_after_a_failover_jobs_and_nodes_are_not_multiplied() -> None:
 
 def _submission(job: str) -> m.SubmitJob:
     stage = m.Stage("many", 2, b"", "", 2.0, 0, None)
-    return m.SubmitJob(job, 1, "", [stage], 3, False, None, False)
+    return m.SubmitJob(job, 1, "", [stage], 3, False, None, False, policy=m.FLOW)
