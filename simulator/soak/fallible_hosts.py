@@ -328,6 +328,15 @@ class NodeHost(Dialler):
         if link is not None:
             self.world.sent.append((self.name, scheduler, message))
             link.to_scheduler.send(message)
+        if isinstance(message, m.Preempted):
+            self._preempted((message.job, message.attempt))
+
+    def _preempted(self, name: tuple[str, int]) -> None:
+        """The core says that it has stopped this attempt to make room."""
+        for log in self.world.logs.values():
+            for start in log.starts:
+                if start.name == name and start.node is self:
+                    start.preempted = True
 
     def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
         """Effect of the core."""

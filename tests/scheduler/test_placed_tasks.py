@@ -173,10 +173,11 @@ def test_a_cancelled_job_is_not_preempted_and_one_that_was_does_not_start_again(
     assert sorted(rig.outcomes()) == [(0, CANCELLED, 0), (1, CANCELLED, 1)] and not rig.core.jobs
 
 
-@pytest.mark.parametrize("fields", [{"preemptible": False}, {"preemptible": True, "max_attempts": 1}])
-def test_only_tasks_of_preemptible_jobs_that_may_start_twice_are_preempted(fields: dict[str, Any]) -> None:
+def test_only_tasks_of_preemptible_jobs_that_may_start_twice_are_preempted() -> None:
     rig = Rig()
-    rig.submit_job(1, **fields)
+    rig.submit_job(1, job="once", preemptible=True, max_attempts=1)
+    assert [refused.field for refused in rig.take(m.JobRefused)] == ["preemptible"]
+    rig.submit_job(1, preemptible=False)
     (launch,) = rig.placed()
     assert not rig.core.jobs["j"].preemptible
     with pytest.raises(AssertionError, match="job j is not preemptible"):

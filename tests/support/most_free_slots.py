@@ -163,6 +163,8 @@ class InLanes(MostFreeSlots):
     """As `MostFreeSlots`, by the lanes of the nodes for placed tasks. What it is told of loads and of preempted
     attempts, it remembers."""
 
+    name = m.FLOW
+
     def __init__(self, book: BookForPlane) -> None:
         super().__init__(book)
         self.loads: list[str] = []
@@ -181,6 +183,22 @@ class InLanes(MostFreeSlots):
 
     def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
         self.preemptions.append((attempt.task, node.id, service_s))
+
+
+class Preempting(InLanes):
+    """As `InLanes`. Now and then it preempts an attempt, as if all jobs were preemptible that may start again."""
+
+    def stage_came(self, stage: StageState) -> None:
+        super().stage_came(stage)
+        stage.job.preemptible = stage.job.max_attempts > 1
+
+    def pump(self, now_s: float) -> None:
+        super().pump(now_s)
+        attempts = [attempt for node in self.book.nodes.all() for attempt in sorted(node.attempts, key=_order)]
+        if attempts and self.book.rng.random() < 0.2:
+            attempt = self.book.rng.choice(attempts)
+            if attempt.stage.job.preemptible:
+                self.book.preempt(attempt)
 
 
 class LedMostFreeSlots(InLanes):
@@ -225,3 +243,7 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
+
+
+def _order(attempt: Attempt) -> tuple[str, int]:
+    return attempt.order
