@@ -273,13 +273,13 @@ class NodeMonitorCore:
         scheduler: str,
         frame_bytes_max: int = m.FRAME_BYTES_MAX,
         *,
-        name: str = "",
+        address: str = "",
         plane: str = m.SPARROW,
     ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and calls itself
-        by this name, which no other process has."""
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and was dialled
+        at this address. No other process has its name."""
         self.told.up(scheduler, frame_bytes_max, plane)
-        self.leading.up(scheduler, name or scheduler)
+        self.leading.up(scheduler, address)
         self._loads.scheduler_up(scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
