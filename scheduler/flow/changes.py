@@ -145,7 +145,7 @@ class Changes:
         for head, _ in heads:
             if head == tail or head in self._gone_nodes or not (head in new or self.graph.has_node(head)):
                 raise ProblemError(f"arc: head {head}: there is no other node of that number")
-        arcs: list[int] = self.graph.arc_room.take_many(len(heads)).tolist()
+        arcs = [self.graph.arc_room.take() for _ in heads]
         own = self._new_arcs_of.setdefault(tail, set())
         for arc, (head, cost) in zip(arcs, heads, strict=True):
             self._new_arcs[arc] = _Arc(cost, 1, 0, tail, head)
