@@ -27,10 +27,10 @@ from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption
 
 COSTS = Path(__file__).with_name("costs.json")
-MACHINES = {Scale.TINY: (20,), Scale.QUICK: (150, 600), Scale.FULL: (150, 1_250, 5_000)}
+MACHINES = {Scale.TINY: (20,), Scale.QUICK: (150, 1_250), Scale.FULL: (150, 1_250, 12_500)}
 JOBS = {
     Scale.TINY: (1, 5, 20),
-    Scale.QUICK: (1, 3, 10, 30, 100, 300),
+    Scale.QUICK: (1, 10, 30, 100, 300),
     Scale.FULL: (1, 10, 30, 100, 300, 1_000, 3),
 }
 """Tasks of the jobs that arrive, one after the other."""

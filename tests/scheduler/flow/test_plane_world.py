@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.soak import faults, scenarios
@@ -14,8 +16,12 @@ ENOUGH_S = 600.0
 
 
 @pytest.fixture(autouse=True)
-def _simple_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a solver, which this is not about."""
+def _of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All jobs are for the plane; there is no solver, which this is not about."""
+    submit = World._submit
+    monkeypatch.setattr(
+        World, "_submit", lambda world, spec, client: submit(world, replace(spec, policy="flow"), client)
+    )
     monkeypatch.setattr("scheduler.flow.cluster_network.ClusterNetwork", lambda policy, keeps_running: FirstFit())
 
 
@@ -29,7 +35,7 @@ def test_the_guarantees_are_kept_whatever_fails(seed: int) -> None:
 
 def test_a_job_of_more_tasks_than_slots_runs_slot_by_slot() -> None:
     world = World(1, nodes=[2, 1], scheduler={"policy": "flow"}, warm=("many",))
-    log = world.submit([1.0] * 6)
+    log = world.submit([1.0] * 6, policy="flow")
     world.run_for(20.0)
     world.check_end()
     assert len(log.starts) == 6
