@@ -27,15 +27,17 @@ from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption
 
 COSTS = Path(__file__).with_name("costs.json")
-MACHINES = {Scale.TINY: (20,), Scale.QUICK: (150, 600), Scale.FULL: (150, 1_250, 12_500)}
+MACHINES = {Scale.TINY: (20,), Scale.QUICK: (150, 1_250), Scale.FULL: (150, 1_250, 12_500)}
 JOBS = {
     Scale.TINY: (1, 5, 20),
-    Scale.QUICK: (1, 3, 10, 30, 100, 300),
+    Scale.QUICK: (1, 10, 30, 100, 300),
     Scale.FULL: (1, 10, 30, 100, 300, 1_000, 3),
 }
 """Tasks of the jobs that arrive, one after the other."""
 FULLNESS = 0.9
 LEFT_S, BETWEEN_S = 1.0, 3.0
+BATCHED = FlowCosts(round_us=200_000.0)
+"""What rounds cost while they are measured: so that some take many changes."""
 REWEIGHTED = 10
 LEAST_S = 1e-5
 """Shorter times weigh no more than this."""
@@ -75,14 +77,14 @@ class TimedPlane(SimulatedPlane):
         super().__init__(cluster)
         self.timed_race = TimedRace(self.network.graph, cluster.solvers, cluster.costs)
         self.race = self.network.race = self.timed_race  # type: ignore[assignment]
-        self.noted: list[tuple[float, float, float, float]] = []
-        """Seconds, nodes, tasks that came, tasks that went or machines that changed."""
+        self.noted: list[tuple[float, float, float, float, float]] = []
+        """Seconds, nodes, tasks that came, tasks told to run, tasks that went or machines that changed."""
 
     def _solve(self) -> tuple[Placed, float]:
-        tasks, gone = len(self._new), len(self._gone) + len(self._changed_machines)
+        tasks, run, gone = len(self._new), len(self._run), len(self._gone) + len(self._changed_machines)
         before_s = self.timed_race.cpu_s
         took_s, (placed, virtual_s) = timed(super()._solve)
-        self.noted.append((took_s - (self.timed_race.cpu_s - before_s), placed.nodes, tasks, gone))
+        self.noted.append((took_s - (self.timed_race.cpu_s - before_s), placed.nodes, tasks, run, gone))
         return placed, virtual_s
 
 
@@ -107,7 +109,8 @@ def calibrated(scale: Scale) -> tuple[FlowCosts, list[Row]]:
         round_us=_rounded(1e6 * of_round[0]),
         node_ns=_rounded(1e9 * of_round[1]),
         task_us=_rounded(1e6 * of_round[2]),
-        gone_us=_rounded(1e6 * of_round[3]),
+        run_us=_rounded(1e6 * of_round[3]),
+        gone_us=_rounded(1e6 * of_round[4]),
         relaxation_us=_rounded(1e6 * of_relaxation[0]),
         step_ns=_rounded(1e9 * of_relaxation[1]),
         scaling_arc_ns=_rounded(1e9 * of_scaling[0]),
@@ -126,7 +129,7 @@ def _rounded(value: float) -> float:
 
 
 def _played(scale: Scale, machines: int, solvers: Solvers, keeps: bool) -> TimedPlane:
-    cluster = FlowCluster(machines=machines, solvers=solvers, keeps_running=keeps)
+    cluster = FlowCluster(machines=machines, solvers=solvers, keeps_running=keeps, costs=BATCHED)
     plane = TimedPlane(cluster)
     inputs, chance = Inputs(cluster.names(), 1), random.Random("calibrate")
     places = [name for name in cluster.names() for _ in range(cluster.slots)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, early, events, rounds, simulated, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, simulated, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
@@ -41,6 +41,8 @@ FIGURES = {
                simulated.short_tasks),
         Figure("6.5", "Accelerated workload", "75 % under 1 s at 300 ×; cost scaling above 30 s at 50 ×",
                simulated.accelerated),
+        locality.FIGURE,
+        contention.FIGURE,
         Figure("rounds", "Rounds of a cluster with all running tasks in the graph", "none", rounds.rounds),
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What of a machine is in use, as it was measured (`load`)."""
+"""What was measured of a machine, whoever measured it."""
 
 from __future__ import annotations
 

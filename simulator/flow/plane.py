@@ -198,7 +198,10 @@ class SimulatedPlane:
         self._new, self._gone, self._run, self._changed_machines = [], [], [], {}
         placed = self.network.round(changes)
         took_s = placed.solve_s + self.cluster.costs.round_s(
-            nodes=placed.nodes, tasks=len(changes.tasks), gone=len(changes.tasks_gone) + len(changes.machines)
+            nodes=placed.nodes,
+            tasks=len(changes.tasks),
+            run=len(changes.tasks_run),
+            gone=len(changes.tasks_gone) + len(changes.machines),
         )
         return placed, round(took_s, 9)
 

@@ -219,6 +219,8 @@ class TestMistakes:
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
             (["cluster", "--slots", "0"], ["--slots"]),
+            (["cluster", "--policy", "central"], ["--policy", "'sparrow', 'flow'"]),
+            (["cluster", "--policy", "flow", "--schedulers", "2"], ["schedulers", "1 with policies"]),
             (["cluster", "--profile", "papier"], ["--profile", "'papier'", "'default', 'paper'"]),
         ],
     )
@@ -599,8 +601,10 @@ class FakeClient:
 
 
 class FakeCluster:
-    def __init__(self, slots: int | None, enable_command: bool, forward_output: bool) -> None:
-        self.slots = slots
+    def __init__(
+        self, slots: int | None, enable_command: bool, forward_output: bool, policies: tuple[str, ...]
+    ) -> None:
+        self.slots, self.policies = slots, policies
         assert (enable_command, forward_output) == (True, False)  # The command itself writes what its tasks print.
 
     def __enter__(self) -> "FakeCluster":
@@ -684,7 +688,9 @@ class TestRunConnects:
     def test_without_schedulers_it_starts_a_cluster(self, clients: list[FakeClient]) -> None:
         sparrow("run", "-j", "3", "--array", "1", "true")
         assert isinstance(clients[0].where, FakeCluster)
-        assert clients[0].where.slots == 3
+        assert (clients[0].where.slots, clients[0].where.policies) == (3, ("sparrow",))
+        sparrow("run", "--policy", "flow", "--array", "1", "true")
+        assert isinstance(clients[1].where, FakeCluster) and clients[1].where.policies == ("flow",)
 
     def test_to_schedulers(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPARROW_TOKEN", TOKEN)

@@ -17,8 +17,8 @@ from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption, InvalidRequest
 from tests.support.flow_problems import oracle_cost, quincy_graph
 
-COSTS = FlowCosts(round_us=500, node_ns=100, task_us=100, gone_us=10, relaxation_us=50, step_ns=20, scaling_arc_ns=50,
-                  filled_arc_ns=10, scaling_step_ns=100)  # fmt: skip
+COSTS = FlowCosts(round_us=500, node_ns=100, task_us=100, run_us=30, gone_us=10, relaxation_us=50, step_ns=20,
+                  scaling_arc_ns=50, filled_arc_ns=10, scaling_step_ns=100)  # fmt: skip
 
 
 def task(name: str, duration_s: float = 1.0, **fields: object) -> SimulatedTask:
@@ -40,7 +40,9 @@ def played(cluster: FlowCluster, jobs: list[tuple[float, int, float]], until_s: 
 
 
 def test_costs_are_sums_of_counted_work() -> None:
-    assert COSTS.round_s(nodes=1_000, tasks=3, gone=2) == pytest.approx(500e-6 + 100e-6 + 300e-6 + 20e-6)
+    assert COSTS.round_s(nodes=1_000, tasks=3, run=4, gone=2) == pytest.approx(
+        500e-6 + 100e-6 + 300e-6 + 120e-6 + 20e-6
+    )
     assert COSTS.relaxation_s(1_000) == pytest.approx(50e-6 + 20e-6)
     assert COSTS.scaling_s(1_000, 2, 30) == pytest.approx(50e-6 + 20e-6 + 3e-6)
 

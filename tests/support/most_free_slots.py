@@ -163,6 +163,8 @@ class InLanes(MostFreeSlots):
     """As `MostFreeSlots`, by the lanes of the nodes for placed tasks. What it is told of loads and of preempted
     attempts, it remembers."""
 
+    name = m.FLOW
+
     def __init__(self, book: BookForPlane) -> None:
         super().__init__(book)
         self.loads: list[str] = []
@@ -197,6 +199,13 @@ class Preempting(InLanes):
             attempt = self.book.rng.choice(attempts)
             if attempt.stage.job.preemptible:
                 self.book.preempt(attempt)
+
+
+class LedMostFreeSlots(InLanes):
+    """The same, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True
 
 
 class SolvedPlacement(MostFreeSlots):
@@ -234,13 +243,6 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
             free[best] -= 1
             places.append((task, best))
     return places
-
-
-class LedMostFreeSlots(MostFreeSlots):
-    """As `MostFreeSlots`, at one scheduler at a time."""
-
-    name = m.FLOW
-    has_leader = True
 
 
 def _order(attempt: Attempt) -> tuple[str, int]:
