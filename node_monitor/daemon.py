@@ -24,11 +24,11 @@ from node_monitor.executors.confinement import Confinement, ptrace_warning
 from node_monitor.executors.environment import one_thread_per_slot, passed_on
 from node_monitor.executors.executors import ExecutorPool
 from node_monitor.host.load import LoadMeter
+from node_monitor.host.measured import Measured
 from node_monitor.host.resources import cores, resource_vector
 from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
-from node_monitor.loads import Measured
 from node_monitor.options import NodeMonitorOptions, with_port
 from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.daemon.http_app import make_app
@@ -358,7 +358,7 @@ class NodeMonitor:
         link = self._links[scheduler]
         if isinstance(link, Link):
             link.backlog_at_least(REPORTS_PER_SLOT * self.slots * welcome.frame_bytes_max)
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, name=welcome.name, plane=welcome.plane)
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, address=link.peer, plane=welcome.plane)
         log.info("%s: linked to %s", self.id, scheduler)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:

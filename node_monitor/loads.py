@@ -8,8 +8,8 @@ stand. How many sampled tasks run, or wait, is told with the rest: it changes by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
+from node_monitor.host.measured import Measured
 from node_monitor.lanes import Lane
 from node_monitor.leading import Leading
 from node_monitor.queueing.reservation_queue import ReservationQueue
@@ -24,22 +24,6 @@ LOAD_STEP = 0.1
 """A resource that has changed by this share of what there is of it is told."""
 NET_STEP_BYTES_PER_S = 1e6
 """As nobody knows how much a network carries, of it this share of what it carried counts, and no less than so much."""
-
-
-class Measured(NamedTuple):
-    """What was measured on the node's machine, as far as it can be: CPUs in use, bytes in use, received and sent."""
-
-    cpu: float | None = None
-    memory_bytes: int | None = None
-    net_in_bytes_per_s: float | None = None
-    net_out_bytes_per_s: float | None = None
-
-    def divided(self, count: int) -> Measured:
-        """The part of one of so many nodes of this machine."""
-        memory_bytes = None if self.memory_bytes is None else self.memory_bytes // count
-        parts = (None if value is None else value / count for value in (self.cpu, *self[2:]))
-        cpu, received, sent = parts
-        return Measured(cpu, memory_bytes, received, sent)
 
 
 class Loads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks.flow import document, events
+from benchmarks.flow.calibrate import COSTS, calibrated, write_costs
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
 from benchmarks.flow.plots import draw
@@ -101,6 +102,17 @@ def _rounds(as_json: bool, **values: Any) -> None:
         show(figure, result)
 
 
+def _calibrate(scale: str, out: Path) -> None:
+    costs, rows = calibrated(Scale(scale))
+    _show("How well the constants foretell CPU times", rows)
+    _show("", [{"constant": name, "value": value} for name, value in asdict(costs).items()])
+    try:
+        write_costs(costs, out)
+    except OSError as error:
+        raise click.ClickException(f"{out} cannot be written ({error.strerror})") from None
+    click.echo(f"wrote {out}", err=True)
+
+
 def _document(results: Path, out: Path) -> None:
     try:
         out.write_text(document.text(read(results)), encoding="utf-8")
@@ -151,6 +163,15 @@ main = click.Group(
                              help="How unequally machines are liked."),
                 click.Option(["--prioritised/--not-prioritised"], default=True, help="Arc prioritisation."),
                 click.Option(["--drains/--keeps"], default=True, help="Efficient task removal."),
+            ],
+        ),
+        click.Command(
+            "calibrate", callback=_calibrate, context_settings=CONTEXT,
+            help="Measure what rounds cost, for the figures in virtual time (6.2 to 6.5).",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--out"], type=click.Path(path_type=Path), default=COSTS, show_default=False,
+                             help="Where the constants go.  [default: benchmarks/flow/costs.json]"),
             ],
         ),
         click.Command(

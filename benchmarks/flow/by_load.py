@@ -33,11 +33,11 @@ CROSSES_AT = 0.93
 
 JOBS = {
     Scale.TINY: (5, 20),
-    Scale.QUICK: (500, 1_000, 3_000, 5_000, 10_000),
+    Scale.QUICK: (500, 3_000, 10_000),
     Scale.FULL: (500, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000),
 }
 JOB_MACHINES = {Scale.TINY: 20, Scale.QUICK: 12_500, Scale.FULL: 12_500}
-REPEATS = {Scale.TINY: 1, Scale.QUICK: 3, Scale.FULL: 7}
+REPEATS = {Scale.TINY: 1, Scale.QUICK: 2, Scale.FULL: 7}
 RACE_RATIO_MAX = 1.3
 SPREAD_MAX_S = 0.2
 LARGEST_JOB = 10_000

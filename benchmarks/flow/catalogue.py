@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, early, events, rounds, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, simulated, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
@@ -33,6 +33,16 @@ FIGURES = {
                warm.incremental),
         Figure("5.12", "Arc prioritisation; removal of tasks", "−45 %; −10 %", warm.heuristics),
         Figure("5.14", "Price refine", "4 × as fast", warm.price_refine),
+        Figure("6.2", "Placement latency at 90 %", "hundreds of ms, above 1 s only from p97; 20 × better than Quincy",
+               simulated.placement),
+        Figure("6.3", "A burst above 100 %", "10 to 15 s a round, half of cost scaling alone; back to normal 500 s "
+               "sooner", simulated.bursts),
+        Figure("6.4", "Breaking point", "tasks of 5 ms, 375 ms and 5 s at 100, 1,000 and 10,000 machines",
+               simulated.short_tasks),
+        Figure("6.5", "Accelerated workload", "75 % under 1 s at 300 ×; cost scaling above 30 s at 50 ×",
+               simulated.accelerated),
+        locality.FIGURE,
+        contention.FIGURE,
         Figure("rounds", "Rounds of a cluster with all running tasks in the graph", "none", rounds.rounds),
     )
 }  # fmt: skip

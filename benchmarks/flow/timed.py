@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -41,7 +40,6 @@ def timed(step: Callable[[], Result]) -> tuple[float, Result]:
 
 def within(limit_s: float, solve: Callable[[StopFlag], Result]) -> Timed[Result]:
     """Solve, in this thread; another one sets the flag when this one has used up so much CPU time."""
-    gc.collect()
     flag, done = stop_flag(), threading.Event()
     clock = time.pthread_getcpuclockid(threading.get_ident())
     before_s = time.clock_gettime(clock)

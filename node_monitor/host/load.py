@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from node_monitor.host.measured import Measured
 from node_monitor.host.resources import CGROUP
-from node_monitor.loads import Measured
 
 PROC = Path("/proc")
 _IDLE, _IOWAIT = 3, 4

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.flow.graph import FlowGraph, Kind
-from scheduler.flow.limits import FLOW_MAX, check_arc_bounds, check_product, check_supply
+from scheduler.flow.limits import CAPACITY_MAX, check_arc_bounds, check_cost, check_supply
 from scheduler.flow.problem import Integers, ProblemError
 
 
@@ -86,7 +86,7 @@ class Changes:
     def add_node(self, supply: int = 0, kind: Kind = Kind.OTHER) -> int:
         """The new node's number."""
         check_supply(supply)
-        check_product(max(self._cost_max, self.graph.cost_max), self.graph.nodes + 1)
+        check_cost(max(self._cost_max, self.graph.cost_max), self.graph.nodes + 1)
         node = self.graph.node_room.take()
         self._new_nodes[node] = (supply, kind)
         self.recorded += 1
@@ -157,7 +157,7 @@ class Changes:
 
     def set_minimum(self, arc: int, minimum: int) -> None:
         """At most the arc's capacity, or this is to change, too."""
-        check_arc_bounds(FLOW_MAX, minimum)
+        check_arc_bounds(CAPACITY_MAX, minimum)
         self._arc(arc).minimum = minimum
 
     def set_costs(self, arcs: Integers, costs: Integers) -> None:
@@ -313,7 +313,7 @@ class Changes:
             raise ProblemError(f"arc {arc}: there is none of that number")
 
     def _check_cost(self, cost: int) -> None:
-        check_product(abs(cost), self.graph.nodes)
+        check_cost(abs(cost), self.graph.nodes)
         self._cost_max = max(self._cost_max, abs(cost))
 
 

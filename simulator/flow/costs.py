@@ -26,12 +26,13 @@ class SolverWork:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlowCosts:
-    """By unit of work. round_us, node_ns: of a round, and for each node that the network has. task_us, gone_us: for
-    each task that comes, or goes. The others are those of `SolverWork`."""
+    """By unit of work. round_us, node_ns: of a round, and for each node that the network has. task_us, run_us,
+    gone_us: for each task that comes, is told to run, or goes. The others are those of `SolverWork`."""
 
     round_us: float = 0.0
     node_ns: float = 0.0
     task_us: float = 0.0
+    run_us: float = 0.0
     gone_us: float = 0.0
     relaxation_us: float = 0.0
     step_ns: float = 1.0
@@ -43,9 +44,10 @@ class FlowCosts:
         for field in fields(self):
             check_number(field.name, getattr(self, field.name), 0, COST_MAX)
 
-    def round_s(self, *, nodes: int, tasks: int, gone: int) -> float:
+    def round_s(self, *, nodes: int, tasks: int, run: int, gone: int) -> float:
         """All of a round but its solves."""
-        return (self.round_us + self.node_ns * nodes / 1e3 + self.task_us * tasks + self.gone_us * gone) / 1e6
+        told_us = self.task_us * tasks + self.run_us * run + self.gone_us * gone
+        return (self.round_us + self.node_ns * nodes / 1e3 + told_us) / 1e6
 
     def relaxation_s(self, steps: int) -> float:
         """Of one solve."""

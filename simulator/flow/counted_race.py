@@ -33,7 +33,7 @@ class Solvers(StrEnum):
 
 
 class CountedRace:
-    """In place of `scheduler.flow.solvers.live.LiveRace`. seconds: virtual time that all solves took so far."""
+    """In place of `scheduler.flow.solvers.live.LiveRace`. spent_s: virtual time that all solves took so far."""
 
     def __init__(self, graph: FlowGraph, solvers: Solvers, costs: FlowCosts) -> None:
         self.graph = graph
@@ -42,7 +42,7 @@ class CountedRace:
         self.relaxation = Relaxation(graph)
         self.wins: Counter[str] = Counter()
         self.work = SolverWork()
-        self.seconds = 0.0
+        self.spent_s = 0.0
 
     def solve(self, stop: StopFlag | None = None) -> str:
         """Make the graph's flow one of least cost; who did."""
@@ -56,7 +56,7 @@ class CountedRace:
             start = self.graph.solution() if self.solvers is Solvers.WARM else None
             winner, seconds = COST_SCALING, self._adopt(self.scale(start, None))
         self.wins[winner] += 1
-        self.seconds += seconds
+        self.spent_s += seconds
         return winner
 
     # ---- each alone; measured by `benchmarks.flow calibrate`

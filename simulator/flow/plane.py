@@ -145,7 +145,7 @@ class SimulatedPlane:
             self._new.append(task.as_known(since_s=now_s, runs_on=None))
 
     def _start(self, task: SimulatedTask, machine: str, since_s: float) -> None:
-        task.machine, task.runs_since_s = machine, since_s
+        task.machine, task.runs_since_s = machine, max(since_s, 0.0)
         task.starts += 1
         if task.duration_s != float("inf"):
             self.engine.at(self.engine.now_s + task.duration_s, self._end, (task, task.starts))
@@ -196,11 +196,12 @@ class SimulatedPlane:
             now_s=max(self.engine.now_s, 0.0),
         )
         self._new, self._gone, self._run, self._changed_machines = [], [], [], {}
-        before_s = self.race.seconds
         placed = self.network.round(changes)
-        took_s = self.race.seconds - before_s
-        took_s += self.cluster.costs.round_s(
-            nodes=placed.nodes, tasks=len(changes.tasks), gone=len(changes.tasks_gone) + len(changes.machines)
+        took_s = placed.solve_s + self.cluster.costs.round_s(
+            nodes=placed.nodes,
+            tasks=len(changes.tasks),
+            run=len(changes.tasks_run),
+            gone=len(changes.tasks_gone) + len(changes.machines),
         )
         return placed, round(took_s, 9)
 
@@ -239,7 +240,6 @@ class SimulatedPlane:
     def _interrupt(self, task: SimulatedTask) -> None:
         """What it has done so far is not lost."""
         assert task.machine is not None
-        if task.runs_since_s >= 0:
-            task.duration_s -= self.engine.now_s - task.runs_since_s
+        task.duration_s -= self.engine.now_s - task.runs_since_s
         task.machine = None
         task.starts += 1

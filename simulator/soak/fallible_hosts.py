@@ -160,7 +160,10 @@ class SchedulerHost(Host):
         super().__init__(world, name)
         self._clients = 0
         self._cut_off: set[Link] = set()
-        self.core = SchedulerCore(world.scheduler_options, random.Random(world.rng.random()), self, now_s=self.now_s)
+        self.core = SchedulerCore(
+            world.scheduler_options, random.Random(world.rng.random()), self, now_s=self.now_s, name=self.name
+        )
+        self.core.lead_told = lambda leads: self.to_clients(m.Leads(leads))
 
     # ---- the core's outbox
 
@@ -209,7 +212,15 @@ class SchedulerHost(Host):
         """A peer has dialled."""
         if self not in link.open or link.peer not in link.open:
             return  # It is gone again.
-        link.to_peer.send(m.Welcome(m.PROTOCOL_VERSION, self.name, self.world.frame_bytes_max))
+        link.to_peer.send(
+            m.Welcome(
+                m.PROTOCOL_VERSION,
+                self.name,
+                self.world.frame_bytes_max,
+                plane=self.core.plane.name,
+                leads=self.core.leads,
+            )
+        )
         if not isinstance(link.peer, NodeHost):
             self._clients += 1
             link.known_as = f"{link.peer.name}#{self._clients}"
@@ -317,6 +328,15 @@ class NodeHost(Dialler):
         if link is not None:
             self.world.sent.append((self.name, scheduler, message))
             link.to_scheduler.send(message)
+        if isinstance(message, m.Preempted):
+            self._preempted((message.job, message.attempt))
+
+    def _preempted(self, name: tuple[str, int]) -> None:
+        """The core says that it has stopped this attempt to make room."""
+        for log in self.world.logs.values():
+            for start in log.starts:
+                if start.name == name and start.node is self:
+                    start.preempted = True
 
     def to_executor(self, executor: str, message: x.ExecutorMessage) -> None:
         """Effect of the core."""

@@ -169,6 +169,8 @@ class Start:
         self.ended_at_s: float | None = None
         self.ended_own_s = 0.0
         self.returned = False
+        self.preempted = False
+        """Whether it was stopped to make room for others."""
         self.failed = False
         self.executor_died = False
         self.killed = False
@@ -192,6 +194,11 @@ class Start:
     def over(self) -> bool:
         """Whether it will not go on."""
         return self.ended_at_s is not None or self.killed or self.executor_died or self.returned
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a start as guarantee 3 means it."""
+        return not (self.returned or self.preempted)
 
     @property
     def produced(self) -> bool:

@@ -84,6 +84,7 @@ def _compare(link: Link, scheduler: SchedulerHost, node: NodeHost) -> None:
         raise Broken(f"{queued} reservations of {name} queued at {node.name}, it believes {believed}")
     held = {(job, attempt) for owner, job, attempt in node.core.attempts.by_key if owner == name}
     held |= {(task.job, task.attempt) for _, task in ready}
+    held |= {(job, attempt) for owner, job, attempt in node.core.lane.waiting if owner == name}
     lacking = {attempt.order for attempt in core.nodes[node.name].attempts} - held
     if lacking:
         raise Broken(f"{name} believes that attempts {sorted(lacking)} are at {node.name}", min(lacking)[0])
@@ -138,7 +139,12 @@ def _check_node_empty(world: Members, node: NodeHost) -> None:
     for name, amount in world.resources.items():
         if abs(core.free[name] - amount) > 1e-9:
             raise Broken(f"left at {node.name}: {core.free[name]} of {amount} {name} is free")
-    _nothing_left(node.name, ready=list(core.backlog.ready.all()), ahead=list(core.backlog.ahead.all()))
+    _nothing_left(
+        node.name,
+        ready=list(core.backlog.ready.all()),
+        ahead=list(core.backlog.ahead.all()),
+        placed=list(core.lane.waiting),
+    )
     for known in core.executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():
@@ -153,7 +159,7 @@ def _check_starts(world: Members, log: JobLog) -> None:
     for start in log.starts:
         _check_time_limit(world, start)
         _check_not_cancelled(world, start)
-        if not start.returned:
+        if start.counts:
             by_task.setdefault(start.task, []).append(start)
     for task, starts in by_task.items():
         starts.sort(key=lambda start: start.attempt)
@@ -244,7 +250,7 @@ def _check_outcomes(world: Members, log: JobLog) -> None:
 
 def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     # Later it may only run again for its result.
-    starts = [start for start in log.starts if start.task == outcome.task and not start.returned]
+    starts = [start for start in log.starts if start.task == outcome.task and start.counts]
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
     counted = 0 if log.left_alone else before
     _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.spec.max_attempts, counted))
@@ -292,7 +298,7 @@ def _check_cancelled(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     full = world.scheduler_options.held_bytes_max < 1 << 20
     if log.cancelled_at_s is None and outcome.task not in log.asked_to_cancel and not doomed and not full:
         raise Broken(f"task {outcome.task} was cancelled by nobody: {outcome.error!r}", log.id)
-    ran = [start for start in log.starts if start.task == outcome.task and not start.returned]
+    ran = [start for start in log.starts if start.task == outcome.task and start.counts]
     stopped = log.running_too or log.moved_at_s or "before a scheduler took it" in outcome.error
     if not stopped and not all(start.lost or start.failed or start.killed for start in ran):
         raise Broken(f"task {outcome.task} was cancelled, and yet it ran: {outcome.error!r}", log.id)

@@ -17,7 +17,7 @@ PROGRAMS = {"sparrow": "frontends.cli", "sparrow-scheduler": "scheduler", "sparr
 PYTHONS = ("python", "python3", ".venv/bin/python")
 PACKAGES = ("benchmarks", "frontends", "loadgen", "node_monitor", "scheduler", "simulator")
 SPOKEN_OF = (
-    *PROGRAMS.values(), "loadgen", "simulator", "node_monitor.conformance", "scheduler.flow",
+    *PROGRAMS.values(), "loadgen", "simulator", "node_monitor.conformance", "scheduler.flow", "benchmarks.flow",
     *(
         f"benchmarks.{name}"
         for name in ("additions", "all", "chaos", "faults_peers", "many_schedulers", "shortest_task")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from node_monitor.loads import LOAD_PAUSE_S, Measured
+from node_monitor.host.measured import Measured
+from node_monitor.loads import LOAD_PAUSE_S
 from scheduler.book.validation import check_load
 from sparrow_py.wire import messages as m
 from tests.support.node_core import MANY, NodeCore

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.book import inventories
 from scheduler.book.submission import NOT_LEADING_RETRY_S
-from scheduler.planes import PLANES
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
@@ -21,7 +20,7 @@ Key = tuple[str, str, int]
 
 @pytest.fixture(autouse=True)
 def plane_with_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PLANES, "random", LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
 
 
 class Rig(SchedulerRig):
@@ -30,7 +29,7 @@ class Rig(SchedulerRig):
     def __init__(self, *nodes: str, **options: Any) -> None:
         self.told: list[bool] = []
         options = {"settling_s": 0.0, "claim_timeout_s": CLAIM_TIMEOUT_S, "takeover_s": 1.0, **options}
-        super().__init__(nodes, placement="random", **options)
+        super().__init__(nodes, policy=m.FLOW, **options)
         self.core.lead_told = self.told.append
 
     def says(self, node: str, epoch: int, leader: str = "", *, linked: bool = False, now_s: float = 0.0) -> None:
@@ -49,6 +48,9 @@ class Rig(SchedulerRig):
     def named(self, node: str, *jobs: Key, complete: bool = True, epoch: int = 1, now_s: float = 0.0) -> None:
         """The node's inventory, or a part of it."""
         self.node(node, m.Inventory(m.FLOW, epoch, list(jobs), complete), now_s=now_s)
+
+    def submit_job(self, tasks: int = 1, *between: Any, **fields: Any) -> None:
+        super().submit_job(tasks, *between, **{"policy": m.FLOW, **fields})
 
     def bring(self, job: str = "j", now_s: float = 0.0, **fields: Any) -> None:
         """The job, which was at another leader before."""
@@ -87,7 +89,7 @@ def test_a_deposed_scheduler_tells_clients_first_that_it_leads_no_more_and_then_
     rig = leader("a")
     rig.named("a")
     rig.submit_job(6)
-    assert len(rig.take(m.Launch)) == 4
+    assert len(rig.take(m.LaunchPlaced)) == 4
     rig.core.lead_told = lambda leads: rig.core.tell_client("c", m.Leads(leads))
     rig.outbox.sent.clear()
     rig.says("a", 2, "other", linked=True)
@@ -103,18 +105,18 @@ def test_nothing_is_placed_by_a_scheduler_without_the_lead_and_what_it_has_goes_
     rig = leader("a", wait_for_nodes_s=300.0)
     rig.named("a")
     rig.submit_job(6)
-    rig.take(m.Launch)
+    rig.take(m.LaunchPlaced)
     rig.node_down("a", now_s=5.0)
     rig.tick(6.0)
     assert rig.told == [True, False] and set(rig.core.jobs) == {"j"}
     rig.node_up("b", now_s=7.0)
-    assert not rig.take(m.Launch)
+    assert not rig.take(m.LaunchPlaced)
     rig.says("b", 0, now_s=7.0)
     rig.tick(7.0)
     rig.says("b", 2, "scheduler", linked=True, now_s=7.0)
     rig.tick(20.0)
     assert rig.told == [True, False, True]
-    assert {message.task for message in rig.take(m.Launch)} == {0, 1, 2, 3}
+    assert {message.task for message in rig.take(m.LaunchPlaced)} == {0, 1, 2, 3}
 
 
 # ---- claims ---------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def test_a_job_is_claimed_where_inventories_name_it_and_nowhere_else() -> None:
     rig.bring()
     assert rig.claims() == [("b", "j")]
     rig.node("b", m.Claimed("j", 1, [(0, 1)], False, "anna"))
-    assert {message.task for message in rig.take(m.Launch)} == {1}
+    assert {message.task for message in rig.take(m.LaunchPlaced)} == {1}
 
 
 def test_a_job_that_nobody_has_anything_of_starts_at_once() -> None:
@@ -136,7 +138,7 @@ def test_a_job_that_nobody_has_anything_of_starts_at_once() -> None:
     rig.named("a")
     rig.named("b")
     rig.bring()
-    assert not rig.claims() and len(rig.take(m.Launch)) == 2
+    assert not rig.claims() and len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_job_that_comes_before_the_inventories_waits_for_all_of_them() -> None:
@@ -144,13 +146,13 @@ def test_a_job_that_comes_before_the_inventories_waits_for_all_of_them() -> None
     rig.bring()
     rig.named("a", J)
     rig.named("b", ("anna", "k", 0), complete=False)
-    assert not rig.claims() and not rig.take(m.Launch)
+    assert not rig.claims() and not rig.take(m.LaunchPlaced)
     rig.named("b", J)
     assert rig.claims() == [("a", "j"), ("b", "j")]
     rig.node("a", m.Claimed("j", 1, [], False, "anna"))
-    assert not rig.take(m.Launch)
+    assert not rig.take(m.LaunchPlaced)
     rig.node("b", m.Claimed("j", 1, [], False, "anna"))
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_job_waits_no_longer_for_an_inventory_that_does_not_come_and_is_claimed_there_when_it_does() -> None:
@@ -162,7 +164,7 @@ def test_a_job_waits_no_longer_for_an_inventory_that_does_not_come_and_is_claime
     rig.tick(CLAIM_TIMEOUT_S)
     assert rig.claims() == [("a", "j")]
     rig.node("a", m.Claimed("j", 1, [], False, "anna"), now_s=1.1)
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
     rig.named("b", J, now_s=1.2)
     assert rig.claims() == [("b", "j")]
     rig.node("b", m.Claimed("j", 1, [(0, 1)], False, "anna"), now_s=1.3)
@@ -174,7 +176,7 @@ def test_a_node_that_goes_is_waited_for_no_more() -> None:
     rig.named("a")
     rig.bring()
     rig.node_down("b")
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_node_that_comes_back_names_what_it_has_again() -> None:
@@ -204,12 +206,35 @@ def test_a_job_that_comes_back_to_the_leader_is_claimed_where_that_has_sent_it()
         rig.named(node)
     rig.core.node_down("c", 0.0)
     rig.submit_job(5)
-    assert {node for node, _ in rig.outbox.take(m.Launch)} == {"a", "b"}
+    assert {node for node, _ in rig.outbox.take(m.LaunchPlaced)} == {"a", "b"}
     rig.node_up("c")
     rig.says("c", 1, "scheduler", linked=True)
     rig.named("c")
     rig.submit_job(5, epoch=1)
     assert rig.claims() == [("a", "j"), ("b", "j")]
+
+
+def test_a_job_that_has_ended_and_whose_client_comes_again_with_it_is_claimed_where_its_outcomes_are() -> None:
+    rig = leader("a", "b")
+    rig.named("a")
+    rig.named("b")
+    rig.submit_job(1)
+    ((node, launch),) = rig.outbox.take(m.LaunchPlaced)
+    rig.node(node, m.Report("j", 0, launch.attempt, TaskStatus.FINISHED, b"r", "", 0.0, 0.1))
+    assert rig.take(m.JobEnded)
+    rig.bring(now_s=inventories.ENDED_KEPT_S)
+    assert rig.claims() == [(node, "j")]
+
+
+def test_where_an_ended_job_has_been_is_forgotten_in_time() -> None:
+    rig = leader("a")
+    rig.named("a")
+    for job, now_s in (("j", 0.0), ("k", inventories.ENDED_KEPT_S + 1.0)):
+        rig.submit_job(1, job=job, now_s=now_s)
+        ((_, launch),) = rig.outbox.take(m.LaunchPlaced)
+        rig.node("a", m.Report(job, 0, launch.attempt, TaskStatus.FINISHED, b"r", "", 0.0, 0.1), now_s=now_s)
+    rig.bring(now_s=inventories.ENDED_KEPT_S + 2.0)
+    assert not rig.claims()
 
 
 def test_a_node_that_was_named_and_has_nothing_that_runs_is_told_when_the_job_has_ended() -> None:
@@ -228,9 +253,9 @@ def test_what_is_named_because_of_an_earlier_epoch_or_for_another_plane_does_not
     rig.named("a", J, epoch=3)
     rig.node("a", m.Inventory("another", 1, [J], True))
     rig.bring()
-    assert not rig.claims() and not rig.take(m.Launch)
+    assert not rig.claims() and not rig.take(m.LaunchPlaced)
     rig.named("a")
-    assert len(rig.take(m.Launch)) == 2
+    assert len(rig.take(m.LaunchPlaced)) == 2
 
 
 def test_a_node_that_names_too_many_jobs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loadgen.synthetic import Synthetic
+from node_monitor.leading import Leading
 from scheduler.daemon import SchedulerDaemon
 from scheduler.options import PLACEMENTS, SchedulerOptions
 from scheduler.planes import PLANES
@@ -17,7 +18,9 @@ from simulator.policies import Settings
 from simulator.simulate import simulate
 from simulator.soak import faults, scenarios
 from simulator.soak.world import World
-from tests.support.most_free_slots import MostFreeSlots, SolvedPlacement
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.most_free_slots import InLanes, MostFreeSlots, Preempting, SolvedPlacement
 
 SMALL_PLANES = [MostFreeSlots, SolvedPlacement]
 
@@ -49,6 +52,36 @@ def test_a_small_plane_keeps_the_guarantees_whatever_fails(small_plane: type[Mos
     world.run()
     world.check_end()
     assert all(type(host.core.plane) is small_plane for host in world.schedulers)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("plane", [InLanes, Preempting])
+def test_placed_tasks_keep_the_guarantees_whatever_fails(
+    plane: type[InLanes], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above. Several schedulers place tasks in the nodes' lanes and know nothing of each other, as if all led: so
+    many tasks wait there, and are handed back. One of the planes preempts some."""
+    monkeypatch.setitem(PLANES, "random", plane)
+    monkeypatch.setattr(Leading, "accepts", lambda leading, scheduler, lead: True)
+    scenario = scenarios.draw(seed, tuple(faults.KINDS))
+    world = scenario.begin(scheduler={"placement": "random"}, node={"lane_timeout_s": 0.5}, events_max=200_000)
+    world.run()
+    world.check_end()
+    assert any(isinstance(message, m.LaunchPlaced) for _, _, message in world.sent)
+
+
+def test_preempted_tasks_start_again_and_have_one_attempt_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLANES, "random", Preempting)
+    monkeypatch.setattr(Leading, "accepts", lambda leading, scheduler, lead: True)
+    world = World(1, nodes=[2, 2], scheduler={"placement": "random"}, warm=("many",))
+    log = world.submit([0.2] * 100)
+    world.run()
+    world.check_end()
+    assert {(outcome.status, outcome.attempts) for outcome in log.outcomes} == {(TaskStatus.FINISHED, 1)}
+    preempted = sum(start.preempted for start in log.starts)
+    assert preempted >= 5 and len(log.starts) == 100 + preempted
+    (host,) = world.schedulers
+    assert host.core.counters.preempted == preempted
 
 
 def test_a_stage_waits_until_slots_are_free(monkeypatch: pytest.MonkeyPatch) -> None:

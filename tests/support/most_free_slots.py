@@ -185,6 +185,29 @@ class InLanes(MostFreeSlots):
         self.preemptions.append((attempt.task, node.id, service_s))
 
 
+class Preempting(InLanes):
+    """As `InLanes`. Now and then it preempts an attempt, as if all jobs were preemptible that may start again."""
+
+    def stage_came(self, stage: StageState) -> None:
+        super().stage_came(stage)
+        stage.job.preemptible = stage.job.max_attempts > 1
+
+    def pump(self, now_s: float) -> None:
+        super().pump(now_s)
+        attempts = [attempt for node in self.book.nodes.all() for attempt in sorted(node.attempts, key=_order)]
+        if attempts and self.book.rng.random() < 0.2:
+            attempt = self.book.rng.choice(attempts)
+            if attempt.stage.job.preemptible:
+                self.book.preempt(attempt)
+
+
+class LedMostFreeSlots(InLanes):
+    """The same, at one scheduler at a time."""
+
+    name = m.FLOW
+    has_leader = True
+
+
 class SolvedPlacement(MostFreeSlots):
     """As `MostFreeSlots`; at most one problem is out at a time, of all stages that wait."""
 
@@ -222,8 +245,5 @@ def choose(wanted: dict[int, list[str]], free: dict[str, int]) -> Places:
     return places
 
 
-class LedMostFreeSlots(MostFreeSlots):
-    """As `MostFreeSlots`, at one scheduler at a time."""
-
-    name = m.FLOW
-    has_leader = True
+def _order(attempt: Attempt) -> tuple[str, int]:
+    return attempt.order

@@ -20,8 +20,12 @@ from scheduler.flow.convex import rising
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task, TaskCosts, UnitCost
 from scheduler.flow.problem import ProblemError
 
-MEASURED = ("net_in_bytes_per_s", "net_out_bytes_per_s")
-"""Loads of a machine: the larger one is what its link carries."""
+MEASURED = {
+    "in": ("net_in_bytes_per_s",),
+    "out": ("net_out_bytes_per_s",),
+    "both": ("net_in_bytes_per_s", "net_out_bytes_per_s"),
+}
+"""By direction: the loads of a machine, of which the larger one counts."""
 KIND = "request"
 EXACT_BITS = 10
 """Requests up to 1,023 units are told apart by the unit, larger ones by a 512th: so there are not too many."""
@@ -37,9 +41,11 @@ class NetworkAware:
     """So much of the resource costs 1: a megabyte a second."""
     capacity: float = 0.0
     """Of a link, where a machine has no attribute named like the resource. 0: the most that was free there so far."""
+    direction: str = "in"
+    """What of the measured traffic counts: what the machine receives, as tasks that read do; "out", or "both"."""
     waiting_cost: int = 1_000_000
     """Above what the fullest link costs, or tasks wait though they fit."""
-    waiting_cost_per_s: float = 10.0
+    waiting_cost_per_s: float = 1.0
     _machines: dict[str, Machine] = field(default_factory=dict, init=False)
     _seen: dict[str, float] = field(default_factory=dict, init=False)
     """By machine: the most that was ever free."""
@@ -52,6 +58,8 @@ class NetworkAware:
                 raise ProblemError(f"{name} is {getattr(self, name)}; allowed are numbers from 0")
         if not 0 < self.unit < math.inf:
             raise ProblemError(f"unit is {self.unit}; allowed are numbers above 0")
+        if self.direction not in MEASURED:
+            raise ProblemError(f"direction is {self.direction!r}; allowed are {', '.join(MEASURED)}")
         if not self.resource:
             raise ProblemError("resource is empty; allowed is the name of a resource")
 
@@ -91,7 +99,7 @@ class NetworkAware:
         free = machine.free.get(self.resource, 0.0)
         self._seen[machine.name] = most = max(free, self._seen.get(machine.name, 0.0))
         capacity = _number(machine.attributes.get(self.resource, "")) or self.capacity or most
-        measured = max(machine.load.get(name, 0.0) for name in MEASURED)
+        measured = max(machine.load.get(name, 0.0) for name in MEASURED[self.direction])
         return max(capacity - free, measured, 0.0) / self.unit, capacity / self.unit
 
     # ---- arcs ------------------------------------------------------------------------------------

@@ -149,19 +149,19 @@ def test_what_is_wrong_is_refused_at_once() -> None:
         changes.add_arc(77, SINK, 1, 1)
     with pytest.raises(ProblemError, match=rf"arc: head {SINK}: another node than its tail is allowed"):
         changes.add_arc(SINK, SINK, 1, 1)
-    with pytest.raises(ProblemError, match=r"arc: capacity -1: 0 to \d+ is allowed"):
+    with pytest.raises(ProblemError, match="capacity of the arc is -1; allowed are 0 to 4,294,967,295"):
         changes.add_arc(NUMBER["a"], SINK, 1, -1)
-    with pytest.raises(ProblemError, match=r"arc: minimum 3: 0 to the arc's capacity, 2, is allowed"):
+    with pytest.raises(ProblemError, match="minimum of the arc is 3; allowed are 0 to 2"):
         changes.add_arc(NUMBER["a"], SINK, 1, 2, 3)
-    with pytest.raises(ProblemError, match=r"cost: the largest, \d+, times 12 nodes needs more than 62 bits"):
+    with pytest.raises(ProblemError, match=r"the largest cost is [\d,]+; with 12 nodes allowed are"):
         changes.set_cost(0, -(2**60))
-    with pytest.raises(ProblemError, match=r"cost: the largest, \d+, times 12 nodes needs more than 62 bits"):
+    with pytest.raises(ProblemError, match=r"the largest cost is [\d,]+; with 12 nodes allowed are"):
         changes.set_costs(integers([0]), integers([2**60]))
     with pytest.raises(ProblemError, match=r"costs have shape \(2,\): that of arcs, \(1,\), is allowed"):
         changes.set_costs(integers([0]), integers([1, 2]))
     with pytest.raises(ProblemError, match=r"arc 99: there is none of that number"):
         changes.set_capacity(99, 1)
-    with pytest.raises(ProblemError, match=r"node: supply -\d+: -\d+ to \d+ is allowed"):
+    with pytest.raises(ProblemError, match=r"supply of the node is -[\d,]+; allowed are -4,294,967,295 to"):
         changes.add_node(-(2**50))
     with pytest.raises(ProblemError, match=rf"node {SINK} balances the others: it cannot be removed"):
         changes.remove_node(SINK)

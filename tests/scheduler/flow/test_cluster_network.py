@@ -11,6 +11,7 @@ from scheduler.flow.convex import stepped
 from scheduler.flow.policies.policy import ArcTo, Group, Machine, Task
 from scheduler.flow.problem import ProblemError
 from tests.support.flow_networks import NEVER_S, Play, Table, machines_of
+from tests.support.flow_problems import oracle_cost
 
 FIVE = {"a": {"M0": 2, "M1": 3}, "b": {"M1": 6}, "c": {"M1": 1, "M3": 2}, "d": {"M2": 4}, "e": {"M3": 2}}
 
@@ -251,3 +252,45 @@ def test_wrong_changes_are_named() -> None:
     lost.aggregator_arcs = lambda aggregator: [ArcTo("lost", 1)]  # type: ignore[method-assign]
     with pytest.raises(ProblemError, match="an arc of the aggregator all leads to the machine lost"):
         network(lost).round(ClusterChanges(tasks=[Task("a", "j")]))
+
+
+# ---- people --------------------------------------------------------------------------------------------------------
+
+
+def test_why_a_task_waits_is_told_way_by_way() -> None:
+    table, tasks = five()
+    made = network(table)
+    made.round(ClusterChanges(machines=machines_of(M0=1, M1=1, M2=1, M3=1), tasks=tasks))
+    told = made.explain("b")
+    assert (told.machine, told.waiting) == (None, 5)
+    assert [(way.to, way.cost, way.limit, way.taken) for way in told.ways] == [
+        ("", 5, "", True),
+        ("M1", 6, "M1 has no free slot", False),
+    ]
+    assert made.explain("c").machine == "M1"
+    assert [(way.to, way.taken) for way in made.explain("c").ways] == [("M1", True), ("M3", False), ("", False)]
+    with pytest.raises(KeyError):
+        made.explain("nobody")
+
+
+def test_a_share_that_is_used_up_and_resources_that_do_not_suffice_are_told() -> None:
+    table, tasks = crowd(ann=4, bob=4)
+    made = network(table)
+    placed = made.round(ClusterChanges(machines=machines_of(m0=2, m1=2), tasks=tasks))
+    waits = next(task.name for task in tasks if task.name not in dict(placed.placed))
+    assert {way.limit for way in made.explain(waits).ways} >= {"m0 has no free slot"}
+    table, machines, tasks = links()
+    made = network(table)
+    made.round(ClusterChanges(machines=machines, tasks=tasks))
+    ways = made.explain("t400a").ways
+    assert ways[0].to.startswith("RA400 → M")
+    assert made.explain("t150a").ways[0].to.startswith("RA150 → M")
+
+
+def test_what_is_dumped_is_the_problem_that_was_solved() -> None:
+    table, tasks = five()
+    made = network(table)
+    placed = made.round(ClusterChanges(machines=machines_of(M0=1, M1=1, M2=1, M3=1), tasks=tasks))
+    made.round(ClusterChanges(tasks_gone=["a"]))
+    back = made.round(ClusterChanges(tasks=[tasks[0]]))
+    assert oracle_cost(made.dump()) == placed.cost == back.cost

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.changes import Changes
 from scheduler.flow.extract import Placements, extract, settle
 from scheduler.flow.graph import FlowGraph, Kind
@@ -18,7 +19,6 @@ from tests.support.flow_problems import (
     flows,
     integers,
     network,
-    quincy_graph,
     scheduling_problems,
 )
 from tests.support.flow_proofs import assert_consistent

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.problem import InfeasibleError, Problem
 from tests.support.flow_problems import (
     INFEASIBLE,
@@ -16,7 +17,6 @@ from tests.support.flow_problems import (
     oracle_cost,
     oracle_flow,
     oracle_solve,
-    quincy_graph,
     scheduling_problems,
     with_offset,
 )

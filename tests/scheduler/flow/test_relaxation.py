@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.changes import Changes
 from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.problem import InfeasibleError, Problem, ProblemError, Solution, StoppedError
@@ -23,7 +24,6 @@ from tests.support.flow_problems import (
     integers,
     network,
     oracle_cost,
-    quincy_graph,
     scheduling_problems,
     with_offset,
 )
@@ -44,13 +44,6 @@ def assert_solved(graph: FlowGraph) -> None:
     problem, solution = compact_solution(graph)
     assert_least_cost(problem, solution)
     assert solution.cost == oracle_cost(problem)
-
-
-@pytest.mark.parametrize("supply", [[2, -1], [1, -2]])
-def test_supplies_that_do_not_balance_have_no_answer(supply: list[int]) -> None:
-    columns = (integers([value]) for value in (0, 1, 1, 5, 0))
-    with pytest.raises(InfeasibleError):
-        relaxation.solve(Problem(*columns, integers(supply)))
 
 
 @st.composite

@@ -52,16 +52,20 @@ def test_each_unit_costs_what_is_in_use_then_and_as_many_lead_there_as_fit() -> 
 
 
 @pytest.mark.parametrize(
-    ("load", "costs"),
+    ("direction", "load", "costs"),
     [
-        ({}, [700, 900, 1100]),
-        ({"net_in_bytes_per_s": 300}, [700, 900, 1100]),
-        ({"net_out_bytes_per_s": 900, "net_in_bytes_per_s": 300}, [1100]),
-        ({"net_in_bytes_per_s": 2000}, []),
+        ("in", {}, [700, 900, 1100]),
+        ("in", {"net_in_bytes_per_s": 300}, [700, 900, 1100]),
+        ("in", {"net_out_bytes_per_s": 900, "net_in_bytes_per_s": 800}, [1000, 1200]),
+        ("out", {"net_out_bytes_per_s": 900, "net_in_bytes_per_s": 800}, [1100]),
+        ("both", {"net_out_bytes_per_s": 900, "net_in_bytes_per_s": 800}, [1100]),
+        ("in", {"net_in_bytes_per_s": 2000}, []),
     ],
 )
-def test_what_is_reserved_or_measured_counts_whichever_is_more(load: dict[str, float], costs: list[int]) -> None:
-    found = arcs(NetworkAware(), asking("a", 200), linked("m", 750, **load), linked("full", 199))
+def test_what_is_reserved_or_measured_counts_whichever_is_more(
+    direction: str, load: dict[str, float], costs: list[int]
+) -> None:
+    found = arcs(NetworkAware(direction=direction), asking("a", 200), linked("m", 750, **load), linked("full", 199))
     assert found == ({"m": costs} if costs else {})
 
 
@@ -128,6 +132,7 @@ def test_waiting_gets_dearer_up_to_a_limit() -> None:
         ({"waiting_cost": -1}, "waiting_cost is -1; allowed are numbers from 0"),
         ({"waiting_cost_per_s": float("nan")}, "waiting_cost_per_s is nan; allowed are numbers from 0"),
         ({"unit": 0}, "unit is 0; allowed are numbers above 0"),
+        ({"direction": "up"}, "direction is 'up'; allowed are in, out, both"),
         ({"resource": ""}, "resource is empty; allowed is the name of a resource"),
     ],
 )
