@@ -201,6 +201,15 @@ def test_both_profiles_stand_in_one_table_beside_the_placements_that_have_none()
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_the_same_jobs_of_two_policies_stand_in_one_table() -> None:
+    page = page_of(made_run([Made(jobs=20, policy=policy) for policy in ("sparrow", "auto")]))
+    names = ["sampling", "long jobs by policy flow"]
+    assert [row[0] for row in page.rows if row[0] in names] == 2 * names  # Points and counts.
+    assert [row[1] for row in page.rows if row[0] == "user0"][:2] == names
+    assert page.has("× that of sampling")
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_of_the_paper_s_profile_alone_says_so() -> None:
     page = page_of(made_run([Made(jobs=20, profile="paper")]))
     assert page.has("Sparrow (paper)")
