@@ -273,13 +273,13 @@ class NodeMonitorCore:
         scheduler: str,
         frame_bytes_max: int = m.FRAME_BYTES_MAX,
         *,
-        name: str = "",
+        address: str = "",
         plane: str = m.SPARROW,
     ) -> None:
-        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and calls itself
-        by this name, which no other process has."""
+        """A link to a scheduler stands; it takes frames of at most `frame_bytes_max`, runs this plane, and was dialled
+        at this address. No other process has its name."""
         self.told.up(scheduler, frame_bytes_max, plane)
-        self.leading.up(scheduler, name or scheduler)
+        self.leading.up(scheduler, address)
         self._loads.scheduler_up(scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
@@ -310,7 +310,7 @@ class NodeMonitorCore:
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         """Nobody waits for the job's tasks any more."""
         job = self.jobs.by_key.get((scheduler, message.job))
-        self.leading.forgotten(None if job is None else job.owner, message.job)
+        self.leading.ended(message.job, now_s)
         if job is not None:
             self.jobs.forget(job)
         self.backlog.drop_job(scheduler, message.job)

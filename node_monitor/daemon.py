@@ -358,7 +358,7 @@ class NodeMonitor:
         link = self._links[scheduler]
         if isinstance(link, Link):
             link.backlog_at_least(REPORTS_PER_SLOT * self.slots * welcome.frame_bytes_max)
-        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, name=welcome.name, plane=welcome.plane)
+        self.core.scheduler_up(scheduler, welcome.frame_bytes_max, address=link.peer, plane=welcome.plane)
         log.info("%s: linked to %s", self.id, scheduler)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:

@@ -18,32 +18,35 @@ from sparrow_py.wire import messages as m
 PLANES_MAX = 8
 """Planes of which a node remembers the leader."""
 PLACED_JOBS_MAX = 10_000
-"""Jobs that leaders have placed here and have not forgotten, as they are named to the next: the latest. What runs is
-named besides."""
+"""Jobs that leaders have placed here and that have not ended long ago, as they are named to the next: the latest. What
+runs is named besides."""
 PLACED_JOBS_MIN = 100
+ENDED_NAMED_S = 300.0
+"""So long a job is named that has ended, as its client may not have been told, and bring it to the next leader: for
+outcomes that are held."""
 
 
 class _Leader:
     """The scheduler whose placed tasks are taken."""
 
-    __slots__ = ("epoch", "leads", "name", "scheduler")
+    __slots__ = ("address", "epoch", "leads", "scheduler")
 
     def __init__(self) -> None:
         self.epoch = 0
         self.scheduler = ""
-        """How its link is called here."""
-        self.name = ""
-        """What it calls itself: another process at the same address is another scheduler."""
+        """Its name: another process at the same address has another."""
+        self.address = ""
+        """Where it was dialled, for people."""
         self.leads = False
         """Whether it has not said since that it leads no more."""
 
 
 class Leading:
-    """The leaders by plane. Schedulers are named as their links are. `share` of the limits, for one of several nodes
+    """The leaders by plane. `share` of the limits, for one of several nodes
     in a process."""
 
     __slots__ = (
-        "_book", "_history", "_leaders", "_names", "_placed", "_placed_max", "_to_scheduler", "_watchers",
+        "_book", "_ended", "_history", "_leaders", "_linked", "_placed", "_placed_max", "_to_scheduler", "_watchers",
         "has_no_jobs", "leader_changed",
     )  # fmt: skip
 
@@ -53,14 +56,16 @@ class Leading:
         self._book = book
         self._history = history
         self._to_scheduler = to_scheduler
-        self._names: dict[str, str] = {}
-        """What the linked schedulers call themselves."""
+        self._linked: dict[str, str] = {}
+        """The linked schedulers by name, and where they were dialled."""
         self._leaders: dict[str, _Leader] = {}
         """By plane."""
         self._watchers: dict[str, dict[str, None]] = {}
         """By plane: linked schedulers that have sent `Lead`, and so are told of changes."""
         self._placed: dict[str, set[Owner]] = {}
         """Jobs of which leaders have placed tasks here, the oldest first, by id."""
+        self._ended: dict[str, float] = {}
+        """Those of them that have ended, and when, the oldest first."""
         self._placed_max = max(PLACED_JOBS_MIN, int(PLACED_JOBS_MAX * share))
         self.leader_changed: Callable[[float], None] = _nobody_waits
         """Called with the time once another leader is accepted, or the one that was leads no more: what waits here and
@@ -79,7 +84,7 @@ class Leading:
 
     def _is_linked(self, leader: _Leader) -> bool:
         """Whether it leads, as far as it has said, and is linked."""
-        return leader.leads and self._names.get(leader.scheduler) == leader.name
+        return leader.leads and leader.scheduler in self._linked
 
     @property
     def watchers(self) -> Collection[str]:
@@ -89,34 +94,45 @@ class Leading:
     def placed(self, owner: Owner, job: str) -> None:
         """A task of the job has come from a leader, and was accepted: the next leader is told of the job."""
         placed = self._placed
+        self._ended.pop(job, None)
         owners = placed.get(job)
         if owners is not None:
             owners.add(owner)
             return
         placed[job] = {owner}
         if len(placed) > self._placed_max:
-            del placed[next(iter(placed))]
+            self._forget(next(iter(placed)))
 
-    def forgotten(self, owner: Owner | None, job: str) -> None:
-        """The job has ended; whose it was is not known any more if nothing of it was here."""
-        owners = self._placed.get(job)
-        if owners is not None:
-            owners.difference_update(owners if owner is None else {owner})
-            if not owners:
-                del self._placed[job]
+    def ended(self, job: str, now_s: float) -> None:
+        """The job has ended, as its scheduler says."""
+        if job in self._placed:
+            self._ended.pop(job, None)
+            self._ended[job] = now_s
+        self._forget_ended(now_s)
+
+    def _forget_ended(self, now_s: float) -> None:
+        while self._ended:
+            oldest, since_s = next(iter(self._ended.items()))
+            if since_s >= now_s - ENDED_NAMED_S:
+                break
+            self._forget(oldest)
+
+    def _forget(self, job: str) -> None:
+        del self._placed[job]
+        self._ended.pop(job, None)
 
     # ---- events ------------------------------------------------------------------------------
 
-    def up(self, scheduler: str, name: str) -> None:
-        """A link to a scheduler stands, which calls itself so."""
-        self._names[scheduler] = name
+    def up(self, scheduler: str, address: str) -> None:
+        """A link to a scheduler stands, which was dialled at this address."""
+        self._linked[scheduler] = address
         for plane, leader in self._leaders.items():
-            if leader.leads and (leader.scheduler, leader.name) == (scheduler, name):
+            if leader.leads and leader.scheduler == scheduler:
                 self._tell_watchers(plane, leader)
 
     def down(self, scheduler: str) -> None:
         """The link is gone."""
-        self._names.pop(scheduler, None)
+        self._linked.pop(scheduler, None)
         for plane, watchers in self._watchers.items():
             watchers.pop(scheduler, None)
             leader = self._leaders.get(plane)
@@ -125,19 +141,18 @@ class Leading:
 
     def lead(self, scheduler: str, message: m.Lead, now_s: float) -> None:
         """A scheduler leads a plane from now on, or asks who does; `LinkError` if it may not say so."""
-        leader, epoch, name = self._leader(message), message.epoch, self._names.get(scheduler, scheduler)
+        leader, epoch = self._leader(message), message.epoch
         self._watchers.setdefault(message.plane, {})[scheduler] = None
         if epoch == 0:
-            self._asked(scheduler, message.plane, leader, name, now_s)
+            self._asked(scheduler, message.plane, leader, now_s)
         elif epoch > leader.epoch:
-            self._accept(scheduler, name, message, leader, now_s)
-        elif epoch == leader.epoch and name == leader.name:  # Over another link, or again after it had given up.
-            returns = not leader.leads or leader.scheduler != scheduler
-            leader.scheduler, leader.leads = scheduler, True
-            if returns:
-                self._tell_watchers(message.plane, leader)
+            self._accept(scheduler, message, leader, now_s)
+        elif (epoch, scheduler) == (leader.epoch, leader.scheduler) and not leader.leads:
+            leader.leads = True
+            self._tell_watchers(message.plane, leader)
         self._say(scheduler, message.plane, leader)
-        if leader.name == name and leader.epoch == epoch:
+        if (epoch, scheduler) == (leader.epoch, leader.scheduler):
+            self._forget_ended(now_s)
             self._tell_inventory(scheduler, message.plane, epoch)
 
     def _leader(self, message: m.Lead) -> _Leader:
@@ -151,20 +166,21 @@ class Leading:
         leader = self._leaders[message.plane] = _Leader()
         return leader
 
-    def _asked(self, scheduler: str, plane: str, leader: _Leader, name: str, now_s: float) -> None:
+    def _asked(self, scheduler: str, plane: str, leader: _Leader, now_s: float) -> None:
         """A scheduler asks: if it led, it leads no more, and what it has placed here is the next leader's."""
-        if leader.leads and leader.name == name:
+        if leader.leads and leader.scheduler == scheduler:
             leader.leads = False
             self._tell_watchers(plane, leader)
             self.leader_changed(now_s)
         self.has_no_jobs(scheduler)
 
-    def _accept(self, scheduler: str, name: str, message: m.Lead, leader: _Leader, now_s: float) -> None:
-        another = leader.name != name
-        leader.epoch, leader.scheduler, leader.name, leader.leads = message.epoch, scheduler, name, True
+    def _accept(self, scheduler: str, message: m.Lead, leader: _Leader, now_s: float) -> None:
+        another = leader.scheduler != scheduler
+        leader.epoch, leader.scheduler, leader.leads = message.epoch, scheduler, True
+        leader.address = self._linked.get(scheduler, "")
         order = ", by order" if message.forced else ""
         self._history.note(
-            now_s, "%s (%s) leads plane %s with epoch %d%s", name, scheduler, message.plane, message.epoch, order
+            now_s, "scheduler %s leads plane %s with epoch %d%s", scheduler, message.plane, message.epoch, order
         )
         if another:
             self._tell_watchers(message.plane, leader)
@@ -174,12 +190,12 @@ class Leading:
 
     def _say(self, scheduler: str, plane: str, leader: _Leader) -> None:
         linked = self._is_linked(leader)
-        self._to_scheduler(scheduler, m.Leading(plane, leader.epoch, leader.name, linked, leader.scheduler))
+        self._to_scheduler(scheduler, m.Leading(plane, leader.epoch, leader.scheduler, linked, leader.address))
 
     def _tell_watchers(self, plane: str, leader: _Leader) -> None:
         """All that have sent `Lead` for the plane, but for its leader."""
         for scheduler in list(self._watchers.get(plane, ())):
-            if self._names.get(scheduler) != leader.name:
+            if scheduler != leader.scheduler:
                 self._say(scheduler, plane, leader)
 
     def _tell_inventory(self, scheduler: str, plane: str, epoch: int) -> None:
@@ -191,7 +207,7 @@ class Leading:
 
     def _jobs_here(self) -> Iterator[tuple[str, str, int]]:
         """(user, job, instance) of all that has an attempt here, sampled or placed, and of jobs that were placed here
-        and have not ended: of some of them an outcome is held."""
+        and have not ended long ago: of some of them an outcome is held."""
         for attempt in self._book.by_key.values():
             user, instance = attempt.job.owner
             yield user, attempt.job.id, instance

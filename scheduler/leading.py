@@ -2,9 +2,9 @@
 
 Nobody elects a leader: each node accepts the highest lead epoch that it hears of (`node_monitor.leading`), and a
 scheduler leads once more than half of the nodes that are linked to it have accepted its own. It asks before it claims,
-so that it disturbs no other that leads. Two that claim at once end with one leader: of two equal epochs the scheduler
-with the greater name claims again above it, the other yields. A leader that hears of a higher epoch yields, unless its
-scheduler is not linked to the node that says so: then this one claims again, above it.
+so that it disturbs no other that leads. Of several that claim the same epoch each node accepts the first; where none
+has more than half, the one with the greatest name claims again, and the others yield. A leader that hears of a higher
+epoch yields, unless its scheduler is not linked to the node that says so: then this one claims again, above it.
 
 Pure: it is told what nodes say, and the time.
 """
@@ -81,7 +81,7 @@ class Leading:
         self.epoch = 0
         """Its own lead epoch, while it claims or leads; else 0."""
         self.changed: Callable[[bool, float], None] = _nobody_cares
-        """Called with whether it leads and the time, when that has changed."""
+        """Called with whether it leads and the time, when that has changed, and when it is deposed."""
         self.refused: Callable[[], None] = _process_goes_on
         """Called when the process is to end, as another scheduler leads: `why_not` says which."""
         self._send = send
@@ -97,6 +97,8 @@ class Leading:
         """Those that have said that no other scheduler that leads is linked to them."""
         self._accepted: set[str] = set()
         """Those that have accepted its epoch."""
+        self._refused: dict[str, m.Leading] = {}
+        """Those that had accepted another with the same epoch, and what they said."""
         self._absent: set[str] = set()
         """Nodes that were linked in this process's life and are not."""
         self._highest = 0
@@ -176,6 +178,7 @@ class Leading:
         del self._said[node_id]
         for nodes in (self._silent, self._without, self._accepted):
             nodes.discard(node_id)
+        self._refused.pop(node_id, None)
         self._absent.add(node_id)
         if not self._said:
             self._all_nodes_gone(now_s)
@@ -183,6 +186,8 @@ class Leading:
             self._claim_if_settled(now_s)
         elif self.state is CLAIMING:
             self._lead_if_accepted(now_s)
+            if self.state is CLAIMING:
+                self._decide_if_refused(now_s)
         elif self.state in (STANDING_BY, DEPOSED):
             self._look(now_s)
 
@@ -217,10 +222,11 @@ class Leading:
         elif self.state in (CLAIMING, LEADING):
             if ours and message.epoch == self.epoch:
                 self._accepted.add(node_id)
+                self._refused.pop(node_id, None)
                 self._lead_if_accepted(now_s)
             elif not ours and message.epoch >= self.epoch:
                 self._accepted.discard(node_id)
-                self._contested(message, now_s)
+                self._contested(node_id, message, now_s)
         elif self.state is not REFUSED:
             self._look(now_s)
 
@@ -272,6 +278,7 @@ class Leading:
         self._highest += 1
         self.epoch = self._highest
         self._accepted.clear()
+        self._refused.clear()
         self._tell_all()
 
     def _tell_all(self) -> None:
@@ -287,23 +294,46 @@ class Leading:
             self._become(LEADING)
             self._forced, self._has_led, self._other = 0, True, None
             self.changed(True, now_s)
+            self._decide_if_refused(now_s)
 
-    def _contested(self, message: m.Leading, now_s: float) -> None:
+    def _contested(self, node_id: str, message: m.Leading, now_s: float) -> None:
         """A node has accepted another, with the same epoch or a higher one."""
-        greater = message.epoch == self.epoch and self.name > message.leader
-        if message.linked and not self._forced and not greater:
+        if not message.linked or self._forced:
+            self._claim_above(now_s)
+        elif message.epoch > self.epoch:
             self._yield(message, now_s)
-        elif self.state is LEADING:
+        else:
+            self._refused[node_id] = message
+            self._decide_if_refused(now_s)
+
+    def _claim_above(self, now_s: float) -> None:
+        if self.state is LEADING:
             self._raise()
         else:
             self._forced = max(self._forced - 1, 0)
             self._claim(now_s)
 
+    def _decide_if_refused(self, now_s: float) -> None:
+        """Nodes have accepted others with the same epoch. If those are so many that this one cannot have more than
+        half, it claims again above them, or yields. While it leads it claims above a lesser name, and leaves it to a
+        greater one to do so, or to yield."""
+        if not self._refused:
+            return
+        others = sorted(self._refused.values(), key=lambda said: said.leader)
+        middle, last = others[len(others) // 2], others[-1]
+        if 2 * sum(said.leader == middle.leader for said in others) > len(self._said):
+            self._yield(middle, now_s)
+        elif self.state is LEADING or 2 * len(others) >= len(self._said):
+            if self.name > last.leader:
+                self._claim_above(now_s)
+            elif self.state is CLAIMING:
+                self._yield(last, now_s)
+
     # ---- others lead -------------------------------------------------------------------------
 
     def _yield(self, other: m.Leading, now_s: float) -> None:
         """Another leads: give way to it."""
-        led, claimed = self.state is LEADING, self.epoch > 0
+        claimed = self.epoch > 0
         self.epoch, self._other = 0, other
         if self._has_led:
             self._become(DEPOSED)
@@ -313,7 +343,7 @@ class Leading:
             self._become(REFUSED)
         if claimed:
             self._tell_all()
-        if led:
+        if self.state is DEPOSED:
             self.changed(False, now_s)
         if self.state is REFUSED:
             self.refused()

@@ -86,8 +86,6 @@ class Plane(Placing, Protocol):
     All tasks of a stage that is open and has no place must come to one, or wait for nodes (`BookForPlane.wait`).
     """
 
-    name: str
-    """As `Welcome` and `Lead` name it: `SPARROW` or `FLOW` of `messages`."""
     has_leader: bool
     """Whether one of its schedulers at a time places tasks: the one that leads (`scheduler.leading`)."""
     messages: dict[type, Handler]

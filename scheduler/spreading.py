@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 POOL_MAX, FEW = 21, 5
 """Of so many nodes, or a few more for each that is drawn above `FEW`, `sample` copies the list; of more it remembers
 which it has drawn. (As the library does.)"""
-DRAWS_PER_NODE_MAX = 20
+DRAWS_PER_NODE_MAX = 60
 """Where nodes are drawn by the room that they have, and so many draws for each that is wanted have not found enough,
 most have little or none: then those that have some are listed."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,19 +22,22 @@ from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.embedded.daemon_processes import DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.unix_sockets import UnixSockets
-from sparrow_py.errors import ClusterError, InvalidRequest
+from sparrow_py.errors import ClusterError, InvalidRequest, shown
 from sparrow_py.job import check_whole
 from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.profiles import check_profile
 from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire import messages as m
-from sparrow_py.wire.http_get import http_get_json, http_get_text
+from sparrow_py.wire.http_get import http_answer, http_get_json, http_get_text
 from sparrow_py.wire.local_link import LocalLink
+from sparrow_py.wire.messages import FLOW, SPARROW
 
 if TYPE_CHECKING:
     from sparrow_py.embedded.in_process import DaemonsInProcess
 
 START_TIMEOUT_S = 30.0
+LEAD_TIMEOUT_S = 300.0
+"""Where the solvers were never compiled before, that takes a minute and more."""
 POLL_S = 0.02
 
 
@@ -44,7 +48,7 @@ class LocalCluster:
 
     Parameters
     ----------
-    schedulers, node_monitors: how many of each.
+    schedulers, node_monitors: how many of each; of schedulers, those that sample.
     slots: of each node monitor; default: this machine's cores.
     processes: "one" has the scheduler and the node monitor in one process, which starts sooner, takes less memory and
         answers sooner; they die together. "separate" has each daemon in a process of its own. Default: "one" for a
@@ -63,6 +67,9 @@ class LocalCluster:
         `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
         not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
     profile: of the daemons, "default" or "paper" (docs/options.md).
+    policies: "sparrow", "flow" or both. Beside the schedulers that sample, policy flow has one, in a process of its
+        own, that leads; it needs the extra `flow`. Then all daemons have processes of their own. Without "sparrow"
+        there is no scheduler that samples.
 
     `ClusterError` if a daemon does not start, or the executors of an app that is to be warm (the Python workers): it
     has the reason, with the last lines of what does not start. A daemon that dies later is started again, three times
@@ -86,12 +93,14 @@ class LocalCluster:
         log_dir: str | Path | None = None,
         forward_output: bool = True,
         profile: str | None = None,
+        policies: Sequence[str] = (SPARROW,),
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
+        of_schedulers = _policies_of_schedulers(policies, schedulers, in_process=in_process)
         check_whole("node_monitors", node_monitors, 1, 1000)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
-        one_process = _in_one_process(processes, schedulers, node_monitors, in_process=in_process)
+        one_process = _in_one_process(processes, of_schedulers, node_monitors, in_process=in_process)
         self.addresses: list[str] = []
         """The schedulers' addresses."""
         self.dialled: list[str] = []
@@ -135,9 +144,12 @@ class LocalCluster:
                 if one_process:
                     self._processes.start_both()
                 else:
-                    self._processes.start(schedulers, node_monitors)
+                    self._processes.start(of_schedulers, node_monitors)
             self._wait_until_ready(node_monitors)
             self._wait_for_executors()
+            for address, policy in zip(self.addresses, of_schedulers, strict=True):
+                if policy == FLOW:
+                    self._wait_for_leader(address)
         except BaseException:
             self._end()
             raise
@@ -224,6 +236,18 @@ class LocalCluster:
                 raise ClusterError(f"the executors of app {name!r} do not start on {process.name}: {app['reason']}")
         return [name for name, app in apps if app["state"] == "starting"]
 
+    def _wait_for_leader(self, address: str) -> None:
+        """Wait until the scheduler leads its plane, and its solvers are compiled, which takes long the first time."""
+        deadline_s = time.monotonic() + LEAD_TIMEOUT_S
+        while True:
+            status, body = http_answer(address, "/readyz", access=self.access)
+            if status == HTTPStatus.OK:
+                return
+            if time.monotonic() > deadline_s:
+                why_not = shown(body.decode("utf-8", "replace"))
+                raise ClusterError(f"the scheduler of policy flow was not ready in {LEAD_TIMEOUT_S:g} s: {why_not}")
+            time.sleep(POLL_S)
+
     def stop(self) -> None:
         """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
         if self._inherited:
@@ -241,17 +265,31 @@ class LocalCluster:
         self._outlets.close()
 
 
-def _in_one_process(processes: str | None, schedulers: int, node_monitors: int, *, in_process: bool) -> bool:
+def _policies_of_schedulers(policies: Sequence[str], schedulers: int, *, in_process: bool) -> list[str]:
+    """The policy of each scheduler; `InvalidRequest` if there cannot be such ones."""
+    if isinstance(policies, str) or not policies or set(policies) - {SPARROW, FLOW}:
+        raise InvalidRequest("policies", policies, "a list of 'sparrow', 'flow' or both")
+    if FLOW not in policies:
+        return [SPARROW] * schedulers
+    if in_process:
+        raise InvalidRequest("policies", policies, "['sparrow'] with in_process: policy flow has a process of its own")
+    if SPARROW in policies:
+        return [SPARROW] * schedulers + [FLOW]
+    if schedulers > 1:
+        raise InvalidRequest("schedulers", schedulers, "1 with policies=['flow'], which one scheduler leads")
+    return [FLOW]
+
+
+def _in_one_process(processes: str | None, policies: list[str], node_monitors: int, *, in_process: bool) -> bool:
     """Whether scheduler and node monitor share a process; `InvalidRequest` if `processes` cannot be."""
     if processes not in (None, "one", "separate"):
         raise InvalidRequest("processes", processes, "'one', 'separate' or None")
     if in_process and processes is not None:
         raise InvalidRequest("processes", processes, "None with in_process, which has no process beside this one")
-    alone = schedulers == node_monitors == 1
+    alone = policies == [SPARROW] and node_monitors == 1
     if processes == "one" and not alone:
-        raise InvalidRequest(
-            "processes", processes, "'separate' or None where there are several schedulers or node monitors"
-        )
+        allowed = "'separate' or None where there are several schedulers or node monitors, or policy flow"
+        raise InvalidRequest("processes", processes, allowed)
     return alone and processes != "separate"
 
 

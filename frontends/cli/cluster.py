@@ -20,19 +20,36 @@ from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 @click.option("--slots", type=click.IntRange(min=1), help="Slots of each node monitor. Default: the machine's cores.")
 @click.option("--enable-command", is_flag=True, help="Let the cluster run any command, as `sparrow run` asks it to.")
 @click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(["sparrow", "flow"]),
+    multiple=True,
+    default=("sparrow",),
+    show_default=True,
+    help="Of the schedulers; both, if given twice. flow: one more scheduler, which leads.",
+)
+@click.option(
     "--profile",
     type=click.Choice(sorted(profiles.PROFILES)),
     default=profiles.DEFAULT,
     show_default=True,
     help="default, or paper: Sparrow as its paper prints it.",
 )
-def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_command: bool, profile: str) -> None:
+def cluster(
+    schedulers: int,
+    node_monitors: int,
+    slots: int | None,
+    enable_command: bool,
+    policies: tuple[str, ...],
+    profile: str,
+) -> None:
     """Run a cluster on this machine, listening on loopback only, until Ctrl-C or SIGTERM.
 
     \b
     Examples:
       sparrow cluster --enable-command
       sparrow cluster --schedulers 2 --node-monitors 4 --slots 2
+      sparrow cluster --policy sparrow --policy flow --enable-command
     """
     from sparrow_py import ClusterError, LocalCluster
 
@@ -42,7 +59,13 @@ def cluster(schedulers: int, node_monitors: int, slots: int | None, enable_comma
         # Tasks find the modules of this directory, as they do with a node monitor that is started here.
         here = ["--python-path", os.curdir]
         with LocalCluster(
-            schedulers, node_monitors, slots, enable_command=enable_command, profile=profile, node_options=here
+            schedulers,
+            node_monitors,
+            slots,
+            enable_command=enable_command,
+            profile=profile,
+            node_options=here,
+            policies=policies,
         ) as running:
             click.echo(introduction(running.addresses, node_monitors, enable_command))
             running.tell_if_broken(broken.put)

@@ -108,7 +108,7 @@ def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int
     output = Output(labels, ordered=options["ordered"], progress=shows_progress(options["progress"]))
     try:
         with ExitStack() as stack:
-            client = stack.enter_context(open_client(schedulers, access, slots, stack))
+            client = stack.enter_context(open_client(schedulers, access, slots, stack, job.policy))
             follow(client, job, output, keep_going=options["keep_going"])
     except InvalidRequest:
         raise
@@ -182,13 +182,15 @@ def shows_progress(asked: bool | None) -> bool:
     return asked if asked is not None else sys.stderr.isatty() and not sys.stdout.isatty()
 
 
-def open_client(schedulers: list[str], access: Access, slots: int | None, stack: ExitStack) -> Client:
-    """A client of these schedulers, or of a cluster of its own, which `stack` stops."""
+def open_client(schedulers: list[str], access: Access, slots: int | None, stack: ExitStack, policy: str = "") -> Client:
+    """A client of these schedulers, or of a cluster of its own for jobs of this policy, which `stack` stops."""
     from sparrow_py import Client, LocalCluster
 
     if schedulers:
         return Client(schedulers, token=access.token or None, tls=access.tls)
-    return Client(stack.enter_context(LocalCluster(slots=slots, enable_command=True, forward_output=False)))
+    policies = ("flow",) if policy == "flow" else ("sparrow",)
+    cluster = LocalCluster(slots=slots, enable_command=True, forward_output=False, policies=policies)
+    return Client(stack.enter_context(cluster))
 
 
 def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -> None:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str, int]
 """A job's user, id and instance."""
+ENDED_KEPT_S = 300.0
+"""So long it is remembered where a job has been that has ended: its client may not have been told, and bring it again.
+"""
+ENDED_MAX = 100_000
+"""Such jobs that are remembered."""
 JOBS_PER_NODE_MAX = 100_000
 """Jobs that a node may name; it remembers fewer (`node_monitor.leading.PLACED_JOBS_MAX`)."""
 
@@ -38,6 +43,8 @@ class Inventories:
         """Job to the nodes that have something of it, in the order in which they said so."""
         self._jobs: dict[str, set[Key]] = {}
         """The same by node."""
+        self._ended: dict[Key, float] = {}
+        """Jobs that have ended here, and when, the oldest first."""
 
     @property
     def complete(self) -> bool:
@@ -98,16 +105,31 @@ class Inventories:
             for node_id in sorted(job.sent_to):
                 self.add(node_id, [key_of(job)])
 
-    def ended(self, job: JobState) -> None:
-        """The job will not come back."""
-        for node_id in self._nodes.pop(key_of(job), ()):
-            self._jobs[node_id].discard(key_of(job))
+    def ended(self, job: JobState, now_s: float) -> None:
+        """The job comes back only if its client was not told of all."""
+        if not self.in_use:
+            return
+        self.was_sent(job)
+        self._ended.pop(key_of(job), None)
+        self._ended[key_of(job)] = now_s
+        while self._ended:
+            oldest, since_s = next(iter(self._ended.items()))
+            if since_s >= now_s - ENDED_KEPT_S and len(self._ended) <= ENDED_MAX:
+                break
+            del self._ended[oldest]
+            for node_id in self._nodes.pop(oldest, ()):
+                self._jobs[node_id].discard(oldest)
+
+    def came(self, job: JobState) -> None:
+        """The job is here, perhaps again."""
+        self._ended.pop(key_of(job), None)
 
     def clear(self) -> None:
         """This scheduler leads no more."""
         self._missing.clear()
         self._nodes.clear()
         self._jobs.clear()
+        self._ended.clear()
 
 
 def _nobody_waits(now_s: float) -> None:

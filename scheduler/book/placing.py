@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Placing(Protocol):
     """Finds nodes for the tasks of stages."""
 
+    name: str
+    """The plane's, as `Welcome`, `Lead` and jobs name it: `SPARROW` or `FLOW` of `messages`."""
+
     def stage_came(self, stage: StageState) -> None:
         """A job with this stage has come; its tasks follow. `stage.plan` is for what is kept of it."""
 

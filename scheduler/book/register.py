@@ -52,6 +52,7 @@ class Register:
     def add(self, job: JobState) -> None:
         """The job, which was admitted, is here."""
         self._ledger.jobs[job.id] = job
+        self._inventories.came(job)
         self.by_client.setdefault(job.client, {})[job.id] = job
         placing = self._ledger.placing
         for stage in job.stages:
@@ -81,7 +82,7 @@ class Register:
         ledger.note(now_s, job.id, "ended")
         ledger.counters.jobs_ended += 1
         self._remove(job)
-        self._inventories.ended(job)
+        self._inventories.ended(job, now_s)
         self._deliveries.job_ended(job)
         ledger.to_client(job.client, m.JobEnded(job.id))
         self.job_gone(job, "ended", now_s)

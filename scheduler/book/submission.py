@@ -47,7 +47,7 @@ class Submission:
     def submit(self, client: str, user: str, message: m.SubmitJob, now_s: float) -> None:
         """A client submits a job: it is accepted, refused, or known already."""
         try:
-            check_submission(message, self._ledger.options.payload_bytes_max, self._ledger.options.policy)
+            check_submission(message, self._ledger.options.payload_bytes_max, self._ledger.placing.name)
             check_priority(user, message, self._ledger.options.priority(user))
         except InvalidRequest as error:
             self._register.refuse(client, message.job, Refusal(str(error), field=error.field))

@@ -1,17 +1,13 @@
-"""How networks are made, and who has them solved: what constructs and policies need of either."""
+"""How networks are made: what constructs and policies need of it."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from scheduler.flow.problem import Problem, Solution
-
-Solve = Callable[[Problem], Solution]
-"""A solver, by whatever name, and whatever it starts from."""
+from scheduler.flow.problem import Problem
 
 
 class Building(Protocol):

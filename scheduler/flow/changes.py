@@ -7,7 +7,7 @@ touched by `apply` alone, so a solver may run meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.flow.graph import FlowGraph, Kind
-from scheduler.flow.limits import FLOW_MAX, check_arc_bounds, check_product, check_supply
+from scheduler.flow.limits import CAPACITY_MAX, check_arc_bounds, check_cost, check_supply
 from scheduler.flow.problem import Integers, ProblemError
 
 
@@ -86,7 +86,7 @@ class Changes:
     def add_node(self, supply: int = 0, kind: Kind = Kind.OTHER) -> int:
         """The new node's number."""
         check_supply(supply)
-        check_product(max(self._cost_max, self.graph.cost_max), self.graph.nodes + 1)
+        check_cost(max(self._cost_max, self.graph.cost_max), self.graph.nodes + 1)
         node = self.graph.node_room.take()
         self._new_nodes[node] = (supply, kind)
         self.recorded += 1
@@ -135,6 +135,25 @@ class Changes:
         self.recorded += 1
         return arc
 
+    def add_unit_arcs(self, tail: int, heads: Sequence[tuple[int, int]]) -> list[int]:
+        """Arcs of capacity 1 from one node, as a task has; `heads`: nodes and costs. The new arcs' numbers."""
+        self._known_node(tail)
+        if not heads:
+            return []
+        self._check_cost(max(abs(cost) for _, cost in heads))
+        new = self._new_nodes
+        for head, _ in heads:
+            if head == tail or head in self._gone_nodes or not (head in new or self.graph.has_node(head)):
+                raise ProblemError(f"arc: head {head}: there is no other node of that number")
+        arcs = [self.graph.arc_room.take() for _ in heads]
+        own = self._new_arcs_of.setdefault(tail, set())
+        for arc, (head, cost) in zip(arcs, heads, strict=True):
+            self._new_arcs[arc] = _Arc(cost, 1, 0, tail, head)
+            self._new_arcs_of.setdefault(head, set()).add(arc)
+        own.update(arcs)
+        self.recorded += len(arcs)
+        return arcs
+
     def remove_arc(self, arc: int) -> None:
         """What it carried is to find another way."""
         self._known_arc(arc)
@@ -157,7 +176,7 @@ class Changes:
 
     def set_minimum(self, arc: int, minimum: int) -> None:
         """At most the arc's capacity, or this is to change, too."""
-        check_arc_bounds(FLOW_MAX, minimum)
+        check_arc_bounds(CAPACITY_MAX, minimum)
         self._arc(arc).minimum = minimum
 
     def set_costs(self, arcs: Integers, costs: Integers) -> None:
@@ -313,7 +332,7 @@ class Changes:
             raise ProblemError(f"arc {arc}: there is none of that number")
 
     def _check_cost(self, cost: int) -> None:
-        check_product(abs(cost), self.graph.nodes)
+        check_cost(abs(cost), self.graph.nodes)
         self._cost_max = max(self._cost_max, abs(cost))
 
 

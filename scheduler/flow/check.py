@@ -10,64 +10,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.flow import limits
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
-
-NODES_MAX = 1 << 22
-ARCS_MAX = 1 << 25
-"""Of a problem: 27 times the machines' graph that the thesis solves."""
-CAPACITY_MAX = (1 << 32) - 1
-"""Of an arc, and of a node's supply and demand: sums over all arcs stay within 62 bits."""
-PRODUCT_MAX = (1 << 62) - 1
-"""Of the largest cost, the nodes, and the nodes plus one: cost scaling and distances compute with such numbers."""
-
-
-def cost_max(nodes: int) -> int:
-    """The largest cost, up or down, that an arc of a problem with so many nodes may have."""
-    return PRODUCT_MAX // (max(nodes, 1) * (nodes + 1))
-
 
 # ---- problems ------------------------------------------------------------------------------------------------------
 
 
 def check_problem(problem: Problem) -> None:
-    """`ProblemError` if solvers cannot take it: names the first arc or node at fault, its value, what is allowed."""
-    _check_shapes(problem)
-    nodes = len(problem.supply)
-    for field, values, lowest, highest in (
-        ("tail", problem.tail, 0, nodes - 1),
-        ("head", problem.head, 0, nodes - 1),
-        ("capacity", problem.capacity, 0, CAPACITY_MAX),
-        ("minimum", problem.minimum, 0, problem.capacity),
-        ("cost", problem.cost, -cost_max(nodes), cost_max(nodes)),
-    ):
-        arc = _first((values < lowest) | (values > highest))
-        if arc is not None:
-            most = int(np.broadcast_to(highest, values.shape)[arc])
-            raise ProblemError(f"{field} of arc {arc} is {values[arc]:,}; {allowed(lowest, most)}")
-    loop = _first(problem.tail == problem.head)
-    if loop is not None:
-        raise ProblemError(f"head of arc {loop} is {problem.head[loop]}, its tail; it must be another node")
-    node = _first(np.abs(problem.supply) > CAPACITY_MAX)
-    if node is not None:
-        raise ProblemError(f"supply of node {node} is {problem.supply[node]:,}; {allowed(-CAPACITY_MAX, CAPACITY_MAX)}")
-    check_balance(problem)
+    """`ProblemError` if solvers cannot take it, or a cycle costs less than nothing: names what is at fault."""
+    limits.check_problem(problem)
     cycle = negative_cycle(problem)
     if cycle:
         raise ProblemError(words_of_cycle(problem, cycle, first_node=0))
-
-
-def check_balance(problem: Problem) -> None:
-    """`ProblemError` if supplies and demands differ."""
-    total = int(problem.supply.sum())
-    if total:
-        raise ProblemError(f"supplies add up to {total:,}; they must add up to 0")
-
-
-def allowed(lowest: int, highest: int) -> str:
-    """What numbers a field may have, in words."""
-    if highest < lowest:
-        return "none is allowed"
-    return f"allowed are {lowest:,} to {highest:,}"
 
 
 def words_of_cycle(problem: Problem, cycle: list[int], first_node: int) -> str:
@@ -130,26 +84,13 @@ def _cycle_of(reached_by: Integers, tail: Integers, cost: Integers) -> list[int]
     return []
 
 
-def _check_shapes(problem: Problem) -> None:
-    arcs, nodes = problem.tail.shape, problem.supply.shape
-    for field in ("tail", "head", "cost", "capacity", "minimum", "supply"):
-        values = getattr(problem, field)
-        if values.dtype != np.int64 or values.ndim != 1:
-            raise ProblemError(f"{field} is an array of {values.dtype} of shape {values.shape}; it must be int64, flat")
-        if field != "supply" and values.shape != arcs:
-            raise ProblemError(f"{field} has {len(values):,} entries; there are {arcs[0]:,} arcs")
-    for what, count, most in (("nodes", nodes[0], NODES_MAX), ("arcs", arcs[0], ARCS_MAX)):
-        if count > most:
-            raise ProblemError(f"there are {count:,} {what}; {allowed(0, most)}")
-
-
 # ---- flows and potentials ------------------------------------------------------------------------------------------
 
 
 def cost_of(problem: Problem, flow: Integers) -> int:
     """Sum of cost × flow."""
     largest = float(np.abs(problem.cost).max(initial=0)) * float(np.abs(flow).sum())
-    if largest < PRODUCT_MAX:
+    if largest < limits.PRODUCT_MAX:
         return int(problem.cost @ flow)
     used = np.flatnonzero(flow)
     return sum(cost * units for cost, units in zip(problem.cost[used].tolist(), flow[used].tolist(), strict=True))
@@ -164,7 +105,7 @@ def fault_of_flow(problem: Problem, flow: Integers) -> str:
         return f"the flow has {len(flow):,} entries; there are {len(problem.tail):,} arcs"
     arc = _first((flow < problem.minimum) | (flow > problem.capacity))
     if arc is not None:
-        bounds = allowed(int(problem.minimum[arc]), int(problem.capacity[arc]))
+        bounds = limits.allowed(int(problem.minimum[arc]), int(problem.capacity[arc]))
         return f"arc {arc} ({problem.tail[arc]} → {problem.head[arc]}) carries {flow[arc]:,}; {bounds}"
     sent = np.zeros(len(problem.supply), np.int64)
     np.add.at(sent, problem.tail, flow)

@@ -51,8 +51,6 @@ PREFERRED_GAIN = 10
 """How much cheaper a preferred machine is than the best that the policy says."""
 STAY_GAIN = 1
 """How much cheaper staying is than the policy says: so nothing migrates between equal places."""
-GANG_WAITING = 1 << 34
-"""What it costs to have one task of a gang wait while the gang is tried: dearer than all else."""
 
 
 @dataclass(slots=True, eq=False)
@@ -317,9 +315,16 @@ class ClusterGraph:
         if runs_on is not None:
             self.run(task.name, runs_on, since_s=task.since_s)
 
-    def run(self, name: str, machine: str, arc: int = NO_ARC, since_s: float | None = None) -> None:
+    def run(
+        self,
+        name: str,
+        machine: str,
+        arc: int = NO_ARC,
+        since_s: float | None = None,
+        costs: TaskCosts | None = None,
+    ) -> None:
         """A task runs there, as the running arc says, if there is one already; from now on, if nothing else is said.
-        Unknown ones are ignored."""
+        Unknown ones are ignored. `costs`: what the policy has said already."""
         task = self.tasks.get(name)
         place = self.machines.get(machine)
         if task is None or place is None or task.task.runs_on == machine:
@@ -328,7 +333,7 @@ class ClusterGraph:
             self._stops(task)
         since_s = self.now_s if since_s is None else since_s
         runs = replace(task.task, runs_on=machine, since_s=since_s)
-        costs = self._ask(runs)
+        costs = self._ask(runs) if costs is None else costs
         running = self.running_cost(costs, runs)
         if arc == NO_ARC:
             arc = self.changes.add_arc(task.node, place.node, running, 1)
@@ -359,10 +364,11 @@ class ClusterGraph:
             running = min(running, self._preferred_cost(costs))
         return running - STAY_GAIN
 
-    def asked_to_run(self, name: str, machine: str) -> int:
-        """What it would cost to stay there."""
-        task = replace(self.tasks[name].task, runs_on=machine, since_s=self.now_s)
-        return self.running_cost(self._ask(task), task)
+    def asked_to_run(self, name: str, machine: str) -> tuple[TaskCosts, int]:
+        """What the policy says of a task if it ran there from now on, and what it would cost to stay."""
+        task = replace(self.tasks[name].task, runs_on=machine, since_s=self.now_s, waited_s=0.0, ran_s=0.0)
+        costs = self._ask(task)
+        return costs, self.running_cost(costs, task)
 
     def send(self, task: TaskNode) -> None:
         """Its unit is in the flow from now on."""
@@ -661,9 +667,7 @@ class ClusterGraph:
         return heads
 
     def _add_task_arcs(self, task: TaskNode, costs: TaskCosts) -> None:
-        add, node = self.changes.add_arc, task.node
-        for head, cost in self._task_heads(task, costs):
-            add(node, head, cost, 1)
+        self.changes.add_unit_arcs(task.node, self._task_heads(task, costs))
 
     def _refresh_tasks(self, structure: set[str], changed: bool) -> None:
         """Ask of all tasks whose arcs may be others now, as machines are."""
@@ -704,9 +708,7 @@ class ClusterGraph:
                 wanted[row] -= 1
             else:
                 self.changes.remove_arc(arc)
-        for (head, cost), count in wanted.items():
-            for _ in range(count):
-                self.changes.add_arc(task.node, head, cost, 1)
+        self.changes.add_unit_arcs(task.node, list(wanted.elements()))
         if task.task.runs_on is not None:
             running = self.running_cost(costs, task.task)
             self.changes.set_cost(staying, running)

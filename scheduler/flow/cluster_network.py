@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed, Share, Way
-from scheduler.flow.cluster_graph import GANG_WAITING, ClusterGraph, Door, TaskNode
+from scheduler.flow.cluster_graph import ClusterGraph, Door, TaskNode
 from scheduler.flow.explaining import explain
 from scheduler.flow.extract import Placements, extract, settle
 from scheduler.flow.fitting import admit, copies
 from scheduler.flow.graph import total_cost
+from scheduler.flow.limits import cost_max
 from scheduler.flow.network import NONE
 from scheduler.flow.policies.policy import Group, Policy
 from scheduler.flow.problem import Integers, Problem, ProblemError
@@ -34,6 +35,8 @@ SHARINGS_MAX = 4
 """Solves of a round because slots stayed free that users' shares kept from others."""
 TRIALS_MAX = 16
 """Gangs that are tried in a round."""
+STEPS_MAX = 64
+"""Arcs on the way of a task, for what sums may come to."""
 MACHINES_TRIED_MAX = 4
 """For a group whose tasks all go to one machine."""
 
@@ -71,6 +74,8 @@ class ClusterNetwork:
         self._shares: dict[str, Share] = {}
         self._placements: Placements | None = None
         """As the graph has them now."""
+        self._refused: set[str] = set()
+        """Tasks that the last round turned away."""
         self._tried: list[TaskNode] = []
         """Tasks of gangs whose waiting arcs are as dear as for a trial."""
         self._narrowed: dict[tuple[int, str], tuple[Door, int]] = {}
@@ -98,6 +103,7 @@ class ClusterNetwork:
         self._relax_bounds(stop)
         unplaceable = self._decide_gangs(stop)
         sent = self._admit(stop)
+        self._refused = sent.refused
         cluster.purge()
         placed = [(task.task.name, machine) for task, machine in sent.moved if task.task.name not in sent.refused]
         wins = self.race.wins - wins
@@ -116,7 +122,12 @@ class ClusterNetwork:
 
     def explain(self, task: str) -> Explanation:
         """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
-        return explain(self.cluster, task)
+        told = explain(self.cluster, task)
+        placements, node = self._placements, self.cluster.tasks[task].node
+        if placements is None or task in self._refused or node >= len(placements.machine):
+            return told
+        machine = int(placements.machine[node])
+        return told if machine == NONE else replace(told, machine=self.cluster.by_node[machine])
 
     def dump(self) -> Problem:
         """The problem as the last round has solved it."""
@@ -142,9 +153,10 @@ class ClusterNetwork:
         if not rows:
             return
         nodes = np.array([cluster.tasks[name].node for name, _ in rows], np.int64)
-        costs = np.array([cluster.asked_to_run(name, machine) for name, machine in rows], np.int64)
-        for (name, machine), arc in zip(rows, settle(self.graph, placements, nodes, costs).tolist(), strict=True):
-            cluster.run(name, machine, arc)
+        asked = [cluster.asked_to_run(name, machine) for name, machine in rows]
+        arcs = settle(self.graph, placements, nodes, np.array([cost for _, cost in asked], np.int64)).tolist()
+        for (name, machine), arc, (costs, _) in zip(rows, arcs, asked, strict=True):
+            cluster.run(name, machine, arc, costs=costs)
 
     def _undo(self) -> None:
         """What the round before did for itself alone."""
@@ -207,7 +219,10 @@ class ClusterNetwork:
             self.race.solve(stop)
 
     def _cost(self) -> int:
-        return total_cost(self.graph.cost, self.graph.flow)
+        graph = self.graph
+        if graph.cost_max * max(1, len(self.cluster.tasks)) * STEPS_MAX < 2**62:
+            return int(graph.cost @ graph.flow)
+        return total_cost(graph.cost, graph.flow)
 
     # ---- users' shares
 
@@ -312,10 +327,12 @@ class ClusterNetwork:
 
     def _trial(self, tasks: Sequence[TaskNode], stop: StopFlag | None) -> int | None:
         """What the flow costs with all of these placed; None if they cannot be."""
+        # Whoever would rather have one of them wait at the price of all would rather have all of them wait.
+        price = min(1 + sum(abs(task.waiting) for task in tasks), cost_max(self.graph.nodes))
         for task in tasks:
             self._tried.append(task)
             self.cluster.send(task)
-            self._price_waiting(task, GANG_WAITING)
+            self._price_waiting(task, price)
         self._bound_users()
         self._solve(stop)
         arcs = np.array([task.waiting_arc for task in tasks], np.int64)

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.flow.building import Building, Solve
+from scheduler.flow.building import Building
 from scheduler.flow.problem import InfeasibleError, Problem, ProblemError, Solution
+from scheduler.flow.solvers.solver import Solve
 
 # ---- xor, anti-affinity --------------------------------------------------------------------------------------------
 

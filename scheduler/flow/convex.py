@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scheduler.flow.building import Building, Solve
+from scheduler.flow.building import Building
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, ProblemError, Solution
+from scheduler.flow.solvers.solver import Solve
 
 UNITS_MAX = 1 << 20
 """Of a convex arc."""

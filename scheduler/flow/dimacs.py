@@ -46,7 +46,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from scheduler.flow import check
+from scheduler.flow import limits
 from scheduler.flow.dimacs_network import ARC_FIELDS, SINK, DimacsNetwork, LineError
 from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
 
@@ -60,7 +60,7 @@ _LETTERS = b"cpnaxrd"
 
 _TYPE_RANGE = (0, SINK)
 _ARC_TYPE_RANGE = (0, (1 << 31) - 1)
-_SUPPLY_RANGE = (-check.CAPACITY_MAX, check.CAPACITY_MAX)
+_SUPPLY_RANGE = (-limits.CAPACITY_MAX, limits.CAPACITY_MAX)
 _ANY = (-FIELD_MAX, FIELD_MAX)
 
 
@@ -201,7 +201,7 @@ class _Reader:
         if fields[:1] != [b"min"]:
             raise ProblemError(f"the problem is {_shown(b''.join(fields[:1]))}; allowed is min")
         nodes, self._arcs_due = _numbers(
-            fields[1:], ("NODES", "ARCS"), NODES=(0, check.NODES_MAX), ARCS=(0, check.ARCS_MAX)
+            fields[1:], ("NODES", "ARCS"), NODES=(0, limits.NODES_MAX), ARCS=(0, limits.ARCS_MAX)
         )
         self._network = DimacsNetwork(nodes)
 
@@ -221,7 +221,7 @@ class _Reader:
             ("SUPPLY", "POTENTIAL", "ARCS"),
             ("TYPE",),
             SUPPLY=_SUPPLY_RANGE,
-            ARCS=(0, check.ARCS_MAX),
+            ARCS=(0, limits.ARCS_MAX),
             TYPE=_TYPE_RANGE,
             missing=(0,),
         )

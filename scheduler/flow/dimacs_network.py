@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.flow import check
+from scheduler.flow import check, limits
 from scheduler.flow.problem import Integers, Problem, ProblemError
 
 ARC_FIELDS = ("TAIL", "HEAD", "LOW", "CAP", "COST")
@@ -60,8 +60,8 @@ class DimacsNetwork:
             raise ProblemError(f"ID is {node}, whose supply line {self._stated[index]} has stated")
         if not self._iterations:
             self._check_node("ID", node)
-        elif not 1 <= node <= check.NODES_MAX:
-            raise ProblemError(f"ID is {node:,}; {check.allowed(1, check.NODES_MAX)}")
+        elif not 1 <= node <= limits.NODES_MAX:
+            raise ProblemError(f"ID is {node:,}; {limits.allowed(1, limits.NODES_MAX)}")
         self._revive(index)
         self._supply[index] = supply
         self._stated[index] = line
@@ -72,8 +72,8 @@ class DimacsNetwork:
         """The lowest number that no node has."""
         free = np.flatnonzero(~self._alive[: self._nodes])
         node = int(free[0]) + 1 if len(free) else self._nodes + 1
-        if node > check.NODES_MAX:
-            raise ProblemError(f"there are {self._nodes:,} nodes; {check.allowed(0, check.NODES_MAX)}")
+        if node > limits.NODES_MAX:
+            raise ProblemError(f"there are {self._nodes:,} nodes; {limits.allowed(0, limits.NODES_MAX)}")
         return node
 
     def remove_node(self, node: int) -> None:
@@ -103,7 +103,7 @@ class DimacsNetwork:
     def _no_node(self, field: str, node: int) -> str:
         if 1 <= node <= self._nodes:
             return f"{field} is {node:,}, which is no node any more or not yet"
-        return f"{field} is {node:,}; {check.allowed(1, self._nodes)}"
+        return f"{field} is {node:,}; {limits.allowed(1, self._nodes)}"
 
     # ---- arcs --------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class DimacsNetwork:
                 ~self._are_nodes(tail),
                 ~self._are_nodes(head),
                 tail == head,
-                (capacity < 0) | (capacity > check.CAPACITY_MAX),
+                (capacity < 0) | (capacity > limits.CAPACITY_MAX),
                 (low < 0) | (low > capacity),
             ]
         )
@@ -151,12 +151,12 @@ class DimacsNetwork:
                 self._no_node("TAIL", int(tail[arc])),
                 self._no_node("HEAD", int(head[arc])),
                 f"HEAD is {head[arc]:,}, its TAIL; it must be another node",
-                f"CAP is {capacity[arc]:,}; {check.allowed(0, check.CAPACITY_MAX)}",
-                f"LOW is {low[arc]:,}; {check.allowed(0, int(capacity[arc]))}",
+                f"CAP is {capacity[arc]:,}; {limits.allowed(0, limits.CAPACITY_MAX)}",
+                f"LOW is {low[arc]:,}; {limits.allowed(0, int(capacity[arc]))}",
             )
             raise LineError(int(lines[arc]), words[int(wrong[:, arc].argmax())])
-        if self.arcs + len(lines) > check.ARCS_MAX:
-            raise LineError(int(lines[-1]), f"there are more than {check.ARCS_MAX:,} arcs")
+        if self.arcs + len(lines) > limits.ARCS_MAX:
+            raise LineError(int(lines[-1]), f"there are more than {limits.ARCS_MAX:,} arcs")
 
     def _are_nodes(self, ends: Integers) -> NDArray[np.bool_]:
         known = (ends >= 1) & (ends <= self._nodes)
@@ -201,21 +201,21 @@ class DimacsNetwork:
             self._finder.changed.clear()
         tail, head, low, capacity, cost = self._arcs.copy()
         problem = Problem(tail - 1, head - 1, cost, capacity, low, self._supply[: self._nodes].copy())
-        most = check.cost_max(self._nodes)
+        most = limits.cost_max(self._nodes)
         dear = np.flatnonzero(np.abs(cost) > most)
         if len(dear):
             arc = int(dear[0])
             raise LineError(
                 int(self._lines[arc]),
-                f"COST is {cost[arc]:,}; with {self._nodes:,} nodes {check.allowed(-most, most)}",
+                f"COST is {cost[arc]:,}; with {self._nodes:,} nodes {limits.allowed(-most, most)}",
             )
         try:
-            check.check_balance(problem)
+            limits.check_balance(problem)
         except ProblemError as error:
             raise LineError(line, str(error)) from None
-        if self._sink is not None and abs(int(problem.supply[self._sink])) > check.CAPACITY_MAX:
-            limits = check.allowed(-check.CAPACITY_MAX, check.CAPACITY_MAX)
-            raise LineError(line, f"the supply of node {self._sink + 1} is {problem.supply[self._sink]:,}; {limits}")
+        if self._sink is not None and abs(int(problem.supply[self._sink])) > limits.CAPACITY_MAX:
+            words = limits.allowed(-limits.CAPACITY_MAX, limits.CAPACITY_MAX)
+            raise LineError(line, f"the supply of node {self._sink + 1} is {problem.supply[self._sink]:,}; {words}")
         cycle = check.negative_cycle(problem)
         if cycle:
             raise LineError(int(self._lines[cycle].max()), check.words_of_cycle(problem, cycle, first_node=1))
@@ -252,7 +252,7 @@ class _Finder:
 
     def candidates(self, tail: int, head: int) -> list[int]:
         """All arcs between the two."""
-        key = tail * check.NODES_MAX + head
+        key = tail * limits.NODES_MAX + head
         low, high = np.searchsorted(self._keys, [key, key + 1])
         return [*self._order[low:high].tolist(), *self._added.get(key, ())]
 
@@ -267,4 +267,4 @@ class _Finder:
 
 
 def _keys(tail: Integers, head: Integers) -> Integers:
-    return tail * np.int64(check.NODES_MAX) + head
+    return tail * np.int64(limits.NODES_MAX) + head

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.flow.building import Building, Solve
+from scheduler.flow.building import Building
 from scheduler.flow.constructs import Group, Place, gathered, placed_from, with_bounds
 from scheduler.flow.problem import InfeasibleError, Problem, Solution
+from scheduler.flow.solvers.solver import Solve
 
 
 def gang(

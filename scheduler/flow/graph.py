@@ -14,11 +14,12 @@ import numpy as np
 
 from scheduler.flow import network
 from scheduler.flow.limits import (
-    NUMBERS_MAX,
+    check_arrays,
     check_bounds,
+    check_cost,
+    check_costs,
     check_ends,
-    check_problem,
-    check_product,
+    check_number,
     check_supplies,
     largest,
 )
@@ -83,12 +84,13 @@ class Room:
         """A number that is in no use."""
         if self._free:
             return self._free.pop()
-        return int(self.take_new(1)[0])
+        check_number(self.noun, self.limit + 1)
+        self.limit += 1
+        return self.limit - 1
 
     def take_new(self, count: int) -> Integers:
         """Numbers that never were in use, one after the other: so their fields lie side by side."""
-        if self.limit + count > NUMBERS_MAX:
-            raise ProblemError(f"{self.limit + count} {self.noun}s: at most {NUMBERS_MAX} are allowed")
+        check_number(self.noun, self.limit + count)
         self.limit += count
         return np.arange(self.limit - count, self.limit, dtype=np.int64)
 
@@ -124,7 +126,7 @@ class FlowGraph:
     @classmethod
     def of(cls, problem: Problem, kinds: Integers | None = None) -> FlowGraph:
         """A graph with the nodes and arcs of a problem, by the same numbers, and no flow."""
-        check_problem(problem)
+        check_arrays(problem)
         graph = cls(len(problem.supply), len(problem.tail))
         graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int64) if kinds is None else kinds)
         graph.add_arcs(problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
@@ -261,7 +263,7 @@ class FlowGraph:
     def add_nodes(self, supplies: Integers, kinds: Integers, numbers: Integers | None = None) -> Integers:
         """The numbers of the new nodes: `numbers`, if they were reserved."""
         check_supplies(supplies)
-        check_product(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
+        check_cost(self.cost_max, self.nodes + (len(supplies) if numbers is None else 0))
         if numbers is None:
             numbers = self.node_room.take_many(len(supplies))
         self._grow()
@@ -280,7 +282,7 @@ class FlowGraph:
         """The numbers of the new arcs: `numbers`, if they were reserved."""
         check_bounds(capacities, minimums)
         check_ends(tails, heads, self.network.nodes[KIND] != ABSENT)
-        check_product(largest(costs), self.nodes)
+        check_costs(costs, self.nodes)
         if numbers is None:
             numbers = self.arc_room.take_many(len(tails))
         self._grow()
@@ -307,7 +309,7 @@ class FlowGraph:
     def set_costs(self, arcs: Integers, costs: Integers) -> int:
         """How many of the changes may change the flow."""
         self.known_arcs(arcs)
-        check_product(largest(costs), self.nodes)
+        check_costs(costs, self.nodes)
         self.cost_max = max(self.cost_max, largest(costs))
         return network.set_costs(self.network, arcs, costs)
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import cast
 
-from scheduler.flow.problem import Problem, Solution
-from scheduler.flow.solvers.stopping import StopFlag
-
-
-class Solve(Protocol):
-    """What solves a problem; from `start`, if it has the solution of a similar one, and until `stop` is set."""
-
-    def __call__(self, problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
-        """`InfeasibleError` if no flow meets all supplies and minimum flows, `StoppedError` if it was told to stop."""
-        ...
-
+from scheduler.flow.solvers.solver import Solve
 
 SOLVERS: Mapping[str, str] = {
     "relaxation": "scheduler.flow.solvers.relaxation",

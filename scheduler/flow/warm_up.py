@@ -7,11 +7,13 @@ import numpy as np
 from scheduler.flow.changes import Changes
 from scheduler.flow.extract import extract, settle
 from scheduler.flow.graph import FlowGraph, Kind
+from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.relaxation import Relaxation
+from scheduler.flow.solvers.residual import all_reach_demand, residual_of
 
 
 def warm_up() -> None:
-    """Play two rounds of a cluster of one machine."""
+    """Play two rounds of a cluster of one machine, and have the solver that may race for it solve it, too."""
     graph = FlowGraph()
     sink = graph.add_node(kind=Kind.SINK)
     changes, solver = Changes(graph, sink), Relaxation(graph)
@@ -33,3 +35,6 @@ def warm_up() -> None:
     changes.apply()
     solver.solve()
     graph.adopt(graph.solution())
+    cost_scaling.solve(graph.problem())
+    cost_scaling.solve(graph.problem(), graph.solution())
+    all_reach_demand(residual_of(graph.problem()).network)

@@ -60,6 +60,8 @@ class DaemonProcesses:
         self._node_options = node_options
         self._outlets = outlets
         self._unix_sockets = unix_sockets
+        self._policies: Sequence[str] = ()
+        """Of the schedulers, by their number."""
         self._node_count = 0
         self._lock = threading.Lock()
         """Guards what follows, and the processes and daemons where a process is replaced."""
@@ -70,9 +72,11 @@ class DaemonProcesses:
         self._restarts: dict[str, Restarts] = {}
         """By the process's name."""
 
-    def start(self, schedulers: int, node_monitors: int) -> None:
-        """Start so many of each, and wait until they work; `ClusterError` if one ends instead."""
-        for number in range(schedulers):
+    def start(self, policies: Sequence[str], node_monitors: int) -> None:
+        """Start a scheduler of each of these policies, and so many node monitors, and wait until they work;
+        `ClusterError` if one ends instead."""
+        self._policies = policies
+        for number in range(len(policies)):
             self._spawn_scheduler(number)
         for _ in range(node_monitors):
             self._spawn_node(self._new_node_id())
@@ -118,7 +122,7 @@ class DaemonProcesses:
 
     def _spawn_scheduler(self, number: int) -> DaemonProcess:
         with self._listening(number) as listeners:
-            flags = self._scheduler_options
+            flags = [*self._scheduler_options, "--policy", self._policies[number]]
             process = self._spawn(SCHEDULER, f"{SCHEDULER}-{number}", flags, listeners=listeners)
         _put(self.schedulers, process)
         return process

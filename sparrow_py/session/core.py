@@ -346,8 +346,6 @@ class ClientCore:
         if kind is m.AllHandedOver:
             self._left(scheduler, now_s)
             return
-        if kind is m.Leads:
-            return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
             self.duplicates += kind is m.Outcome

@@ -18,16 +18,21 @@ def http_get_json(address: str, path: str, timeout_s: float = 10.0, access: Acce
 def http_get_text(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> str:
     """What a daemon answers, who is reached as the environment says unless `access` does; `ClusterError` if it does
     not."""
+    status, body = http_answer(address, path, timeout_s, access)
+    if status != 200:
+        raise ClusterError(f"{address}{path} answered {status}: {body[:200]!r}")
+    return body.decode()
+
+
+def http_answer(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> tuple[int, bytes]:
+    """As `http_get_text`: the answer's status and body, whatever the status."""
     access = Access.of_client() if access is None else access
     connection = access.http_connection(address, timeout_s)
     try:
         connection.request("GET", path, headers=access.headers())
         response = connection.getresponse()
-        body = response.read()
+        return response.status, response.read()
     except OSError as error:
         raise ClusterError(f"{address} does not answer: {error}") from None
     finally:
         connection.close()
-    if response.status != 200:
-        raise ClusterError(f"{address}{path} answered {response.status}: {body[:200]!r}")
-    return body.decode()

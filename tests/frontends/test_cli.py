@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
-        if self.command == "POST":
+        if self.command == "POST" and self.headers["Content-Length"] != "0":
             assert self.headers["Content-Type"] == "application/json"
             self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         missing = (404, {"error": {"message": "no such thing"}})
@@ -219,6 +219,8 @@ class TestMistakes:
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
             (["cluster", "--slots", "0"], ["--slots"]),
+            (["cluster", "--policy", "central"], ["--policy", "'sparrow', 'flow'"]),
+            (["cluster", "--policy", "flow", "--schedulers", "2"], ["schedulers", "1 with policies"]),
             (["cluster", "--profile", "papier"], ["--profile", "'papier'", "'default', 'paper'"]),
         ],
     )
@@ -498,6 +500,23 @@ class TestNodeStates:
         assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: what answers at", "has no nodes")
 
 
+class TestLead:
+    @pytest.mark.parametrize(("leads", "said"), [(False, "will lead"), (True, "leads")])
+    def test_tells_the_scheduler(self, scheduler: FakeScheduler, leads: bool, said: str) -> None:
+        scheduler.answers["POST", "/v1/lead"] = (202, {"plane": "flow", "epoch": 7, "leads": leads})
+        result = sparrow("lead", "--force", "-s", scheduler.address)
+        line = f"the scheduler at {scheduler.address} {said} plane flow, epoch 7\n"
+        assert (result.exit_code, result.stdout, result.stderr) == (0, line, "")
+
+    def test_a_scheduler_whose_plane_has_no_leader_is_an_error(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["POST", "/v1/lead"] = (409, {"error": {"message": "plane sparrow has no leader"}})
+        assert_one_line(sparrow("lead", "--force", "-s", scheduler.address), 1, "plane sparrow has no leader")
+
+    @pytest.mark.parametrize(("arguments", "said"), [([], "--force"), (["--force", "-s", "b:1"], "--scheduler")])
+    def test_what_is_not_said_clearly_is_an_error(self, nobody: str, arguments: list[str], said: str) -> None:
+        assert_one_line(sparrow("lead", "-s", nobody, *arguments), 2, said)
+
+
 class TestAsking:
     def test_schedulers_and_token_from_the_environment(
         self, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
@@ -599,8 +618,10 @@ class FakeClient:
 
 
 class FakeCluster:
-    def __init__(self, slots: int | None, enable_command: bool, forward_output: bool) -> None:
-        self.slots = slots
+    def __init__(
+        self, slots: int | None, enable_command: bool, forward_output: bool, policies: tuple[str, ...]
+    ) -> None:
+        self.slots, self.policies = slots, policies
         assert (enable_command, forward_output) == (True, False)  # The command itself writes what its tasks print.
 
     def __enter__(self) -> "FakeCluster":
@@ -684,7 +705,9 @@ class TestRunConnects:
     def test_without_schedulers_it_starts_a_cluster(self, clients: list[FakeClient]) -> None:
         sparrow("run", "-j", "3", "--array", "1", "true")
         assert isinstance(clients[0].where, FakeCluster)
-        assert clients[0].where.slots == 3
+        assert (clients[0].where.slots, clients[0].where.policies) == (3, ("sparrow",))
+        sparrow("run", "--policy", "flow", "--array", "1", "true")
+        assert isinstance(clients[1].where, FakeCluster) and clients[1].where.policies == ("flow",)
 
     def test_to_schedulers(self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPARROW_TOKEN", TOKEN)

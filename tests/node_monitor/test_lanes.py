@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from node_monitor.host.accounts import UserAccounts
 from node_monitor.lanes import WAITING_PER_SLOT_MAX
@@ -518,3 +520,75 @@ def test_a_task_that_was_pushed_and_waits_for_its_turn_is_handed_back_to_make_ro
     rig.receive(m.Launch(0, "j1", 0, 2, 2, b"p", (), 2), reserve(2, 1, app="pool"))
     rig.receive(m.CancelAttempt("j1", 2, preempt=True))
     assert rig.take(m.HandBack) == [m.HandBack("j1", 2, "it makes room for others")] and not rig.take(m.Report)
+
+
+# ---- whatever happens ----------------------------------------------------------------------------
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("place"), st.sampled_from([None, 0.5, 2.0, 3.0])),
+    st.tuples(st.just("reserve"), st.sampled_from([None, 1.0])),
+    st.tuples(st.just("done"), st.integers(0, 9)),
+    st.tuples(st.just("fail"), st.integers(0, 9)),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("stop"), st.integers(0, 9)),
+    st.tuples(st.just("preempt"), st.integers(0, 9)),
+    st.tuples(st.just("wait"), st.sampled_from([0.1, 1.1, 4.0])),
+    st.tuples(st.just("die"), st.none()),
+    st.tuples(st.just("lead"), st.none()),
+    st.tuples(st.just("sampling"), st.booleans()),
+    st.tuples(st.just("state"), st.sampled_from(["drain", "cordon", "uncordon"])),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(events=st.lists(EVENTS, max_size=40))
+def test_each_placed_task_is_here_or_has_been_answered_for_once(events: list[tuple[str, Any]]) -> None:
+    rig = Rig(4, resources={"cpu": 4.0})
+    lead, number, executors, sampled = 1, 0, 0, 1000
+    answers: dict[int, int] = {}
+    for kind, value in events:
+        core, here = rig.core, [*rig.core.attempts.by_key, *rig.core.lane.waiting]
+        mine = [attempt for scheduler, _, attempt in here if scheduler == "f"]
+        runs = [(one, run) for one, executor in core.executors.items() for run in executor.running]
+        if kind == "place":
+            number += 1
+            answers[number] = 0
+            rig.place(number, lead=lead, demand=value and {"cpu": value})
+        elif kind == "reserve" and "s" in core.schedulers:
+            sampled += 1
+            rig.receive(reserve(sampled, 2, demand=value and {"cpu": value}))
+        elif kind in ("done", "fail") and runs:
+            status = TaskStatus.FINISHED if kind == "done" else TaskStatus.FAILED
+            rig.done(*runs[value % len(runs)], status)
+        elif kind in ("cancel", "stop", "preempt") and mine:
+            cancel = m.CancelAttempt("p", mine[value % len(mine)], kind == "stop", kind == "preempt")
+            rig.receive(cancel, scheduler="f")
+        elif kind == "wait":
+            rig.tick(rig.now_s + value)
+        elif kind == "die":
+            rig.died(next(iter(core.executors)))
+            executors += 1
+            core.executor_up(f"q{executors}", "many", 4, rig.now_s)
+            rig.settle()
+        elif kind == "lead":
+            lead += 2
+            rig.receive(m.Lead(m.FLOW, lead - 1), scheduler="g")
+            rig.receive(m.Lead(m.FLOW, lead), scheduler="f")
+        elif kind == "sampling":
+            if "s" in core.schedulers:
+                core.scheduler_down("s", rig.now_s)
+            if value:
+                core.scheduler_up("s")
+            rig.settle()
+        elif kind == "state":
+            {"drain": core.drain, "cordon": core.cordon, "uncordon": core.uncordon}[value](rig.now_s)
+            rig.settle()
+        for to, message in rig.outbox.sent:
+            if to == "f" and isinstance(message, m.Report | m.HandBack | m.Preempted):
+                answers[message.attempt] += 1
+        rig.outbox.sent.clear()
+        left = {attempt for scheduler, _, attempt in [*core.attempts.by_key, *core.lane.waiting] if scheduler == "f"}
+        assert answers == {attempt: int(attempt not in left) for attempt in answers}
+        assert core.occupied == sum(scheduler == "f" for scheduler, _, _ in core.attempts.by_key)
+        assert -1e-9 <= core.free["cpu"] <= 4.0

@@ -35,10 +35,10 @@ class Node(NodeCore):
         """(epoch, leader, linked) of what it was told of the leader."""
         return [(one.epoch, one.leader, one.linked) for one in self.to(scheduler) if isinstance(one, m.Leading)]
 
-    def relink(self, scheduler: str, name: str = "") -> None:
-        """The scheduler's link breaks and comes again; with another name it is another process."""
+    def relink(self, scheduler: str) -> None:
+        """The scheduler's link breaks and comes again."""
         self.core.scheduler_down(scheduler, self.now_s)
-        self.core.scheduler_up(scheduler, name=name)
+        self.core.scheduler_up(scheduler)
 
 
 def test_who_asks_first_hears_that_nobody_leads() -> None:
@@ -53,7 +53,7 @@ def test_the_first_claim_of_an_epoch_is_accepted_and_a_second_one_of_it_is_told_
     node.lead("a", 1)
     node.lead("b", 1)
     assert node.told("a") == [(1, "a", True)]
-    assert node.to("b") == [m.Leading(m.FLOW, 1, "a", True, "a")]
+    assert node.to("b") == [m.Leading(m.FLOW, 1, "a", True)]
     assert node.core.leading.accepts("a", 1) and not node.core.leading.accepts("b", 1)
 
 
@@ -93,22 +93,23 @@ def test_schedulers_that_have_asked_hear_that_the_leader_is_gone_and_that_it_is_
     node.lead("b", 0)
     node.lead("a", 1)
     node.to("b")
-    node.relink("a", "a")
+    node.relink("a")
     assert node.told("b") == [(1, "a", False), (1, "a", True)]
     assert node.core.leading.accepts("a", 1)
 
 
-def test_another_process_at_the_leaders_address_is_not_the_leader() -> None:
+def test_it_is_told_where_the_leader_was_dialled() -> None:
+    node = Node()
+    node.core.scheduler_up("d", address="10.0.0.1:20503")
+    node.lead("d", 1)
+    assert node.to("d")[0] == m.Leading(m.FLOW, 1, "d", True, "10.0.0.1:20503")
+
+
+def test_tasks_of_a_leader_whose_link_is_gone_are_not_taken() -> None:
     node = Node()
     node.lead("a", 1)
-    node.relink("a", "another")
+    node.core.scheduler_down("a", 0.0)
     assert not node.core.leading.accepts("a", 1)
-    node.lead("a", 0)
-    node.lead("a", 1)
-    assert node.told("a")[1:] == [(1, "a", False)] * 2
-    node.lead("a", 2)
-    assert node.told("a") == [(2, "another", True)]
-    assert node.core.leading.accepts("a", 2)
 
 
 def test_a_leader_that_asks_leads_no_more_until_it_says_so_again() -> None:
@@ -143,24 +144,38 @@ def test_a_lead_that_cannot_be_is_an_error_that_names_it(plane: str, epoch: int)
         Node().lead("a", epoch, plane)
 
 
-def test_the_inventory_names_jobs_that_run_and_those_that_leaders_have_placed_until_they_are_forgotten() -> None:
+def test_the_inventory_names_jobs_that_run_and_those_that_leaders_have_placed_until_they_have_long_ended() -> None:
     node = Node()
     node.receive(reserve(1, app="pool", job="sampled"), scheduler="c")
     node.receive(m.Launch(1, "sampled", 0, 0, 1, b"p"), scheduler="c")
     for job in ("over", "kept"):
         node.core.leading.placed(ANNA, job)
     node.receive(m.ForgetJob("over"), scheduler="a")
+    node.now_s = leading.ENDED_NAMED_S
     node.lead("b", 3)
-    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [("anna", "sampled", 0), ("anna", "kept", 0)], True)
+    runs, over, kept = ("anna", "sampled", 0), ("anna", "over", 0), ("anna", "kept", 0)
+    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [runs, over, kept], True)
+    node.now_s += 0.1
+    node.lead("b", 3)
+    assert node.to("b")[-1] == m.Inventory(m.FLOW, 3, [runs, kept], True)
 
 
-def test_a_job_of_two_users_is_named_twice_and_each_is_forgotten_alone() -> None:
+def test_a_job_that_comes_again_has_not_ended() -> None:
+    node = Node()
+    node.core.leading.placed(ANNA, "j")
+    node.receive(m.ForgetJob("j"), scheduler="a")
+    node.core.leading.placed(ANNA, "j")
+    node.now_s = 2 * leading.ENDED_NAMED_S
+    node.lead("b", 1)
+    assert node.to("b")[-1].jobs == [("anna", "j", 0)]
+
+
+def test_a_job_id_of_two_users_is_named_for_both() -> None:
     node = Node()
     node.core.leading.placed(ANNA, "j")
     node.core.leading.placed(("bert", 7), "j")
-    node.core.leading.forgotten(ANNA, "j")
     node.lead("a", 1)
-    assert node.to("a")[-1].jobs == [("bert", "j", 7)]
+    assert sorted(node.to("a")[-1].jobs) == [("anna", "j", 0), ("bert", "j", 7)]
 
 
 @pytest.mark.parametrize("jobs", [0, 1, m.NUMBERS_PER_MESSAGE_MAX, m.NUMBERS_PER_MESSAGE_MAX + 1])

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.book import inventories
 from scheduler.book.submission import NOT_LEADING_RETRY_S
-from scheduler.planes import PLANES
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
@@ -21,7 +20,7 @@ Key = tuple[str, str, int]
 
 @pytest.fixture(autouse=True)
 def plane_with_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PLANES, "random", LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
 
 
 class Rig(SchedulerRig):
@@ -30,7 +29,7 @@ class Rig(SchedulerRig):
     def __init__(self, *nodes: str, **options: Any) -> None:
         self.told: list[bool] = []
         options = {"settling_s": 0.0, "claim_timeout_s": CLAIM_TIMEOUT_S, "takeover_s": 1.0, **options}
-        super().__init__(nodes, placement="random", **options)
+        super().__init__(nodes, policy=m.FLOW, **options)
         self.core.lead_told = self.told.append
 
     def says(self, node: str, epoch: int, leader: str = "", *, linked: bool = False, now_s: float = 0.0) -> None:
@@ -49,6 +48,9 @@ class Rig(SchedulerRig):
     def named(self, node: str, *jobs: Key, complete: bool = True, epoch: int = 1, now_s: float = 0.0) -> None:
         """The node's inventory, or a part of it."""
         self.node(node, m.Inventory(m.FLOW, epoch, list(jobs), complete), now_s=now_s)
+
+    def submit_job(self, tasks: int = 1, *between: Any, **fields: Any) -> None:
+        super().submit_job(tasks, *between, **{"policy": m.FLOW, **fields})
 
     def bring(self, job: str = "j", now_s: float = 0.0, **fields: Any) -> None:
         """The job, which was at another leader before."""
@@ -212,6 +214,29 @@ def test_a_job_that_comes_back_to_the_leader_is_claimed_where_that_has_sent_it()
     assert rig.claims() == [("a", "j"), ("b", "j")]
 
 
+def test_a_job_that_has_ended_and_whose_client_comes_again_with_it_is_claimed_where_its_outcomes_are() -> None:
+    rig = leader("a", "b")
+    rig.named("a")
+    rig.named("b")
+    rig.submit_job(1)
+    ((node, launch),) = rig.outbox.take(m.LaunchPlaced)
+    rig.node(node, m.Report("j", 0, launch.attempt, TaskStatus.FINISHED, b"r", "", 0.0, 0.1))
+    assert rig.take(m.JobEnded)
+    rig.bring(now_s=inventories.ENDED_KEPT_S)
+    assert rig.claims() == [(node, "j")]
+
+
+def test_where_an_ended_job_has_been_is_forgotten_in_time() -> None:
+    rig = leader("a")
+    rig.named("a")
+    for job, now_s in (("j", 0.0), ("k", inventories.ENDED_KEPT_S + 1.0)):
+        rig.submit_job(1, job=job, now_s=now_s)
+        ((_, launch),) = rig.outbox.take(m.LaunchPlaced)
+        rig.node("a", m.Report(job, 0, launch.attempt, TaskStatus.FINISHED, b"r", "", 0.0, 0.1), now_s=now_s)
+    rig.bring(now_s=inventories.ENDED_KEPT_S + 2.0)
+    assert not rig.claims()
+
+
 def test_a_node_that_was_named_and_has_nothing_that_runs_is_told_when_the_job_has_ended() -> None:
     """Else it would name the job for ever."""
     rig = leader("a")
@@ -260,4 +285,4 @@ def test_after_a_failover_jobs_and_nodes_are_not_multiplied() -> None:
 
 def _submission(job: str) -> m.SubmitJob:
     stage = m.Stage("many", 2, b"", "", 2.0, 0, None)
-    return m.SubmitJob(job, 1, "", [stage], 3, False, None, False)
+    return m.SubmitJob(job, 1, "", [stage], 3, False, None, False, policy=m.FLOW)

@@ -23,14 +23,6 @@ class Rig(SchedulerRig):
     def __init__(self, nodes: Any = None, **options: Any) -> None:
         super().__init__(nodes or {"n": _info()}, placement="random", **options)
         self.plane: Any = self.core.plane
-        self.core.options.policy = m.FLOW  # As jobs that are preemptible are for that.
-
-    def client(self, *messages: Any, **options: Any) -> None:
-        """Jobs are for the policy that places tasks."""
-        for message in messages:
-            if isinstance(message, m.SubmitJob):
-                message.policy = m.FLOW
-        super().client(*messages, **options)
 
     def placed(self) -> list[m.LaunchPlaced]:
         return self.take(m.LaunchPlaced)
@@ -181,8 +173,10 @@ def test_a_cancelled_job_is_not_preempted_and_one_that_was_does_not_start_again(
     assert sorted(rig.outcomes()) == [(0, CANCELLED, 0), (1, CANCELLED, 1)] and not rig.core.jobs
 
 
-def test_only_tasks_of_preemptible_jobs_are_preempted() -> None:
+def test_only_tasks_of_preemptible_jobs_that_may_start_twice_are_preempted() -> None:
     rig = Rig()
+    rig.submit_job(1, job="once", preemptible=True, max_attempts=1)
+    assert [refused.field for refused in rig.take(m.JobRefused)] == ["preemptible"]
     rig.submit_job(1, preemptible=False)
     (launch,) = rig.placed()
     assert not rig.core.jobs["j"].preemptible

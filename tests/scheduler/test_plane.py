@@ -74,12 +74,12 @@ def test_preempted_tasks_start_again_and_have_one_attempt_in_the_end(monkeypatch
     monkeypatch.setitem(PLANES, "random", Preempting)
     monkeypatch.setattr(Leading, "accepts", lambda leading, scheduler, lead: True)
     world = World(1, nodes=[2, 2], scheduler={"placement": "random"}, warm=("many",))
-    log = world.submit([0.2] * 40)
+    log = world.submit([0.2] * 100)
     world.run()
     world.check_end()
     assert {(outcome.status, outcome.attempts) for outcome in log.outcomes} == {(TaskStatus.FINISHED, 1)}
     preempted = sum(start.preempted for start in log.starts)
-    assert preempted >= 5 and len(log.starts) == 40 + preempted
+    assert preempted >= 5 and len(log.starts) == 100 + preempted
     (host,) = world.schedulers
     assert host.core.counters.preempted == preempted
 

@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,20 @@ def test_a_daemon_that_does_not_start_says_why(tmp_path: Path) -> None:
 def test_bad_counts_are_named(fields: dict[str, int], name: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^{name}: "):
         LocalCluster(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        *(({"policies": wrong}, "policies") for wrong in ((), ("flow", "fast"), "flow")),
+        ({"policies": ("flow",), "schedulers": 2}, "schedulers"),
+        ({"policies": ("sparrow", "flow"), "in_process": True}, "policies"),
+        ({"policies": ("flow",), "processes": "one"}, "processes"),
+    ],
+)  # fmt: skip
+def test_policies_that_there_cannot_be_are_named(fields: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{name}: "):
+        LocalCluster(**fields)
 
 
 def test_http_get_json_names_what_does_not_answer() -> None:

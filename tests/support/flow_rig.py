@@ -167,6 +167,9 @@ class FlowRig(SchedulerRig):
         self.after(now_s)
 
     def client(self, *messages: Any, now_s: float = 0.0, client: str = CLIENT, user: str = USER) -> None:
+        for message in messages:
+            if type(message) is m.SubmitJob:
+                message.policy = m.FLOW
         super().client(*messages, now_s=now_s, client=client, user=user)
         self.after(now_s)
 

@@ -163,6 +163,8 @@ class InLanes(MostFreeSlots):
     """As `MostFreeSlots`, by the lanes of the nodes for placed tasks. What it is told of loads and of preempted
     attempts, it remembers."""
 
+    name = m.FLOW
+
     def __init__(self, book: BookForPlane) -> None:
         super().__init__(book)
         self.loads: list[str] = []

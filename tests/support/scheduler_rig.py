@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from sparrow_py.job import BlobRef, TaskStatus
@@ -61,11 +63,17 @@ class SchedulerRig:
             self.core.check_invariants()
 
     def client(self, *messages: Any, now_s: float = 0.0, client: str = CLIENT, user: str = USER) -> None:
-        """The client says that."""
+        """The client says that; jobs that state no policy are for the scheduler's own."""
         for message in messages:
-            self.core.receive_from_client(client, user, message, now_s)
+            self.core.receive_from_client(client, user, self._stated(message), now_s)
             self.core.pump(now_s)
             self.core.check_invariants()
+
+    def _stated(self, message: Any) -> Any:
+        plane = self.core.plane.name
+        if type(message) is m.SubmitJob and not message.policy and plane != m.SPARROW:
+            return msgspec.structs.replace(message, policy=plane)
+        return message
 
     def submit_job(
         self,

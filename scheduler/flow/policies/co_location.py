@@ -77,7 +77,7 @@ class CoLocation:
     type_attribute: str = "machine_type"
     """The attribute of a machine that says of which type it is."""
     waiting_cost: int = 2 * COST_MAX
-    waiting_cost_per_s: float = 10.0
+    waiting_cost_per_s: float = 1.0
     _penalties: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, init=False)
     """By class and type of machine: what each unit of what is beside costs."""
     _classes: list[str] = field(default_factory=list, init=False)

@@ -45,7 +45,7 @@ class NetworkAware:
     """What of the measured traffic counts: what the machine receives, as tasks that read do; "out", or "both"."""
     waiting_cost: int = 1_000_000
     """Above what the fullest link costs, or tasks wait though they fit."""
-    waiting_cost_per_s: float = 10.0
+    waiting_cost_per_s: float = 1.0
     _machines: dict[str, Machine] = field(default_factory=dict, init=False)
     _seen: dict[str, float] = field(default_factory=dict, init=False)
     """By machine: the most that was ever free."""

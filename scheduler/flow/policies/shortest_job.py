@@ -25,9 +25,8 @@ LONGEST_S = float(AGE_S_MAX)
 class ShortestJob(LoadSpreading):
     """See the module's docstring."""
 
-    octave_cost: int = 1_000
+    octave_cost: int = 100
     """What it costs more to have a task wait that lasts half as long."""
-    waiting_cost_per_s: float = 10.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -44,6 +44,8 @@ class LiveRace:
         """Make the graph's flow one of least cost; who did. `InfeasibleError`; `StoppedError`."""
         if self.graph.is_settled():
             return NOTHING
+        if stop is not None and stop[0] != 0:
+            raise StoppedError("the race was told to stop")
         start_s = time.monotonic()
         try:
             if self.second_after_s == float("inf"):

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
 
 from scheduler.flow.problem import InfeasibleError, Problem, Solution, StoppedError
+from scheduler.flow.solvers.solver import Solve
 from scheduler.flow.solvers.stopping import StopFlag, stop_flag
 
 LOOK_AT_FLAG_S = 0.005
 """How often the race looks whether it was told to stop."""
-
-
-class Solver(Protocol):
-    """What may take part: it runs without the GIL, and looks at the flag."""
-
-    def __call__(self, problem: Problem, start: Solution | None, stop: StopFlag | None) -> Solution:
-        """A flow of least cost."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,7 @@ class Raced:
 class Runner:
     """One solver in its thread."""
 
-    def __init__(self, solver: Solver, problem: Problem, start: Solution | None, news: threading.Event) -> None:
+    def __init__(self, solver: Solve, problem: Problem, start: Solution | None, news: threading.Event) -> None:
         self.solver = solver
         self.problem = problem
         self.start = start
@@ -77,8 +69,8 @@ class Runner:
 
 
 def race(
-    first: Solver,
-    second: Solver,
+    first: Solve,
+    second: Solve,
     problem: Problem,
     start: Solution | None = None,
     stop: StopFlag | None = None,

@@ -20,6 +20,7 @@ import numpy as np
 
 from scheduler.flow.graph import FlowGraph, unmet
 from scheduler.flow.kernels import kernel
+from scheduler.flow.limits import check_balance
 from scheduler.flow.network import (
     ARC_STATE,
     ARCS,
@@ -469,6 +470,7 @@ class Relaxation:
 
 def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
     """A flow of least cost, from nothing or from a solution of a similar problem of the same size."""
+    check_balance(problem)
     graph = FlowGraph.of(problem)
     if start is not None:
         graph.adopt(start)

@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.flow.kernels import kernel
-from scheduler.flow.problem import Integers, Problem, ProblemError, Solution
+from scheduler.flow.limits import check_problem
+from scheduler.flow.problem import Integers, Problem, Solution
 
 Numbers = NDArray[np.int32]
 """Of nodes or arcs."""
 
-BITS_MAX = 62
-"""Of the greatest cost × (nodes + 1) × nodes: potentials in the units of cost scaling stay within 64 bits."""
-FLOW_MAX = 2**62
-"""Of all supplies, and all capacities at a node: sums of flow stay within 64 bits."""
+FLOW_BITS_MAX = 62
+"""Of a cost times all flow: beyond that it is added up in Python's numbers."""
 
 
 class Residual(NamedTuple):
@@ -76,62 +75,6 @@ class Ordered:
         return Solution(flow, potential, total_cost(self.problem.cost, flow))
 
 
-def check(problem: Problem) -> None:
-    """`ProblemError` if the problem is none, or its numbers are too large for solvers."""
-    nodes, arcs = len(problem.supply), len(problem.tail)
-    for field in ("head", "cost", "capacity", "minimum"):
-        count = len(getattr(problem, field))
-        if count != arcs:
-            raise ProblemError(f"{field}: of {count} arcs, but tail is of {arcs}")
-    wrong = wrong_arc(problem.tail, problem.head, problem.capacity, problem.minimum, nodes)
-    if wrong >= 0:
-        raise ProblemError(f"arc {wrong}: {fault_of(problem, wrong)}")
-    check_sums(problem)
-
-
-@kernel
-def wrong_arc(tail: Integers, head: Integers, capacity: Integers, minimum: Integers, nodes: int) -> int:
-    """The first arc that a problem must not have, or −1."""
-    for arc in range(len(tail)):
-        ends = 0 <= tail[arc] < nodes and 0 <= head[arc] < nodes and tail[arc] != head[arc]
-        if not ends or not 0 <= minimum[arc] <= capacity[arc]:
-            return arc
-    return -1
-
-
-def fault_of(problem: Problem, arc: int) -> str:
-    """What is wrong with an arc."""
-    tail, head = int(problem.tail[arc]), int(problem.head[arc])
-    last = len(problem.supply) - 1
-    for field, end in (("tail", tail), ("head", head)):
-        if not 0 <= end <= last:
-            return f"{field} {end}: nodes are 0 to {last}"
-    if tail == head:
-        return f"head {head}: an arc leads to another node than its tail"
-    capacity = int(problem.capacity[arc])
-    if capacity < 0:
-        return f"capacity {capacity}: must be 0 or more"
-    return f"minimum {int(problem.minimum[arc])}: must be 0 to the arc's capacity, {capacity}"
-
-
-def check_sums(problem: Problem) -> None:
-    """`ProblemError` if supplies do not balance, or sums and products do not fit into 62 bits."""
-    nodes = len(problem.supply)
-    for field, values in (("supply", problem.supply), ("capacity", problem.capacity)):
-        if sum_of_sizes(values) >= FLOW_MAX:
-            raise ProblemError(f"{field}: all together must be below 2**62")
-    if (total := int(problem.supply.sum())) != 0:
-        raise ProblemError(f"supply: all together is {total}, must be 0")
-    dearest = greatest(problem.cost)
-    if (dearest * (nodes + 1) * nodes).bit_length() > BITS_MAX:
-        most = (2**BITS_MAX - 1) // ((nodes + 1) * nodes)
-        arc = int(np.argmax((problem.cost > most) | (problem.cost < -most)))
-        raise ProblemError(
-            f"arc {arc}: cost {int(problem.cost[arc])}: must be −{most} to {most}, as cost × {nodes + 1} × {nodes} "
-            f"nodes has to fit into {BITS_MAX} bits"
-        )
-
-
 @kernel
 def sum_of_sizes(values: Integers) -> float:
     """Of the absolute values, rounded: it cannot overflow."""
@@ -148,7 +91,7 @@ def greatest(values: Integers) -> int:
 
 def residual_of(problem: Problem, flow: Integers | None = None, unit: int = 1) -> Ordered:
     """The residual network of a flow, or of none, with costs times `unit`. What exceeds an arc's bounds is cut off."""
-    check(problem)
+    check_problem(problem)
     nodes = len(problem.supply)
     order, first = sorted_by_tail(problem.tail, nodes)
     tail, head, cost, capacity, minimum = (
@@ -278,7 +221,7 @@ def pull(network: Residual, arc: int, amount: int) -> None:
 
 def total_cost(cost: Integers, flow: Integers) -> int:
     """Sum of cost × flow, with as many bits as it takes."""
-    if greatest(cost) * sum_of_sizes(flow) < FLOW_MAX:
+    if greatest(cost) * sum_of_sizes(flow) < 2.0**FLOW_BITS_MAX:
         return int(cost @ flow)
     return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
 

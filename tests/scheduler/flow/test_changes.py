@@ -143,25 +143,46 @@ def test_a_task_that_ends_leaves_room_and_its_machine_to_others(drains: bool) ->
     assert changes.graph.solution().cost == 13
 
 
+def test_arcs_of_a_task_may_be_added_together() -> None:
+    one_by_one, together = changes_of_five(), changes_of_five()
+    rows = [(NUMBER["M0"], 1), (NUMBER["M2"], 3), (SINK, 4)]
+    for changes in (one_by_one, together):
+        task = changes.add_node(1, Kind.TASK)
+        if changes is together:
+            assert len(changes.add_unit_arcs(task, rows)) == 3
+            assert changes.add_unit_arcs(task, []) == []
+        else:
+            for head, cost in rows:
+                changes.add_arc(task, head, cost, 1)
+        assert changes.recorded == 4
+        changes.apply()
+        Relaxation(changes.graph).solve()
+    assert one_by_one.graph.solution().cost == together.graph.solution().cost
+
+
 def test_what_is_wrong_is_refused_at_once() -> None:
     changes = changes_of_five()
     with pytest.raises(ProblemError, match=r"node 77: there is none of that number"):
         changes.add_arc(77, SINK, 1, 1)
     with pytest.raises(ProblemError, match=rf"arc: head {SINK}: another node than its tail is allowed"):
         changes.add_arc(SINK, SINK, 1, 1)
-    with pytest.raises(ProblemError, match=r"arc: capacity -1: 0 to \d+ is allowed"):
+    with pytest.raises(ProblemError, match=r"arc: head 77: there is no other node of that number"):
+        changes.add_unit_arcs(NUMBER["a"], [(SINK, 1), (77, 1)])
+    with pytest.raises(ProblemError, match=rf"arc: head {SINK}: there is no other node of that number"):
+        changes.add_unit_arcs(SINK, [(SINK, 1)])
+    with pytest.raises(ProblemError, match="capacity of the arc is -1; allowed are 0 to 4,294,967,295"):
         changes.add_arc(NUMBER["a"], SINK, 1, -1)
-    with pytest.raises(ProblemError, match=r"arc: minimum 3: 0 to the arc's capacity, 2, is allowed"):
+    with pytest.raises(ProblemError, match="minimum of the arc is 3; allowed are 0 to 2"):
         changes.add_arc(NUMBER["a"], SINK, 1, 2, 3)
-    with pytest.raises(ProblemError, match=r"cost: the largest, \d+, times 12 nodes needs more than 62 bits"):
+    with pytest.raises(ProblemError, match=r"the largest cost is [\d,]+; with 12 nodes allowed are"):
         changes.set_cost(0, -(2**60))
-    with pytest.raises(ProblemError, match=r"cost: the largest, \d+, times 12 nodes needs more than 62 bits"):
+    with pytest.raises(ProblemError, match=r"the largest cost is [\d,]+; with 12 nodes allowed are"):
         changes.set_costs(integers([0]), integers([2**60]))
     with pytest.raises(ProblemError, match=r"costs have shape \(2,\): that of arcs, \(1,\), is allowed"):
         changes.set_costs(integers([0]), integers([1, 2]))
     with pytest.raises(ProblemError, match=r"arc 99: there is none of that number"):
         changes.set_capacity(99, 1)
-    with pytest.raises(ProblemError, match=r"node: supply -\d+: -\d+ to \d+ is allowed"):
+    with pytest.raises(ProblemError, match=r"supply of the node is -[\d,]+; allowed are -4,294,967,295 to"):
         changes.add_node(-(2**50))
     with pytest.raises(ProblemError, match=rf"node {SINK} balances the others: it cannot be removed"):
         changes.remove_node(SINK)

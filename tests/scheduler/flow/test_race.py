@@ -9,7 +9,8 @@ import pytest
 from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.problem import InfeasibleError, Problem, Solution, StoppedError
 from scheduler.flow.solvers import cost_scaling, cycle_cancelling
-from scheduler.flow.solvers.race import Solver, race
+from scheduler.flow.solvers.race import race
+from scheduler.flow.solvers.solver import Solve
 from scheduler.flow.solvers.stopping import StopFlag, stop_flag
 from tests.support.flow_problems import INFEASIBLE, KNOWN, integers
 
@@ -76,7 +77,7 @@ def no_thread_is_left() -> object:
 def test_the_first_to_finish_stops_the_other(winner: int) -> None:
     endless = Endless()
     quick = After(endless.began)
-    runners: tuple[Solver, Solver] = (quick, endless) if winner == 0 else (endless, quick)
+    runners: tuple[Solve, Solve] = (quick, endless) if winner == 0 else (endless, quick)
     raced = race(*runners, PROBLEM)
     assert (raced.solution, raced.winner, raced.failures) == (SOLUTION, winner, (None, None))
     assert endless.was_stopped

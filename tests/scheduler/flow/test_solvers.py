@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.flow.problem import InfeasibleError, Problem
-from scheduler.flow.solver_table import SOLVERS, Solve, solver
+from scheduler.flow.problem import InfeasibleError, Problem, ProblemError
+from scheduler.flow.solver_table import SOLVERS, solver
 from scheduler.flow.solvers import cost_scaling
+from scheduler.flow.solvers.solver import Solve
 from tests.support.flow_problems import (
     INFEASIBLE,
     KNOWN,
@@ -46,6 +48,32 @@ def test_known_answers(solve: Solve, known: Known) -> None:
 def test_where_there_is_no_flow_solvers_say_so(solve: Solve, known: Known) -> None:
     with pytest.raises(InfeasibleError):
         solve(known.problem)
+
+
+def one_arc(**changes: int) -> Problem:
+    """Node 0 sends 1 to node 1."""
+    arc = {"tail": 0, "head": 1, "cost": 1, "capacity": 1, "minimum": 0} | changes
+    return Problem(**{field: integers([value]) for field, value in arc.items()}, supply=integers([1, -1]))
+
+
+@each_solver
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (one_arc(tail=2), "tail of arc 0 is 2; there is no such node"),
+        (one_arc(head=-1), "head of arc 0 is -1; there is no such node"),
+        (one_arc(head=0), "head of arc 0 is 0; that is its tail"),
+        (one_arc(capacity=-1), "capacity of arc 0 is -1; allowed are 0 to"),
+        (one_arc(minimum=2), "minimum of arc 0 is 2; allowed are 0 to 1"),
+        (replace(one_arc(), supply=integers([1, 0])), "supplies add up to 1; they must add up to 0"),
+        (replace(one_arc(), cost=integers([])), "cost has 0 entries; there are 1 arcs"),
+        (one_arc(capacity=2**62), "capacity of arc 0 is [\\d,]+; allowed are 0 to"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_problem_is_refused(solve: Solve, problem: Problem, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        solve(problem)
 
 
 @pytest.mark.parametrize("name", ["relaxation", "successive-paths"])

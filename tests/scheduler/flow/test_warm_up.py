@@ -19,6 +19,7 @@ warm_up()
 from scheduler.flow.changes import Changes
 from scheduler.flow.extract import extract, settle
 from scheduler.flow.graph import FlowGraph, Kind
+from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.relaxation import Relaxation
 import numpy as np
 
@@ -45,6 +46,9 @@ with install_recorder("numba:compile") as recorder:
     except ValueError:
         pass
     extract(graph)
+    changes.set_supply(tasks[1], 1)
+    changes.apply()
+    cost_scaling.solve(graph.problem(), graph.solution())
 assert not recorder.buffer, recorder.buffer
 print("nothing compiled")
 """

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.flow import check
 from scheduler.flow.building import NewNetwork
+from scheduler.flow.limits import cost_max
 from scheduler.flow.policies.co_location import CoLocation
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.network import PolicyNetwork, network_of
@@ -207,7 +208,7 @@ def test_ages_count_up_to_a_limit() -> None:
     limits = (AGE_S_MAX, 10 * AGE_S_MAX)
     ages = [policy.task(Task("a", "j", waited_s=age_s, runs_on="m0", ran_s=age_s)) for age_s in limits]
     assert (ages[0].waiting, ages[0].running) == (ages[1].waiting, ages[1].running)
-    assert -ages[0].running < check.cost_max(150_000)
+    assert -ages[0].running < cost_max(150_000)
 
 
 @pytest.mark.parametrize(
