@@ -471,15 +471,18 @@ class FlowPlane:
         """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
         after a while, if their job says so, or if they did fit before nodes were gone."""
         for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
-            plan, reason = stage.plan, self._why_never_fits(stage)
+            plan, version = stage.plan, self._view.version
+            if plan.fitted_version == version:
+                continue
+            reason = self._why_never_fits(stage)
             if not reason:
-                plan.fits_not_since_s, plan.did_fit = None, True
+                plan.fits_not_since_s, plan.fitted_version = None, version
                 continue
             if plan.fits_not_since_s is None:
                 plan.fits_not_since_s = now_s
             patience_s = stage.job.wait_for_nodes_s
             if patience_s is None:
-                patience_s = self._book.options.wait_for_nodes_s if plan.did_fit else 0.0
+                patience_s = self._book.options.wait_for_nodes_s if plan.fitted_version is not None else 0.0
             if now_s >= plan.fits_not_since_s + patience_s:
                 self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
 
