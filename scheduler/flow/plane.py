@@ -177,8 +177,8 @@ class FlowPlane:
         self.node_up(node, now_s)
 
     def node_load(self, node: Node, now_s: float) -> None:
-        self._view.load_told(node)
-        self._news = True
+        if self._view.load_told(node):  # Else what is measured there is told with what happens next.
+            self._news = True
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._view.gone(node.id)
