@@ -198,7 +198,8 @@ class FlowPlane:
         if not nodes:
             return ""
         if not with_slot:
-            return f"the slots for placed tasks are taken at all {len(nodes):,} nodes that may run it"
+            where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
+            return f"the slots for placed tasks are taken at {where}"
         text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
         if len(fitting) < len(with_slot):
             text += f", {len(fitting):,} of them also what a task demands"
