@@ -52,6 +52,8 @@ class ClusterView:
         self._keeps_running = keeps_running
         """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
         self._strangers: dict[str, Strangers] = {}
+        self._lane_slots: dict[str, int] = {}
+        """As nodes have said last."""
         self._changed: dict[str, None] = {}
         """Nodes at which something happened since the network was told of them."""
         self.machines: dict[str, Machine] = {}
@@ -103,9 +105,11 @@ class ClusterView:
         """Something happened at the node."""
         self._changed[node_id] = None
 
-    def load_told(self, node: Node) -> None:
+    def load_told(self, node: Node) -> bool:
         """The node has said what is free there. What it has reported to be over before, the book knows to be over; what
-        we have sent since it does not count yet. So what is held beyond our own tasks is others', and at least that."""
+        we have sent since it does not count yet. So what is held beyond our own tasks is others', and at least that.
+
+        Returns whether there is other room than before, or may be."""
         load = node.load
         assert load is not None
         ours: dict[str, float] = {}
@@ -118,12 +122,15 @@ class ClusterView:
             if name in load.free and (over := amount - load.free[name] - ours.get(name, 0.0)) > ROUNDING * amount
         }
         slots = max(0, load.lane_slots - load.lane_free - len(node.attempts))
-        self._strangers[node.id] = Strangers(slots, held)
+        before, self._strangers[node.id] = self._strangers.get(node.id), Strangers(slots, held)
+        lane_before, self._lane_slots[node.id] = self._lane_slots.get(node.id), load.lane_slots
         self.changed(node.id)
+        return before != self._strangers[node.id] or lane_before != load.lane_slots
 
     def gone(self, node_id: str) -> None:
         """The node is not here any more."""
         self._strangers.pop(node_id, None)
+        self._lane_slots.pop(node_id, None)
         self.changed(node_id)
 
     def forget_told(self) -> None:

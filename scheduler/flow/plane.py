@@ -177,8 +177,8 @@ class FlowPlane:
         self.node_up(node, now_s)
 
     def node_load(self, node: Node, now_s: float) -> None:
-        self._view.load_told(node)
-        self._news = True
+        if self._view.load_told(node):  # Else what is measured there is told with what happens next.
+            self._news = True
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._view.gone(node.id)
@@ -198,7 +198,8 @@ class FlowPlane:
         if not nodes:
             return ""
         if not with_slot:
-            return f"the slots for placed tasks are taken at all {len(nodes):,} nodes that may run it"
+            where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
+            return f"the slots for placed tasks are taken at {where}"
         text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
         if len(fitting) < len(with_slot):
             text += f", {len(fitting):,} of them also what a task demands"
@@ -471,15 +472,18 @@ class FlowPlane:
         """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
         after a while, if their job says so, or if they did fit before nodes were gone."""
         for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
-            plan, reason = stage.plan, self._why_never_fits(stage)
+            plan, version = stage.plan, self._view.version
+            if plan.fitted_version == version:
+                continue
+            reason = self._why_never_fits(stage)
             if not reason:
-                plan.fits_not_since_s, plan.did_fit = None, True
+                plan.fits_not_since_s, plan.fitted_version = None, version
                 continue
             if plan.fits_not_since_s is None:
                 plan.fits_not_since_s = now_s
             patience_s = stage.job.wait_for_nodes_s
             if patience_s is None:
-                patience_s = self._book.options.wait_for_nodes_s if plan.did_fit else 0.0
+                patience_s = self._book.options.wait_for_nodes_s if plan.fitted_version is not None else 0.0
             if now_s >= plan.fits_not_since_s + patience_s:
                 self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
 

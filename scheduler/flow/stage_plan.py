@@ -28,8 +28,8 @@ class StagePlan:
 
     __slots__ = (
         "before_s",
-        "did_fit",
         "fits_not_since_s",
+        "fitted_version",
         "number",
         "offered",
         "own_kind",
@@ -53,8 +53,8 @@ class StagePlan:
         """Whether its kinds are its own, as the network was told."""
         self.running: dict[int, str] = {}
         """Of tasks that run and that the network has: their nodes. Only tasks that may be preempted."""
-        self.did_fit = False
-        """Of a gang: whether there were places for all of it, taken or not."""
+        self.fitted_version: int | None = None
+        """Of a gang: the view's version when there were places for all of it, taken or not."""
         self.fits_not_since_s: float | None = None
         """Of a gang: since when there are not."""
 

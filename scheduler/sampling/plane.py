@@ -129,7 +129,8 @@ class SamplingPlane:
         if live:
             some = ", ".join(f"{node_id} ({count})" for node_id, count in live.most_common(NODES_NAMED_MAX))
             more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
-            reasons.append(f"{live.total():,} reservations are queued at {len(live):,} nodes: {some}{more}")
+            nodes = "1 node" if len(live) == 1 else f"{len(live):,} nodes"
+            reasons.append(f"{live.total():,} reservations are queued at {nodes}: {some}{more}")
         return lambda: WhyWaiting(reasons)
 
     def live_reservations(self, node_id: str) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 
 from scheduler.flow.cluster_network import ClusterNetwork
 from scheduler.flow.policies.policy import Aggregator, ArcTo, Cluster, Machine, Task, TaskCosts, UnitCost
+from scheduler.flow.policies.quincy import Quincy
 from tests.support.flow_rig import FlowRig
 from tests.support.scheduler_rig import node_info
 
@@ -85,6 +87,21 @@ def test_without_a_machine_what_would_go_there_waits() -> None:
 def test_where_waiting_costs_more_who_has_no_other_place_goes_first() -> None:
     rig = rig_of({"M0": 1, "M1": 1, "M2": 1, "M3": 2}, waiting=WAITING | dict.fromkeys("abc", 9))
     assert placed_together(rig) == {"a": ["M0"], "b": ["M1"], "c": ["M3"], "d": ["M2"], "e": ["M3"]}
+
+
+def test_users_have_shares_of_the_slots_by_their_weights() -> None:
+    nodes = {name: node_info(4) for name in ("n1", "n2")}
+    rig = FlowRig(nodes, network=lambda: ClusterNetwork(Quincy()), user_weight=("bob=3",))
+    rig.submit_job(200, job="of-anna", user="anna")
+    rig.submit_job(200, job="of-bob", user="bob", client="d")
+    rng, of_bob, ends = random.Random(1), 0, 160
+    for end in range(ends + 40):
+        running = [(node, attempt) for node, launches in rig.running.items() for attempt in launches]
+        assert len(running) == 8
+        if end >= 40:
+            of_bob += len(rig.placed("of-bob"))
+        rig.end(*rng.choice(running), now_s=float(end))
+    assert 0.9 * 6 <= of_bob / ends <= 1.1 * 6
 
 
 def test_a_gang_pays_for_all_its_places() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from scheduler.flow.cluster_network import ClusterNetwork
-from scheduler.flow.policies.policy import Task, TaskCosts
+from scheduler.flow.policies.policy import ArcTo, Task, TaskCosts
 from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
 from tests.scheduler.flow.test_plane_answers import Stated
@@ -25,16 +29,28 @@ class Keeping(Stated):
         return TaskCosts(costs.arcs, costs.waiting, running)
 
 
+class Ranked(Keeping):
+    """Jobs are called RANK-NUMBER; the higher the rank, the dearer it is to have them wait."""
+
+    def task(self, task: Task) -> TaskCosts:
+        arcs = [ArcTo(name, int(name[1:])) for name in sorted(self._machines)]
+        running = int(task.runs_on[1:]) if task.runs_on else 0
+        return TaskCosts(arcs, 100 * (1 + int(task.job.partition("-")[0])), running)
+
+
 class PreemptingRig(FlowRig):
     """Nodes that stop tasks when they are told to."""
 
-    def __init__(self, nodes: Mapping[str, int], costs: Mapping[str, Mapping[str, int]] = COSTS) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, int],
+        costs: Mapping[str, Mapping[str, int]] = COSTS,
+        policy: type[Keeping] = Keeping,
+        **options: Any,
+    ) -> None:
         infos = {name: node_info(slots) for name, slots in nodes.items()}
-        super().__init__(
-            infos,
-            network=lambda: ClusterNetwork(Keeping(costs, WAITING), keeps_running=True),
-            flow_preemption=True,
-        )
+        options = {"flow_preemption": True, **options}
+        super().__init__(infos, network=lambda: ClusterNetwork(policy(costs, WAITING), keeps_running=True), **options)
 
     def stopping(self) -> list[tuple[str, int]]:
         """(node, attempt) of those that nodes are told to stop."""
@@ -109,3 +125,54 @@ def test_what_runs_on_a_lost_node_waits_again() -> None:
     assert rig.placed("low") == {0: "M1"}
     rig.end_all()
     assert not rig.plane.left_over()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_only_preemptible_tasks_are_stopped_and_all_jobs_end(seed: int) -> None:
+    rng = random.Random(seed)
+    rig = PreemptingRig({"M0": 2, "M1": 1}, policy=Ranked, inline=False)
+    left: list[tuple[str, int]] = []
+    """What nodes were told to stop and have not yet."""
+    now_s, jobs = 0.0, 0
+    preemptible: dict[str, bool] = {}
+
+    def running() -> list[tuple[str, int]]:
+        return [(node, attempt) for node, launches in rig.running.items() for attempt in launches]
+
+    def happens(what: str) -> None:
+        nonlocal now_s, jobs
+        if what == "job" and jobs < 15:
+            job, may = f"{rng.randrange(4)}-{jobs}", rng.random() < 0.7
+            preemptible[job] = may
+            rig.submit_job(rng.randint(1, 3), job=job, preemptible=may, now_s=now_s)
+            jobs += 1
+        elif what == "solve":
+            rig.solve(now_s)
+        elif what == "end" and running():
+            rig.end(*rng.choice(running()), now_s=now_s)
+        elif what == "preempt" and left:
+            node, attempt = left.pop(rng.randrange(len(left)))
+            if attempt in rig.running.get(node, {}):
+                rig.preempt(node, attempt, now_s)
+        elif what == "node" and rng.random() < 0.3:
+            if "M1" in rig.core.nodes:
+                rig.node_down("M1", now_s)
+            else:
+                rig.node_up("M1", node_info(1), now_s)
+        elif what == "tick":
+            now_s += 0.6
+            rig.tick(now_s)
+        rig.note_launches()
+        for node, attempt in rig.stopping():
+            launch = rig.running.get(node, {}).get(attempt)
+            assert launch is None or preemptible[launch.job], f"{launch} was to be stopped"
+            left.append((node, attempt))
+
+    for _ in range(120):
+        happens(rng.choice(["job", "solve", "solve", "end", "preempt", "node", "tick"]))
+    for _ in range(500):
+        if not rig.core.jobs:
+            break
+        happens(rng.choice(["solve", "solve", "end", "preempt", "tick"]))
+    assert not rig.core.jobs and len(rig.outcomes()) >= jobs
+    assert not rig.plane.left_over() and not rig.plane._running

@@ -369,5 +369,5 @@ def test_it_is_explained_why_tasks_wait() -> None:
     rig.submit_job(3)
     stage = rig.core.jobs["j"].stages[0]
     room = "1 of its tasks wait for room: flow_tasks_max = 1"
-    taken = "the slots for placed tasks are taken at all 1 nodes that may run it"
+    taken = "the slots for placed tasks are taken at the node that may run it"
     assert rig.plane.explain(stage, 1.0)().reasons == [taken, room, "the next round weighs it"]
