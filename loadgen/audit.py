@@ -76,6 +76,7 @@ class _Reader:
             "get_task": self._get_task,
             "launched": self._launched,
             "pushed": self._launched,
+            "placed": self._launched,
             "no_op": self._no_op,
             "node_down": self._node_down,
             "dropped": self._dropped,

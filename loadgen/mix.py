@@ -25,6 +25,7 @@ class UserLoad:
     weight: the user's weight under fair queueing, for a cluster that is started with it. tasks: the number of tasks of
     each job. constrained: the fraction of jobs whose tasks each prefer `replicas` random nodes and run nowhere else.
     rates: how the rate of arrivals changes. regular: jobs come at equal distances instead of as a Poisson process.
+    states_mean: jobs state the mean of their durations, as what is expected of their tasks.
     """
 
     user: str = "user0"
@@ -36,6 +37,7 @@ class UserLoad:
     replicas: int = 3
     rates: Rates = field(default_factory=Rates)
     regular: bool = False
+    states_mean: bool = False
 
     def __post_init__(self) -> None:
         check_name("user", self.user, empty=False)
@@ -67,7 +69,8 @@ class UserLoad:
             if self.constrained and places.random() < self.constrained:
                 count = min(self.replicas, nodes)
                 preferred = tuple(tuple(places.sample(range(nodes), count)) for _ in range(self.tasks))
-            yield WorkloadJob(0, at_s, self.user, durations_s, (), preferred)
+            mean_s = self.durations.mean_ms / 1000 if self.states_mean else None
+            yield WorkloadJob(0, at_s, self.user, durations_s, (), preferred, mean_s)
 
     def _arrivals(self, rng: random.Random, per_s: float, until_s: float) -> Iterator[float]:
         if not self.regular:

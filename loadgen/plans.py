@@ -15,7 +15,7 @@ from loadgen.point import PointPlan, Workload
 from loadgen.presets import PRESETS, Preset, Size
 from loadgen.queries import Queries
 from loadgen.recorded import POINTS_MAX, REPLAYED, SPUN
-from loadgen.targets import CENTRAL, SPARROW, ExistingTarget, Shape
+from loadgen.targets import CENTRAL, JOB_POLICIES, SPARROW, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
@@ -24,6 +24,8 @@ from sparrow_py.profiles import DEFAULT, check_profile
 
 DEFAULT_CLUSTER = Shape()
 """The cluster that is started for the workload of a file, if the user does not say another."""
+NEED_FLOW = ("flow", "auto")
+"""Policies of jobs for which a scheduler of policy flow is started."""
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
@@ -38,6 +40,7 @@ class Asked:
     durations_ms: tuple[float, ...] = ()
     placements: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     nodes: int | None = None
     slots: int | None = None
     schedulers: int | None = None
@@ -64,6 +67,11 @@ class Asked:
                 raise InvalidOption("duration", duration_ms, "milliseconds above 0, at most 1e9")
         for profile in self.profiles:
             check_profile(profile)
+        for policy in self.policies:
+            if policy not in JOB_POLICIES[1:]:
+                raise InvalidOption("policy", policy, ", ".join(JOB_POLICIES[1:]))
+        if self.policies and self.preset == "queries":
+            raise InvalidOption("policy", self.policies[0], "nothing with --preset queries: its jobs state none")
         if self.jobs is not None and self.jobs < 1:
             raise InvalidOption("jobs", self.jobs, "a whole number from 1")
         if self.seconds is not None and not 0 < self.seconds <= 1e6:
@@ -91,6 +99,7 @@ class _AxesPoint(NamedTuple):
     placement: str
     profile: str
     probe_ratio: float
+    policy: str
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,7 @@ class _Axes:
     placements: Sequence[str]
     profiles: Sequence[str]
     probe_ratios: Sequence[float]
+    policies: Sequence[str]
 
     def points(self) -> list[_AxesPoint]:
         ways = [
@@ -111,9 +121,9 @@ class _Axes:
             for profile in (self.profiles if placement == SPARROW else self.profiles[:1])
         ]
         points = [
-            _AxesPoint(load, duration_ms, placement, profile, probe_ratio)
-            for load, duration_ms, (placement, profile), probe_ratio in itertools.product(
-                self.loads, self.durations_ms, ways, self.probe_ratios
+            _AxesPoint(load, duration_ms, placement, profile, probe_ratio, policy)
+            for load, duration_ms, (placement, profile), probe_ratio, policy in itertools.product(
+                self.loads, self.durations_ms, ways, self.probe_ratios, self.policies
             )
         ]
         if len(points) > POINTS_MAX:
@@ -164,6 +174,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
         asked.placements or (preset.placements[:1] if asked.scheduler else preset.placements),
         asked.profiles or (DEFAULT,),
         asked.probe_ratios or preset.probe_ratios,
+        asked.policies or preset.policies,
     )
     made = []
     for point in axes.points():
@@ -179,6 +190,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
             profile=point.profile,
             unplaced_tasks_max=preset.unplaced_tasks_max,
             sql_data=str(Path(asked.data).absolute()) if asked.data is not None else "",
+            flow=point.policy in NEED_FLOW,
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
         if isinstance(workload, TpchLike):
@@ -197,6 +209,7 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         asked.placements or (SPARROW,),
         asked.profiles or (DEFAULT,),
         asked.probe_ratios or (2.0,),
+        asked.policies or ("",),
     )
     made = []
     for point in axes.points():
@@ -212,6 +225,7 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
             placement=placement,
             profile=point.profile,
             weights=weights,
+            flow=point.policy in NEED_FLOW,
         )
         settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
@@ -265,6 +279,7 @@ def _plan(
         seed=asked.seed,
         wait_max_s=asked.wait_max_s,
         label=_label(load, point, axes),
+        policy=point.policy,
         settings=settings,
     )
 
@@ -274,6 +289,7 @@ def _label(load: float, point: _AxesPoint, axes: _Axes) -> str:
     parts = [
         point.placement if len(axes.placements) > 1 else "",
         point.profile if len(axes.profiles) > 1 and point.placement == SPARROW else "",
+        point.policy if len(axes.policies) > 1 else "",
         f"d = {point.probe_ratio:g}" if len(axes.probe_ratios) > 1 else "",
         f"{point.duration_ms:g} ms" if len(axes.durations_ms) > 1 and point.duration_ms is not None else "",
     ]

@@ -24,7 +24,7 @@ from loadgen.queries import Measured, PreparedQueries, Queries
 from loadgen.recorded import Point
 from loadgen.replay import Plan, Progress
 from loadgen.tables import events_table, jobs_table, tasks_table
-from loadgen.targets import SPARROW, ExistingTarget, LocalTarget, Shape, Target, counters
+from loadgen.targets import JOB_POLICIES, SPARROW, ExistingTarget, LocalTarget, Shape, Target, counters
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
 
@@ -49,7 +49,8 @@ class PointPlan:
     workload: the jobs, for a cluster of the shape's size. load: the load that they bring, as the user stated it. shape:
     of the cluster that is started, or None for the one at `schedulers`. app: of the tasks, "sleep" (they occupy a slot)
     or "spin" (they use a CPU). generators: the number of processes that submit. wait_max_s: how long jobs may take
-    after the last arrival. settings: further settings that are needed to reproduce the point.
+    after the last arrival. settings: further settings that are needed to reproduce the point. policy: that all jobs
+    state, but for queries.
     """
 
     workload: Workload | Queries
@@ -64,11 +65,14 @@ class PointPlan:
     wait_max_s: float = WAIT_MAX_S
     label: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    policy: str = ""
 
     def __post_init__(self) -> None:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
         if self.app not in APPS:
             raise InvalidOption("app", self.app, " or ".join(APPS))
+        if self.policy not in JOB_POLICIES:
+            raise InvalidOption("policy", self.policy, "sparrow, flow or auto")
         if not 1 <= self.generators <= GENERATORS_MAX:
             raise InvalidOption("generators", self.generators, f"a whole number from 1 to {GENERATORS_MAX}")
         if not 0 <= self.wait_max_s <= 1e6:
@@ -148,7 +152,9 @@ def _replay(
     before: list[Any] = []
     generators = min(plan.generators, len(jobs))
     query_jobs = None if prepared is None else prepared.query_jobs
-    details = Plan(uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s, query_jobs)
+    details = Plan(
+        uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s, query_jobs, plan.policy
+    )
 
     def begun() -> None:
         before.extend((counters(target.addresses), target.cpu_s()))
@@ -213,12 +219,14 @@ def _settings(plan: PointPlan, target: Target) -> dict[str, Any]:
         "duration_ms": plan.duration_ms,
         "nodes": len(target.nodes),
         "slots": target.slots,
-        "schedulers": len(target.addresses),
+        "schedulers": len(target.addresses) if shape is None else shape.schedulers,
         "generators": plan.generators,
         "seed": plan.seed,
         "tasks_sleep": plan.app == "sleep",
         "wait_max_s": plan.wait_max_s,
     }
+    if plan.policy:
+        settings["policy"] = plan.policy
     if shape is not None:
         settings |= dict(shape.options)
         if shape.weights:

@@ -25,6 +25,9 @@ SHARE_OF_SHARE = 0.75
 """The part of their share of the cluster that users 0 and 1 use (§7.3)."""
 UNPLACED_TASKS_MAX = 100_000_000
 """Limit for an experiment in which a user's queue is to grow without end."""
+LONG_PART, LONG_TASKS, LONG_MS = 0.8, 5, 15_000.0
+"""Of mixed load: the part of it that long tasks bring, how many a job has, and how long each takes: by then they are
+for policy flow (`job.FLOW_FROM_S`)."""
 TPCH_USERS = 10
 TPCH_MEAN_MS = 100.0
 """TPC-H tasks are stretched to this mean, if they are shorter: two cores can schedule only so many a second."""
@@ -51,7 +54,8 @@ class Preset:
     loads, probe_ratios, durations_ms, placements: the values of these settings, of which every combination is a point;
     a duration of None is the workload's own. workload: makes a point's jobs. nodes_min, slots_min: the size that a
     cluster must have at least, in nodes and in slots of all nodes. simulated: whether the simulator can do the same.
-    nodes, slots, schedulers: of the cluster that is started if the user does not say.
+    nodes, slots, schedulers: of the cluster that is started if the user does not say. policies: that jobs state; one of
+    them is empty or "sparrow" as a rule, for comparison.
     """
 
     title: str
@@ -68,6 +72,7 @@ class Preset:
     nodes: int = 100
     slots: int = 4
     schedulers: int = 10
+    policies: tuple[str, ...] = ("",)
 
     def check(self, nodes: int, slots: int) -> None:
         """`InvalidOption` if such a cluster is too small."""
@@ -123,6 +128,22 @@ def _mix(size: Size, loads: tuple[UserLoad, ...]) -> Mix:
     return Mix(loads, seconds)
 
 
+def mixed(size: Size) -> Mix:
+    """Short jobs of one user, and long tasks of another, that bring most of the load: by sampling alone a short task
+    may find only slots that long ones hold."""
+    assert size.duration_ms is not None
+    short, long = (1 - LONG_PART) * size.load, LONG_PART * size.load
+    return _mix(
+        size,
+        (
+            UserLoad(user="short", load=short, tasks=TASKS, durations=durations(size), states_mean=True),
+            UserLoad(
+                user="long", load=long, tasks=LONG_TASKS, durations=Durations("constant", LONG_MS), states_mean=True
+            ),
+        ),
+    )
+
+
 def tpch(size: Size) -> TpchLike:
     """10 users launch permutations of the paper's queries (§7.2) as recorded, stretched so that tasks take the point's
     duration on average, or `TPCH_MEAN_MS` if theirs is less and none is stated."""
@@ -175,6 +196,16 @@ PRESETS: dict[str, Preset] = {
         durations_ms=(2000.0, 1000.0, 500.0, 200.0, 100.0, 50.0, 30.0, 20.0),
         workload=regular,
         seconds=15.0,
+    ),
+    "mixed": Preset(
+        title="Short jobs beside long tasks: all sampled, and long ones placed by policy flow",
+        loads=(0.8,),
+        policies=("sparrow", "auto"),
+        workload=mixed,
+        seconds=60.0,
+        nodes=20,
+        slots=10,
+        schedulers=2,
     ),
     "queries": Preset(
         title="Figures 10 and 11, table 3: queries of the sql framework, executed, by placement",

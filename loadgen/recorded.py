@@ -111,6 +111,8 @@ class Settings(msgspec.Struct):
     """Duration of each task, where all are alike."""
     profile: str = DEFAULT
     """Of the daemons (`sparrow_py.profiles`); it concerns the placement sparrow."""
+    policy: str = ""
+    """That jobs stated."""
     tasks_sleep: bool = False
     """Whether tasks slept for the workload's durations, and did no work."""
     execution: str = ""

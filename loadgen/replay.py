@@ -46,6 +46,7 @@ class Plan:
     run: the beginning of all job ids. app: of the tasks, "sleep" or "spin". probe_ratio: d. nodes: ids of the node
     monitors, which `WorkloadJob.preferred` names by number. wait_max_s: how long jobs may take after the last
     submission. queries: what is submitted instead of tasks of the workload's durations, where jobs are queries.
+    policy: that all jobs state.
     """
 
     run: str
@@ -54,6 +55,7 @@ class Plan:
     nodes: tuple[str, ...]
     wait_max_s: float
     queries: QueryJobs | None = None
+    policy: str = ""
 
 
 @dataclass
@@ -175,7 +177,7 @@ class Replay:
         if not job.stages:
             return JobSpec(
                 tasks, app=plan.app, job_id=job_id, where=job.where, expected_duration_s=job.mean_s,
-                probe_ratio=plan.probe_ratio, name=job.label, priority=job.priority,
+                probe_ratio=plan.probe_ratio, name=job.label, priority=job.priority, policy=plan.policy,
             )  # fmt: skip
         stages = [
             StageSpec(
@@ -184,7 +186,7 @@ class Replay:
             )
             for stage, own in job.ranges()
         ]  # fmt: skip
-        return JobSpec(stages=stages, job_id=job_id, name=job.label, priority=job.priority)
+        return JobSpec(stages=stages, job_id=job_id, name=job.label, priority=job.priority, policy=plan.policy)
 
     def over(self, record: JobRecord) -> None:
         """A job has ended or was refused."""

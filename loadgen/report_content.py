@@ -26,7 +26,10 @@ PLACEMENTS = {
 SPARROW_COLOURS = {DEFAULT: 0, PAPER: 6}
 """Of Sparrow's profiles; the placements besides it have others."""
 
-WAYS = ("placement", "profile")
+POLICIES = {"sparrow": "sampling", "flow": "policy flow", "auto": "long jobs by policy flow"}
+"""Names of the policies that jobs state; the place of each is added to its colour."""
+
+WAYS = ("placement", "profile", "policy")
 """The settings that say how tasks are placed: points that differ in these alone are compared side by side, by name."""
 
 SETTING_NAMES = {"load": "load", "probe_ratio": "d", "duration_ms": "task ms", "placement": "placement"}
@@ -100,7 +103,7 @@ class Group:
     def reference(self) -> Shown | None:
         """Sparrow's point, where there are others to compare it with; of several profiles the first."""
         own = [shown for shown in self.points if shown.settings.placement == "sparrow"]
-        distinct = len({shown.settings.profile for shown in own}) == len(own)
+        distinct = len({(shown.settings.profile, shown.settings.policy) for shown in own}) == len(own)
         return own[0] if own and distinct and len(self.points) > 1 else None
 
     def tail_over_reference(self, shown: Shown) -> float | None:
@@ -134,6 +137,8 @@ def all_shown(run: Run) -> list[Shown]:
 def _way(settings: Settings, *, named: bool) -> tuple[str, int]:
     """Name and colour of the way in which tasks are placed; Sparrow's profile is part of it, if it is to be named."""
     placement = settings.placement
+    if settings.policy in POLICIES:
+        return POLICIES[settings.policy], list(POLICIES).index(settings.policy)
     if placement == "sparrow":
         name = f"{PLACEMENTS[placement]} ({text(settings.profile)})" if named else PLACEMENTS[placement]
         return name, SPARROW_COLOURS.get(settings.profile, 0)

@@ -55,6 +55,14 @@ def test_a_task_that_was_pushed_has_no_ask(tmp_path: Path) -> None:
     assert audit.launches["j", 0].asked_s is None
 
 
+@pytest.mark.parametrize("event", ["pushed", "placed"])
+def test_tasks_for_which_nobody_asked_are_starts_too(tmp_path: Path, event: str) -> None:
+    line = {**launched(1.2, "a", 0, 0), "event": event}
+    del line["ask"]
+    found = read(tmp_path, s=[ARRIVED, line]).launches["j", 0]
+    assert (found.launched_s, found.asked_s) == (1.2, None)
+
+
 def test_the_last_of_several_starts_counts_at_whichever_scheduler(tmp_path: Path) -> None:
     later = [get_task(2.0, "b", 7, 1), launched(2.1, "b", 7, 0, attempt=2)]
     earlier = [get_task(1.0, "a", 7, 1), launched(1.1, "a", 7, 0)]

@@ -14,6 +14,7 @@ from loadgen.synthetic import Synthetic
 from loadgen.targets import Shape, in_order, node_processes
 from loadgen.tpch import PAPER_QUERIES, TpchLike
 from sparrow_py.errors import InvalidOption
+from sparrow_py.job import FLOW_FROM_S
 
 
 @pytest.fixture
@@ -32,9 +33,10 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_preset_makes_points_for_the_cluster_of_the_paper(preset: str) -> None:
     made = plans(Asked(preset=preset, seconds=2.0))
     of = PRESETS[preset]
-    assert len(made) == len(of.loads) * len(of.probe_ratios) * len(of.durations_ms) * len(of.placements)
+    ways = len(of.placements) * len(of.policies)
+    assert len(made) == len(of.loads) * len(of.probe_ratios) * len(of.durations_ms) * ways
     assert len({plan.label for plan in made}) == len(made)
-    assert all(plan.shape is not None and (plan.shape.nodes, plan.shape.slots) == (100, 4) for plan in made)
+    assert all(plan.shape is not None and (plan.shape.nodes, plan.shape.slots) == (of.nodes, of.slots) for plan in made)
     assert all(plan.settings["workload"] == preset for plan in made)
 
 
@@ -60,6 +62,29 @@ def test_several_profiles_are_several_points_of_sparrow_and_one_of_the_others() 
     assert [plan.shape.profile for plan in plans(asked) if plan.shape is not None] == ["default"] * 4
     with pytest.raises(InvalidOption, match="profile: 'papers' is not valid; allowed: paper, default"):
         replace(asked, profiles=("papers",))
+
+
+def test_mixed_load_is_run_by_sampling_alone_and_with_long_jobs_placed() -> None:
+    sampled, placed = plans(Asked(preset="mixed", seconds=30.0))
+    assert sampled.shape is not None and placed.shape == replace(sampled.shape, flow=True)
+    assert (sampled.policy, placed.policy, sampled.shape.flow) == ("sparrow", "auto", False)
+    one, other = (list(plan.workload.generate(1, 20, 10)) for plan in (sampled, placed))
+    assert one == other, "both get the same jobs"
+    of_user = {user: {job.mean_s for job in one if job.user == user} for user in ("short", "long")}
+    assert of_user["short"] == {0.1} and min(of_user["long"]) >= FLOW_FROM_S
+
+
+def test_jobs_may_state_a_policy_and_then_the_cluster_has_its_scheduler() -> None:
+    asked = Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), policies=("sparrow", "flow", "auto"), jobs=5)
+    made = plans(asked)
+    assert [plan.policy for plan in made] == ["sparrow", "flow", "auto"]
+    assert [plan.shape.flow for plan in made if plan.shape is not None] == [False, True, True]
+    assert [plan.label for plan in made] == ["sparrow", "flow", "auto"]
+    for preset, policies in (("fig9", ("best",)), ("fig9", ("",)), ("queries", ("flow",))):
+        with pytest.raises(InvalidOption, match=r"^policy: "):
+            Asked(preset=preset, policies=policies)
+    with pytest.raises(InvalidOption, match="any but central beside a scheduler of policy flow"):
+        Shape(placement="central", schedulers=1, flow=True)
 
 
 def test_of_central_schedulers_there_is_one() -> None:

@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,15 @@ async def test_jobs_without_an_outcome_are_lost(monkeypatch: pytest.MonkeyPatch)
 def spec_of(job: WorkloadJob) -> JobSpec:
     time = Time()
     return Replay([job], {}, PLAN, time, time.sleep).spec(job)
+
+
+@pytest.mark.parametrize("stages", [(), (WorkloadStage("a", (), 1), WorkloadStage("b", ("a",), 1))], ids=["one", "two"])
+def test_jobs_state_the_policy_of_the_plan(stages: tuple[WorkloadStage, ...]) -> None:
+    job = WorkloadJob(7, 0.0, "ann", array("d", [0.1, 0.2]), stages=stages)
+    time = Time()
+    spec = Replay([job], {}, replace(PLAN, policy="auto"), time, time.sleep).spec(job)
+    spec.validate()
+    assert (spec.policy, spec_of(job).policy) == ("auto", "")
 
 
 def test_a_job_of_one_stage() -> None:

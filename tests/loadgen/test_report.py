@@ -201,6 +201,15 @@ def test_both_profiles_stand_in_one_table_beside_the_placements_that_have_none()
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_the_same_jobs_of_two_policies_stand_in_one_table() -> None:
+    page = page_of(made_run([Made(jobs=20, policy=policy) for policy in ("sparrow", "auto")]))
+    names = ["sampling", "long jobs by policy flow"]
+    assert [row[0] for row in page.rows if row[0] in names] == 2 * names  # Points and counts.
+    assert [row[1] for row in page.rows if row[0] == "user0"][:2] == names
+    assert page.has("× that of sampling")
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_of_the_paper_s_profile_alone_says_so() -> None:
     page = page_of(made_run([Made(jobs=20, profile="paper")]))
     assert page.has("Sparrow (paper)")
@@ -306,7 +315,7 @@ def test_drawings_take_the_colours_of_the_page(queries: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [HOSTILE, '"><img src=x onerror=alert(1)>', "$\\frac{1}{0}$", "_hidden", "&lt;", "名前"]
+    "value", rest_after(4, HOSTILE, "$\\frac{1}{0}$", "_hidden", "名前", '"><img src=x onerror=alert(1)>', "&lt;")
 )
 def test_text_of_users_is_shown_as_text(value: str) -> None:
     run = made_run([Made(jobs=20, seed=seed) for seed in (1, 2)])
@@ -399,6 +408,7 @@ def test_points_that_differ_in_their_number_of_jobs_are_of_one_curve() -> None:
         ({"execution": REPLAYED, "stretch": 1.0}, "Recorded durations, replayed as sleeps, not stretched."),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_figures_of_queries_say_what_their_tasks_did(settings: dict[str, Any], sentence: str) -> None:
     run = queries_run()
     for point in run.header.points:
@@ -406,5 +416,6 @@ def test_figures_of_queries_say_what_their_tasks_did(settings: dict[str, Any], s
     assert render(run).count(sentence) == 3, "by query, waits and stages"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_figures_of_other_jobs_do_not_speak_of_queries() -> None:
     assert "replayed as sleeps" not in render(queries_run())

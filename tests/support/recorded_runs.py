@@ -31,6 +31,7 @@ class Made:
     number: int = 0
     placement: str = "sparrow"
     profile: str = "default"
+    policy: str = ""
     load: float = 0.6
     probe_ratio: float = 2.0
     queries: dict[str, list[tuple[str, int, float, list[int]]]] = field(default_factory=lambda: QUERIES)
@@ -80,7 +81,8 @@ class Made:
     def point(self, rows: tuple[list[Row], list[Row], list[Row]]) -> Point:
         """What the header says of it."""
         settings = {
-            "placement": self.placement, "profile": self.profile, "load": self.load, "probe_ratio": self.probe_ratio,
+            "placement": self.placement, "policy": self.policy, "profile": self.profile,
+            "load": self.load, "probe_ratio": self.probe_ratio,
             "duration_ms": self.duration_ms, "nodes": self.nodes, "slots": self.slots, "schedulers": 2,
             "generators": 2, "seed": self.seed, "workload": "made up", "tasks_sleep": self.tasks_sleep,
         }  # fmt: skip
