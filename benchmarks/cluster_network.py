@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import click
@@ -55,6 +56,22 @@ class Cluster:
             made.append(Task(name, f"j{self.made // 50}", size_bytes, local, user="user", since_s=now_s))
         return made
 
+    def fill(self, full: float) -> list[Task]:
+        """Tasks that have run for up to an hour; those that the network is to know of."""
+        count = int(self.machines * self.slots * full)
+        places = self.chance.permutation(self.machines * self.slots)[:count] // self.slots
+        names = [f"m{place}" for place in places.tolist()]
+        if self.keeps_running:
+            since_s = (-3600 * self.chance.random(count)).tolist()
+            rows = zip(self.tasks(count, 0.0), names, since_s, strict=True)
+            tasks = [replace(task, runs_on=name, since_s=since) for task, name, since in rows]
+            self.running = {task.name: task.runs_on or "" for task in tasks}
+            return tasks
+        self.running = {f"first{number}": name for number, name in enumerate(names)}
+        for name, runs in Counter(names).items():
+            self.by_name[name] = replace(self.by_name[name], slots=self.slots - runs, running=runs)
+        return []
+
     def happen(self, placed: Placed, events: int, now_s: float) -> ClusterChanges:
         """What was placed runs; some tasks end, others arrive."""
         touched: dict[str, int] = {}
@@ -98,7 +115,7 @@ def main(
     warm_up()
     cluster = Cluster(machines, slots, keeps_running)
     network = ClusterNetwork(Quincy(), keeps_running=keeps_running, second_after_s=second_after_s)
-    tasks = cluster.tasks(int(machines * slots * full), 0.0)
+    tasks = cluster.fill(full)
     start_s = time.process_time()
     placed = network.round(ClusterChanges(machines=list(cluster.by_name.values()), tasks=tasks, now_s=0.0))
     print(

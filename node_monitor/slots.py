@@ -102,9 +102,12 @@ class Slots:
 
     def return_resources(self, charge: Charge) -> None:
         """What the task demanded is free again, and its slot is not held by a placed task."""
+        ticket = charge.ticket
+        if not ticket.holds_more:  # As of every ask in vain.
+            return
         self.moved = True
-        self.placed -= charge.ticket.placed
-        for name, amount in (charge.ticket.demand or {}).items():
+        self.placed -= ticket.placed
+        for name, amount in (ticket.demand or {}).items():
             if amount:
                 self.free_resources[name] += amount
 

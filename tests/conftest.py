@@ -1,5 +1,6 @@
 """A cluster of real processes that all tests share which neither kill nor drain anything."""
 
+import atexit
 import gc
 import os
 import signal
@@ -21,6 +22,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 for name in [name for name in os.environ if name.startswith("SPARROW_")]:
     del os.environ[name]  # What the tester's own environment says of clusters is none of the tests' business.
+
+os.environ["SSL_CERT_FILE"] = os.devnull  # Nobody here asks the internet, and every process would read its authorities.
+
+gc.disable()  # Until all tests are collected: what they are made of stays.
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # A busy machine is no reason for a property to fail.
@@ -86,11 +91,8 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules of five thousand tests: several tests call it, some after each step."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Give them back: some libraries tell at exit what was not freed."""
-    gc.unfreeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # Some libraries tell at exit what was not freed.
 
 
 quick_test_that_runs: str | None = None
@@ -117,6 +119,14 @@ PROCESS_EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn"
 
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""
+
+
+@pytest.fixture(scope="module")
+def garbage_before() -> None:
+    """What other tests have made, and what they left, is none of the garbage collector's business any more: for tests
+    that call it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,6 @@ from benchmarks.report import machine, progress
 from benchmarks.shortest_task.load import BROKEN, TASKS, WAIT_MAX_S, Load, Measured, measured, shortest
 from benchmarks.shortest_task.ours import run_ours
 from benchmarks.shortest_task.peers import PEERS, Peer
-from benchmarks.shortest_task.plot import draw
 
 OURS = {"sampling": "sparrow", "central": "central"}
 """Our systems and their placements."""
@@ -97,6 +96,8 @@ def main(
     where = f"{nodes} × {slots} slots, {os.cpu_count()} cores, load average {busy:.1f} at the end"
     setting = f"{TASKS}-task jobs at {load:.0%} load, {where}"
     if plot is not None:
+        from benchmarks.shortest_task.plot import draw  # It takes long to import.
+
         draw(points, setting, plot)
     if as_json:
         rows = {name: [asdict(point) for point in found.values()] for name, found in points.items()}

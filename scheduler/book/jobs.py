@@ -556,7 +556,7 @@ class JobState:
 
     def counted_bytes(self) -> int:
         """Bytes that the job makes this scheduler hold, by a count from scratch: what `held_bytes` must be."""
-        payloads = sum(len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes))
+        payloads = sum([len(p) for stage in self.stages for p in stage.payloads if isinstance(p, bytes)])
         payloads += sum(map(known_bytes, self.known.values()))
         payloads += sum(map(outcome_bytes, self.settled_before.values()))
         return (

@@ -7,7 +7,7 @@ touched by `apply` alone, so a solver may run meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -134,6 +134,25 @@ class Changes:
             self._new_arcs_of.setdefault(node, set()).add(arc)
         self.recorded += 1
         return arc
+
+    def add_unit_arcs(self, tail: int, heads: Sequence[tuple[int, int]]) -> list[int]:
+        """Arcs of capacity 1 from one node, as a task has; `heads`: nodes and costs. The new arcs' numbers."""
+        self._known_node(tail)
+        if not heads:
+            return []
+        self._check_cost(max(abs(cost) for _, cost in heads))
+        new = self._new_nodes
+        for head, _ in heads:
+            if head == tail or head in self._gone_nodes or not (head in new or self.graph.has_node(head)):
+                raise ProblemError(f"arc: head {head}: there is no other node of that number")
+        arcs = [self.graph.arc_room.take() for _ in heads]
+        own = self._new_arcs_of.setdefault(tail, set())
+        for arc, (head, cost) in zip(arcs, heads, strict=True):
+            self._new_arcs[arc] = _Arc(cost, 1, 0, tail, head)
+            self._new_arcs_of.setdefault(head, set()).add(arc)
+        own.update(arcs)
+        self.recorded += len(arcs)
+        return arcs
 
     def remove_arc(self, arc: int) -> None:
         """What it carried is to find another way."""

@@ -667,9 +667,7 @@ class ClusterGraph:
         return heads
 
     def _add_task_arcs(self, task: TaskNode, costs: TaskCosts) -> None:
-        add, node = self.changes.add_arc, task.node
-        for head, cost in self._task_heads(task, costs):
-            add(node, head, cost, 1)
+        self.changes.add_unit_arcs(task.node, self._task_heads(task, costs))
 
     def _refresh_tasks(self, structure: set[str], changed: bool) -> None:
         """Ask of all tasks whose arcs may be others now, as machines are."""
@@ -710,9 +708,7 @@ class ClusterGraph:
                 wanted[row] -= 1
             else:
                 self.changes.remove_arc(arc)
-        for (head, cost), count in wanted.items():
-            for _ in range(count):
-                self.changes.add_arc(task.node, head, cost, 1)
+        self.changes.add_unit_arcs(task.node, list(wanted.elements()))
         if task.task.runs_on is not None:
             running = self.running_cost(costs, task.task)
             self.changes.set_cost(staying, running)

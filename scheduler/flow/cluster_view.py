@@ -170,13 +170,21 @@ class ClusterView:
                 "net_out_bytes_per_s": load.net_out_bytes_per_s,
             }
             measured = {name: float(figure) for name, figure in figures.items() if figure is not None}
-        if self._keeps_running:
-            slots = max(0, self.lane_slots(node) - self._strangers_at(node).slots)
-            free = self._without_strangers(node)
-        else:
-            slots, free = self.slots_free(node), self.free(node)
+        slots, free = self._for_network(node)
         free = {name: max(0.0, amount) for name, amount in free.items()}
         return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured)
+
+    def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
+        """Slots and resources for the tasks that the network has, those that run among them, if it has these."""
+        if not self._keeps_running:
+            return self.slots_free(node), self.free(node)
+        slots, free = self.lane_slots(node) - self._strangers_at(node).slots, self._without_strangers(node)
+        for attempt in node.attempts:
+            if attempt.stage.plan.running.get(attempt.task) != node.id:
+                slots -= 1
+                for name, amount in attempt.stage.kind.demand:
+                    free[name] = free.get(name, 0.0) - amount
+        return max(0, slots), free
 
     def _count_users(self, node_id: str, node: Node | None) -> None:
         users = Counter(attempt.stage.job.user for attempt in node.attempts) if node is not None else Counter[str]()

@@ -84,7 +84,9 @@ class Room:
         """A number that is in no use."""
         if self._free:
             return self._free.pop()
-        return int(self.take_new(1)[0])
+        check_number(self.noun, self.limit + 1)
+        self.limit += 1
+        return self.limit - 1
 
     def take_new(self, count: int) -> Integers:
         """Numbers that never were in use, one after the other: so their fields lie side by side."""

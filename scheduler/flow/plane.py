@@ -27,6 +27,7 @@ from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
 from scheduler.flow.reachable import Reachable, has_own_kind
+from scheduler.flow.running_tasks import RunningTasks
 from scheduler.flow.solvers.stopping import stop_flag
 from scheduler.flow.stage_limits import group_of, has_limits, near_of
 from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
@@ -77,6 +78,7 @@ class FlowPlane:
         self._network: ClusterNetwork | None = None
         self._view = ClusterView(book, keeps_running=book.options.flow_preemption)
         self._reachable = Reachable(book, self._view)
+        self._running = RunningTasks(book)
         self._profiles = Profiles()
         self._numbers = itertools.count(1)
         self._waiting: dict[StageState, None] = {}
@@ -128,6 +130,7 @@ class FlowPlane:
 
     def stage_left(self, stage: StageState, now_s: float) -> None:
         self._leave(stage)
+        self._running.stage_left(stage)
         for attempt_id in stage.attempts.values():  # They may still run, and be of no concern to us.
             self._node_changed(stage.job.attempts[attempt_id].node_id)
 
@@ -138,7 +141,7 @@ class FlowPlane:
         stage = attempt.stage
         if report.service_s is not None and report.service_s >= 0 and report.status is not CANCELLED:
             self._profiles.ran(stage.spec.app, stage_name(stage), report.service_s)
-        self._node_changed(attempt.node_id)
+        self._attempt_ended(attempt)
 
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
         """Another node gets the task, as long as this one would hardly take it."""
@@ -147,10 +150,14 @@ class FlowPlane:
         self._reachable.leave_alone(stage.kind, node.id, now_s + BACKOFF_MAX_S)
         # After the node has been forgiven, as timers of equal times go in the order in which they were set.
         self._book.at(now_s + BACKOFF_MAX_S, self._forgive)
-        self._node_changed(node.id)
+        self._attempt_ended(attempt)
 
     def preempted(self, attempt: Attempt, node: Node, service_s: float, now_s: float) -> None:
-        self._node_changed(node.id)
+        self._attempt_ended(attempt)
+
+    def _attempt_ended(self, attempt: Attempt) -> None:
+        self._running.ended(attempt)
+        self._node_changed(attempt.node_id)
 
     def _forgive(self, now_s: float) -> None:
         self._reachable.forgive(now_s)
@@ -175,6 +182,8 @@ class FlowPlane:
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._view.gone(node.id)
+        for attempt in node.attempts:
+            self._running.ended(attempt)
         return ()
 
     def node_down(self, node: Node, now_s: float) -> None:
@@ -261,7 +270,9 @@ class FlowPlane:
     # ---- rounds begin ------------------------------------------------------------------------
 
     def pump(self, now_s: float) -> None:
-        if self._round is not None or not self._news or not self._waiting or now_s < self._not_before_s:
+        if self._round is not None or not self._news or now_s < self._not_before_s:
+            return
+        if not self._waiting and not self._running:
             return
         if self._book.leads():
             self._begin_round(now_s)
@@ -272,9 +283,9 @@ class FlowPlane:
 
     def _begin_round(self, now_s: float) -> None:
         self._refuse_gangs(now_s)
-        if not self._waiting:
-            return
         self._news = False
+        if not self._waiting and not self._running:
+            return
         if self._reachable.full:
             self._forget_network()
         if self._network is None:
@@ -288,6 +299,10 @@ class FlowPlane:
         gone, tasks = self._gone, list[Task]()
         groups: dict[str, Group] = {}
         self._gone = []
+        for stage in self._running.to_tell_again():
+            tasks += tasks_for_network(stage, stage.plan.running, self._profiles, self._reachable.kind_of)
+        ended, run = self._running.take_news()
+        gone += ended
         for stage in self._waiting:
             self._tell_limits(stage, groups)
             if stage.plan.own_kind != has_own_kind(stage):  # Another job has come that avoids this one, say.
@@ -305,6 +320,7 @@ class FlowPlane:
             kinds=self._reachable.changes(),
             tasks_gone=gone,
             tasks=tasks,
+            tasks_run=run,
             shares=self._view.shares(users),
             now_s=now_s,
             groups=groups,
@@ -361,6 +377,7 @@ class FlowPlane:
         """The network is to be built anew, from what we know."""
         self._network = None
         self._view.forget_told()
+        self._running.forget_told()
         self._reachable.forget_told()
         self._groups.clear()
         self._gone.clear()
@@ -397,7 +414,13 @@ class FlowPlane:
 
     def _ended(self, answer: Placed, now_s: float) -> None:
         self.rounds.solved(answer.solver, answer.nodes, answer.arcs)
-        placed, stale = self._place(answer.placed, now_s) if self._book.leads() else (0, len(answer.placed))
+        placed = stale = 0
+        if self._book.leads():
+            placements, moving = self._running.take_out(answer.placed)
+            self._running.stop([*answer.stopped, *moving])
+            placed, stale = self._place(placements, now_s)
+        if self._running.make_room:  # What does not stand yet does then, which is news.
+            stale = 0
         self.rounds.stale += stale
         more = self._offered >= self._book.options.flow_tasks_max  # Others have room now.
         self._news = self._news or stale > 0 or (placed > 0 and more)
@@ -414,6 +437,8 @@ class FlowPlane:
             fitting = still_fitting(self._book, self._view, stage, places)
             for task, node_id in fitting:
                 self._book.place(stage, task, self._book.nodes[node_id])
+                if self._running.keeps(stage):
+                    self._begin_to_run(stage, task, node_id)
             for _, node_id in places:
                 self._view.changed(node_id)
             if stage in self._waiting:
@@ -424,6 +449,13 @@ class FlowPlane:
                 if not stage.unplaced:
                     self.none_unplaced(stage, now_s)
         return placed, len(placements) - placed
+
+    def _begin_to_run(self, stage: StageState, task: int, node_id: str) -> None:
+        """The task stays in the network, where it waits no more."""
+        plan = stage.plan
+        plan.waits_no_more(task)
+        self._offered -= 1
+        self._running.began(stage, task, node_id)
 
     def _by_stage(self, placements: Sequence[tuple[str, str]]) -> list[tuple[StageState, list[tuple[int, str]]]]:
         """Stages that are to be near others come after these."""

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 class StagePlan:
     """See the module's docstring."""
 
-    __slots__ = ("before_s", "did_fit", "fits_not_since_s", "number", "offered", "own_kind", "preferred", "since_s")
+    __slots__ = (
+        "before_s",
+        "did_fit",
+        "fits_not_since_s",
+        "number",
+        "offered",
+        "own_kind",
+        "preferred",
+        "running",
+        "since_s",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -41,6 +51,8 @@ class StagePlan:
         """Of tasks that were taken out of the network while they waited: since when they do."""
         self.own_kind = False
         """Whether its kinds are its own, as the network was told."""
+        self.running: dict[int, str] = {}
+        """Of tasks that run and that the network has: their nodes. Only tasks that may be preempted."""
         self.did_fit = False
         """Of a gang: whether there were places for all of it, taken or not."""
         self.fits_not_since_s: float | None = None
@@ -49,6 +61,12 @@ class StagePlan:
     def name(self, task: int) -> str:
         """What the network calls the task."""
         return f"{self.number}.{task}"
+
+    def waits_no_more(self, task: int) -> None:
+        """The network keeps the task, which runs."""
+        self.offered[task] = False
+        self.since_s.pop(task, None)
+        self.preferred.pop(task, None)
 
 
 def unplaced_mask(stage: StageState) -> NDArray[np.bool_]:
@@ -83,7 +101,7 @@ def compare(stage: StageState, most: int, now_s: float) -> tuple[list[str], list
     gone = [int(task) for task in np.flatnonzero(offered & ~unplaced)]
     names = [plan.name(task) for task in gone]
     for task in gone:
-        del plan.since_s[task]
+        plan.since_s.pop(task, None)
         plan.preferred.pop(task, None)
         if stage.states[task] == UNPLACED and stage.open:
             unplaced[task] = True
@@ -127,7 +145,7 @@ def tasks_for_network(
                 demand=demand,
                 group=group,
                 priority=priority,
-                since_s=plan.since_s[task],
+                since_s=plan.since_s.get(task),
                 duration_s=duration_s,
                 preferred=plan.preferred.get(task, ()),
             )

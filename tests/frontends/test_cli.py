@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
-        if self.command == "POST":
+        if self.command == "POST" and self.headers["Content-Length"] != "0":
             assert self.headers["Content-Type"] == "application/json"
             self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         missing = (404, {"error": {"message": "no such thing"}})
@@ -498,6 +498,23 @@ class TestNodeStates:
         self, scheduler: FakeScheduler, node: FakeScheduler
     ) -> None:
         assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: what answers at", "has no nodes")
+
+
+class TestLead:
+    @pytest.mark.parametrize(("leads", "said"), [(False, "will lead"), (True, "leads")])
+    def test_tells_the_scheduler(self, scheduler: FakeScheduler, leads: bool, said: str) -> None:
+        scheduler.answers["POST", "/v1/lead"] = (202, {"plane": "flow", "epoch": 7, "leads": leads})
+        result = sparrow("lead", "--force", "-s", scheduler.address)
+        line = f"the scheduler at {scheduler.address} {said} plane flow, epoch 7\n"
+        assert (result.exit_code, result.stdout, result.stderr) == (0, line, "")
+
+    def test_a_scheduler_whose_plane_has_no_leader_is_an_error(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["POST", "/v1/lead"] = (409, {"error": {"message": "plane sparrow has no leader"}})
+        assert_one_line(sparrow("lead", "--force", "-s", scheduler.address), 1, "plane sparrow has no leader")
+
+    @pytest.mark.parametrize(("arguments", "said"), [([], "--force"), (["--force", "-s", "b:1"], "--scheduler")])
+    def test_what_is_not_said_clearly_is_an_error(self, nobody: str, arguments: list[str], said: str) -> None:
+        assert_one_line(sparrow("lead", "-s", nobody, *arguments), 2, said)
 
 
 class TestAsking:

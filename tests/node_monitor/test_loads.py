@@ -9,6 +9,8 @@ import pytest
 from node_monitor.host.measured import Measured
 from node_monitor.loads import LOAD_PAUSE_S
 from scheduler.book.validation import check_load
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.node_core import MANY, NodeCore
 from tests.support.recorder import reserve
@@ -179,3 +181,18 @@ def test_schedulers_believe_whatever_a_node_says() -> None:
         rig.tick(time_s)
     for one in rig.loads():
         check_load("n", 10, {"cpu": 10.0, "memory_bytes": 100.0}, one)
+
+
+def test_what_takes_no_more_than_a_slot_moves_nothing() -> None:
+    """So nothing is looked at for sampled tasks without a demand: it would cost at each of them."""
+    rig = Rig(watched=False)
+    rig.settle()
+    core, slots = rig.core, rig.core._slots
+    slots.moved = False
+    core.receive("s", reserve(1, 2), 0.0)
+    core.pump(0.0)
+    (ask,) = rig.take(m.GetTasks)
+    core.receive("s", m.Launch(ask.ask, "j1", 0, 1, 1, b"p"), 0.0)
+    core.receive("s", m.NoTask(ask.ask, 1), 0.0)
+    rig.core.done("p0", x.Done(1, TaskStatus.FINISHED, b"", "", 0.0, 0.0), 0.0)
+    assert not slots.moved

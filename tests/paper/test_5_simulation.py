@@ -25,7 +25,7 @@ from simulator.policies import Settings
 from simulator.simulate import COOL_DOWN, WARM_UP
 from tests.support.early_binding import EarlyBinding
 from tests.support.late_binding import LateBinding
-from tests.support.paired import Case, ratio, slack
+from tests.support.paired import Case, ratio, size, slack
 
 pytestmark = pytest.mark.usefixtures("confidence")
 
@@ -46,12 +46,13 @@ def case(
     durations: Durations | None = None,
     cores: int = 1,
     schedulers: int = 1,
+    tasks_per_slot: int = TASKS_PER_SLOT,
 ) -> Case:
     """The paper's jobs at a load; `settings`: the paper's Sparrow unless given."""
     return Case(
         cluster=Cluster(nodes=SLOTS // cores, slots=cores, schedulers=schedulers),
         workload=Synthetic(
-            tasks=TASKS, load=load, jobs=SLOTS * TASKS_PER_SLOT // TASKS, durations=durations or Durations()
+            tasks=TASKS, load=load, jobs=SLOTS * tasks_per_slot // TASKS, durations=durations or Durations()
         ),
         policy=policy,
         settings=settings or paper(),
@@ -149,7 +150,7 @@ KINDS = {
 
 def technique(kind: str, policy: str) -> Case:
     """One technique at 95 % load."""
-    return case(0.95, policy, durations=KINDS[kind])
+    return case(0.95, policy, durations=KINDS[kind], tasks_per_slot=size(TASKS_PER_SLOT, 15))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -109,6 +109,14 @@ def test_nodes_are_the_operators(node_address: str, ada: Access, operator: Acces
     assert ask(operator, node_address, "POST", "/v1/nodes/state", {"state": "ready"})[0] == 200
 
 
+def test_who_leads_is_the_operators(address: str, ada: Access, operator: Access) -> None:
+    status, body = ask(ada, address, "POST", "/v1/lead")
+    assert status == 403
+    assert "role cluster; this is of role client, user 'ada'" in body["error"]["message"]
+    status, body = ask(operator, address, "POST", "/v1/lead")
+    assert (status, body["error"]["message"]) == (409, "plane sparrow has no leader: each of its schedulers takes jobs")
+
+
 def test_any_token_reads_metrics_and_nodes(address: str, ada: Access) -> None:
     assert ask(ada, address, "GET", "/metrics")[0] == 200
     assert "node-0" in [node["id"] for node in ask(ada, address, "GET", "/v1/nodes")[1]["nodes"]]

@@ -61,6 +61,7 @@ class Watched(Synthetic):
         self.garbage.append(gc.collect())
 
 
+@pytest.mark.usefixtures("garbage_before")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_a_run_uses_up_goes_without_the_garbage_collector(policy: str) -> None:
     """In the daemons its pauses would be every job's; here it is off."""

@@ -35,7 +35,10 @@ def place(module: str) -> str:
     return module.split(".")[1]
 
 
-IMPORTS = {module: set(imports(path)) for module, path in MODULES.items() if module != "sparrow_py.__init__"}
+@pytest.fixture(scope="module")
+def all_imports() -> dict[str, set[str]]:
+    """By module."""
+    return {module: set(imports(path)) for module, path in MODULES.items() if module != "sparrow_py.__init__"}
 
 
 def order() -> dict[str, int]:
@@ -44,19 +47,19 @@ def order() -> dict[str, int]:
     return {name: number for number, cell in enumerate(cells) for name in re.findall(r"`(\w+)/?`", cell)}
 
 
-def test_every_module_has_a_place_in_the_order() -> None:
-    assert {place(module) for module in IMPORTS} == set(order())
+def test_every_module_has_a_place_in_the_order(all_imports: dict[str, set[str]]) -> None:
+    assert {place(module) for module in all_imports} == set(order())
 
 
-def test_modules_import_downwards() -> None:
+def test_modules_import_downwards(all_imports: dict[str, set[str]]) -> None:
     row = order()
-    pairs = [(module, imported) for module, all_imported in IMPORTS.items() for imported in all_imported]
+    pairs = [(module, imported) for module, found in all_imports.items() for imported in found]
     assert not [pair for pair in pairs if row[place(pair[1])] > row[place(pair[0])]]
 
 
 @pytest.mark.parametrize("of", [str, place], ids=["modules", "folders"])
-def test_nothing_imports_in_a_circle(of: type[str]) -> None:
+def test_nothing_imports_in_a_circle(all_imports: dict[str, set[str]], of: type[str]) -> None:
     graph: dict[str, set[str]] = {}
-    for module, imported in IMPORTS.items():
+    for module, imported in all_imports.items():
         graph.setdefault(of(module), set()).update({of(name) for name in imported} - {of(module)})
     graphlib.TopologicalSorter(graph).prepare()

@@ -320,6 +320,7 @@ NO_PIPES: dict[str, Callable[[], int]] = {
 }
 
 
+@pytest.mark.usefixtures("garbage_before")
 @pytest.mark.parametrize("kind", NO_PIPES)
 @pytest.mark.parametrize("shape", ["log", "process", "worker", "control", "page", "too many"])
 def test_whatever_is_sent_the_others_go_on_and_nothing_stays_open(
@@ -352,6 +353,7 @@ def test_whatever_is_sent_the_others_go_on_and_nothing_stays_open(
     witness.end()
 
 
+@pytest.mark.usefixtures("garbage_before")
 def test_a_path_to_a_socket_is_no_control(channel: OutputChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     out = program_stdout(monkeypatch)
     witness = FakeWorker(channel)

@@ -3,8 +3,8 @@
 A claim is held to a 95 % confidence interval by Student's t over seeds. Policies are compared seed by seed: they meet
 the same jobs, so a ratio is far more certain than what it is made of.
 
-That takes several seeds. `cheaply()` has one, whose mean stands for the interval: equal seeds give equal runs, so
-whether a claim is seen to hold with that seed is no matter of luck.
+That takes several seeds. `cheaply()` has one, and of some cases fewer jobs; its mean stands for the interval: equal
+seeds give equal runs, so whether a claim is seen to hold with that seed is no matter of luck.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def cheaply() -> Iterator[None]:
 
 def slack(confident: float, cheap: float) -> float:
     """How far from what is expected a mean may be: one seed says less than several."""
+    return confident if _seeds is SEEDS else cheap
+
+
+def size(confident: int, cheap: int) -> int:
+    """How much is simulated with each seed."""
     return confident if _seeds is SEEDS else cheap
 
 

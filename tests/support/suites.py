@@ -8,6 +8,7 @@ processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesi
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis, and its own plugin of pytest, look for what `@settings` has said."""
 
 
+@cache
 def room_of(path: Path) -> str:
     """The directory of tests/ in which a file lies, or its own name; `pytest.UsageError` if nobody has named it."""
     room = path.relative_to(TESTS).parts[0]
@@ -70,6 +72,7 @@ def room_of(path: Path) -> str:
     return room
 
 
+@cache
 def is_compiled(path: Path) -> bool:
     """Whether a file lies in a directory whose modules compile."""
     return any(path.is_relative_to(TESTS / directory) for directory in COMPILED)

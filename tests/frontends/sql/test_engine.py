@@ -11,7 +11,6 @@ import pytest
 from frontends.sql import engine as module
 from frontends.sql.engine import FRAGMENT_CHARS_MAX, Engine, QueryError, check_select
 
-ROWS = {"t": pa.table({"a": [1, 2, 3]})}
 WRITES_IN_A_SELECT = 'WITH x AS (INSERT INTO held."0".t VALUES (4) RETURNING a) SELECT * FROM x'
 FORGED = [
     'UPDATE held."0".t SET a = 0',
@@ -75,11 +74,16 @@ FORGED = [
 ]
 
 
+def rows() -> dict[str, pa.Table]:
+    """A table, made when a test asks: the first one that a process makes takes a third of a second."""
+    return {"t": pa.table({"a": [1, 2, 3]})}
+
+
 @pytest.fixture(scope="module")
 def engine() -> Engine:
     """An engine for all tests, since no fragment may change it."""
     engine = Engine()
-    engine.add_schema("0", ROWS)
+    engine.add_schema("0", rows())
     return engine
 
 
@@ -104,7 +108,7 @@ def state(engine: Engine) -> list[Any]:
 
 @pytest.mark.parametrize("sql", FORGED)
 def test_a_fragment_is_one_select_that_reads_tables(engine: Engine, sql: str, tmp_path: Path) -> None:
-    rows_of_this_program = ROWS["t"]
+    rows_of_this_program = rows()["t"]
     (tmp_path / "in.csv").write_text("a\n7\n")
     before = state(engine)
     with pytest.raises(QueryError):
@@ -168,7 +172,7 @@ def test_a_fragment_cannot_name_tables_of_another_database(engine: Engine) -> No
 
 def test_inputs_of_one_fragment_are_not_seen_by_another(engine: Engine) -> None:
     with engine.cursor() as cursor, engine.cursor() as other:
-        engine.select(cursor, 'SELECT * FROM "stage a"', (), {"stage a": ROWS["t"]})
+        engine.select(cursor, 'SELECT * FROM "stage a"', (), {"stage a": rows()["t"]})
         with pytest.raises(QueryError, match="does not exist"):
             engine.select(other, 'SELECT * FROM "stage a"', (), {})
 
@@ -196,10 +200,10 @@ def test_a_fragment_is_parsed_once_for_all_partitions() -> None:
 def test_loading_goes_on_beside_fragments() -> None:
     """Compression needs a moment without fragments; if there is none, a later fragment compresses."""
     engine = Engine()
-    engine.add_schema("0", ROWS)
+    engine.add_schema("0", rows())
     with engine.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute('SELECT * FROM held."0".t')
-        engine.add_schema("1", ROWS)
+        engine.add_schema("1", rows())
         cursor.execute("ROLLBACK")
     assert ask(engine, "SELECT count(*) AS n FROM t", ("1",)) == [{"n": 3}]

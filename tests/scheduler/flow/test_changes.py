@@ -143,12 +143,33 @@ def test_a_task_that_ends_leaves_room_and_its_machine_to_others(drains: bool) ->
     assert changes.graph.solution().cost == 13
 
 
+def test_arcs_of_a_task_may_be_added_together() -> None:
+    one_by_one, together = changes_of_five(), changes_of_five()
+    rows = [(NUMBER["M0"], 1), (NUMBER["M2"], 3), (SINK, 4)]
+    for changes in (one_by_one, together):
+        task = changes.add_node(1, Kind.TASK)
+        if changes is together:
+            assert len(changes.add_unit_arcs(task, rows)) == 3
+            assert changes.add_unit_arcs(task, []) == []
+        else:
+            for head, cost in rows:
+                changes.add_arc(task, head, cost, 1)
+        assert changes.recorded == 4
+        changes.apply()
+        Relaxation(changes.graph).solve()
+    assert one_by_one.graph.solution().cost == together.graph.solution().cost
+
+
 def test_what_is_wrong_is_refused_at_once() -> None:
     changes = changes_of_five()
     with pytest.raises(ProblemError, match=r"node 77: there is none of that number"):
         changes.add_arc(77, SINK, 1, 1)
     with pytest.raises(ProblemError, match=rf"arc: head {SINK}: another node than its tail is allowed"):
         changes.add_arc(SINK, SINK, 1, 1)
+    with pytest.raises(ProblemError, match=r"arc: head 77: there is no other node of that number"):
+        changes.add_unit_arcs(NUMBER["a"], [(SINK, 1), (77, 1)])
+    with pytest.raises(ProblemError, match=rf"arc: head {SINK}: there is no other node of that number"):
+        changes.add_unit_arcs(SINK, [(SINK, 1)])
     with pytest.raises(ProblemError, match="capacity of the arc is -1; allowed are 0 to 4,294,967,295"):
         changes.add_arc(NUMBER["a"], SINK, 1, -1)
     with pytest.raises(ProblemError, match="minimum of the arc is 3; allowed are 0 to 2"):

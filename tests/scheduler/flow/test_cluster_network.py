@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from scheduler.flow import cluster_graph
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork, Share
 from scheduler.flow.convex import stepped
 from scheduler.flow.policies.policy import ArcTo, Group, Machine, Task
@@ -294,3 +295,53 @@ def test_what_is_dumped_is_the_problem_that_was_solved() -> None:
     made.round(ClusterChanges(tasks_gone=["a"]))
     back = made.round(ClusterChanges(tasks=[tasks[0]]))
     assert oracle_cost(made.dump()) == placed.cost == back.cost
+
+
+# ---- tasks that run ------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_runs_is_stopped_for_one_that_is_dearer_to_keep_waiting() -> None:
+    table = Table({"a": {"m0": 3}, "b": {"m0": 1}}, {"a": 5, "b": 50})
+    made = network(table, keeps_running=True)
+    assert made.round(ClusterChanges(machines=machines_of(m0=1), tasks=[Task("a", "j")])).placed == [("a", "m0")]
+    stays = made.round(ClusterChanges(tasks_run=[("a", "m0")]))
+    assert (stays.placed, stays.stopped, stays.cost) == ([], [], -1)
+    better = made.round(ClusterChanges(tasks=[Task("b", "j")]))
+    assert (better.placed, better.stopped, better.cost) == ([("b", "m0")], ["a"], 6)
+    assert made.explain("a").machine == "m0"
+    after = made.round(ClusterChanges(tasks=[Task("a", "j")], tasks_run=[("b", "m0")]))
+    assert (after.placed, after.stopped, after.waiting) == ([], [], 1)
+    gone = made.round(ClusterChanges(machines_gone=["m0"]))
+    assert (gone.placed, gone.stopped, gone.waiting) == ([], [], 2)
+
+
+def test_a_placement_that_nobody_confirms_is_told_again_and_one_elsewhere_is_followed() -> None:
+    table = Table({"a": {"m0": 1, "m1": 2}}, {"a": 9})
+    made = network(table, keeps_running=True)
+    first = made.round(ClusterChanges(machines=machines_of(m0=1, m1=1), tasks=[Task("a", "j")]))
+    assert made.round(ClusterChanges()).placed == first.placed == [("a", "m0")]
+    elsewhere = made.round(ClusterChanges(tasks_run=[("a", "m1")]))
+    assert (elsewhere.placed, elsewhere.cost) == ([], -1)
+
+
+def test_resources_of_tasks_that_run_are_taken() -> None:
+    table = Table({}, {"a": 9, "b": 9}, {"all": [ArcTo("m0", 1, 9)]}, {"a": "all", "b": "all"})
+    made = network(table, keeps_running=True)
+    machine = Machine("m0", "rack", 4, free={"cpu": 3.0})
+    made.round(ClusterChanges(machines=[machine], tasks=[Task("a", "j", demand={"cpu": 2.0})]))
+    told = made.round(ClusterChanges(tasks_run=[("a", "m0")], tasks=[Task("b", "j", demand={"cpu": 2.0})]))
+    assert (told.placed, told.waiting) == ([], 1)
+    assert made.explain("b").ways[0].limit
+    ended = made.round(ClusterChanges(tasks_gone=["a"]))
+    assert ended.placed == [("b", "m0")]
+
+
+def test_beyond_so_many_classes_tasks_are_turned_away_where_they_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_graph, "CLASSES_MAX", 1)
+    names = "abcd"
+    table = Table({}, dict.fromkeys(names, 9), {"all": [ArcTo("m0", 1, 9)]}, dict.fromkeys(names, "all"))
+    play = Play(network(table))
+    tasks = [Task(name, "j", demand={"cpu": 1.0 + place}) for place, name in enumerate(names)]
+    placed = play.round(ClusterChanges(machines=[Machine("m0", "rack", 4, free={"cpu": 4.0})], tasks=tasks))
+    assert placed.placed
+    assert placed.waiting == 4 - len(placed.placed)

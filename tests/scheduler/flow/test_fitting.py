@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.fitting import admit, copies
 from scheduler.flow.policies.load_spreading import LoadSpreading
-from scheduler.flow.policies.policy import Group, Machine, Task
+from scheduler.flow.policies.network_aware import NetworkAware
+from scheduler.flow.policies.policy import Group, Machine, Policy, Task
 from tests.support.flow_networks import NEVER_S, Play
 
 amounts = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 3.0])
@@ -36,16 +39,20 @@ def test_who_is_admitted_fits_and_who_is_turned_away_does_not(
     assert all(copies(left, requests[number]) == 0 for number in refused)
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("policy", [LoadSpreading, lambda: NetworkAware(resource="cpu", unit=0.1)])
+@settings(max_examples=25, deadline=None)
 @given(
     machines=st.lists(st.tuples(st.integers(0, 4), vectors), min_size=1, max_size=4),
     arrivals=st.lists(st.lists(st.tuples(vectors, st.integers(0, 3)), max_size=6), min_size=1, max_size=4),
     ends=st.integers(1, 3),
 )
 def test_no_round_places_beyond_slots_resources_or_limits(
-    machines: list[tuple[int, dict[str, float]]], arrivals: list[list[tuple[dict[str, float], int]]], ends: int
+    policy: Callable[[], Policy],
+    machines: list[tuple[int, dict[str, float]]],
+    arrivals: list[list[tuple[dict[str, float], int]]],
+    ends: int,
 ) -> None:
-    play = Play(ClusterNetwork(LoadSpreading(), second_after_s=NEVER_S))
+    play = Play(ClusterNetwork(policy(), second_after_s=NEVER_S))
     known = [Machine(f"m{n}", f"r{n % 2}", slots, free=free) for n, (slots, free) in enumerate(machines)]
     groups = {"g1": Group(max_per_machine=1), "g2": Group(max_per_rack=2), "g3": Group(gang=2)}
     play.round(ClusterChanges(machines=known, groups=groups))

@@ -56,6 +56,7 @@ class World:
 
     policy: Callable[[], Policy]
     keeps_running: bool
+    second_after_s: float = NEVER_S
     network: ClusterNetwork = field(init=False)
     machines: dict[str, Machine] = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -65,7 +66,9 @@ class World:
     made: int = 0
 
     def __post_init__(self) -> None:
-        self.network = ClusterNetwork(self.policy(), keeps_running=self.keeps_running, second_after_s=NEVER_S)
+        self.network = ClusterNetwork(
+            self.policy(), keeps_running=self.keeps_running, second_after_s=self.second_after_s
+        )
 
     def step(self, what: str, number: int, other: int) -> ClusterChanges:
         """One change; what of it the network has to be told."""
@@ -206,6 +209,19 @@ def test_a_chain_of_changes_costs_what_a_new_network_does(
         world.check(placed)
         placed = world.round(world.carry_out(placed, carries))
         world.check(placed)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps=st.lists(st.tuples(STEPS, st.integers(0, 12)), min_size=1, max_size=8))
+def test_a_chain_in_which_either_solver_may_win_costs_the_same(
+    steps: list[tuple[tuple[str, int, int], int]],
+) -> None:
+    world = World(Quincy, True, second_after_s=0.0)
+    for step in [("machine", 0, 2), ("machine", 5, 3), ("arrive", 1, 5), ("arrive", 2, 5)]:
+        world.round(world.step(*step))
+    for step, carries in steps:
+        world.check(world.round(world.step(*step)))
+        world.check(world.round(world.carry_out(world.round(ClusterChanges()), carries)))
 
 
 @settings(max_examples=25, deadline=None)

@@ -82,6 +82,9 @@ class Planes(RuleBasedStateMachine):
         job = f"j{len(self.jobs)}"
         self.jobs[job] = tasks
         self.rig.client(submission(job, tasks, **fields), now_s=self.now_s)
+        if self.rig.take(m.JobRefused):  # While no node is here it leads nothing.
+            self.jobs[job] = 0
+            return
         self.rig.client(m.AddTasks(job, 0, [b"p"] * tasks), now_s=self.now_s)
 
     @rule(which=st.integers(0, 100), status=statuses)

@@ -8,9 +8,12 @@ import pytest
 
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http import routes
+from scheduler.options import SchedulerOptions
 from sparrow_py.http import http_api
 from sparrow_py.limits.seats import Seats
+from sparrow_py.wire import messages as m
 from tests.support.http_jobs import WAITING_JOB, post, refusal, until
+from tests.support.most_free_slots import LedMostFreeSlots
 
 
 async def test_submissions_are_counted(
@@ -47,3 +50,22 @@ async def test_a_body_that_does_not_come_in_time(http: aiohttp.ClientSession, mo
     async with http.post("/v1/jobs", data=body(), headers={"Content-Type": "application/json"}) as response:
         assert response.status == 408
         assert "within 0 s" in await refusal(response)
+
+
+async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
+    daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow"))
+    await daemon.start()
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+        async with http.post("/v1/lead") as response:
+            assert (response.status, await response.json()) == (202, {"plane": "flow", "epoch": 1, "leads": False})
+        async with http.get("/readyz") as response:
+            assert (response.status, "no node monitor is connected" in await response.text()) == (503, True)
+        daemon.core.node_up("n", m.NodeInfo(1, {}, {}, {}), daemon.clock())
+        async with http.get("/readyz") as response:
+            assert "0 of 1 nodes have accepted it with epoch 1" in await response.text()
+        daemon.core.receive_from_node("n", m.Leading("flow", 1, daemon.name, True), daemon.clock())
+        async with http.post("/v1/lead") as response:
+            assert (response.status, await response.json()) == (200, {"plane": "flow", "epoch": 1, "leads": True})
+    await daemon.stop()

@@ -230,15 +230,16 @@ def test_such_bodies_close_their_link_with_a_reason(scheduler: Daemon, hello: m.
             assert ("HELLO_BYTES_MAX" if too_long else "malformed frame") in raw.said().goodbye, name
 
 
-FLOODS: dict[str, list[m.Message]] = {
-    "cancels of no job": [m.CancelJob("j")] * m.MESSAGES_PER_FRAME_MAX,
-    "cancels of tasks of no job": [m.CancelTasks("j", [0])] * m.MESSAGES_PER_FRAME_MAX,
-    "tasks of no job": [m.AddTasks("j", 0, [b""])] * m.MESSAGES_PER_FRAME_MAX,
-    "jobs without tasks": [
-        m.SubmitJob(f"j{n}", 0, "", [m.Stage("noop", 0, b"", "", 1.0, 0, None)], 1, False, None, False)
-        for n in range(10_000)
-    ],
+FLOODS: dict[str, tuple[Callable[[int], m.Message], int]] = {
+    "cancels of no job": (lambda _: m.CancelJob("j"), m.MESSAGES_PER_FRAME_MAX),
+    "cancels of tasks of no job": (lambda _: m.CancelTasks("j", [0]), m.MESSAGES_PER_FRAME_MAX),
+    "tasks of no job": (lambda _: m.AddTasks("j", 0, [b""]), m.MESSAGES_PER_FRAME_MAX),
+    "jobs without tasks": (
+        lambda n: m.SubmitJob(f"j{n}", 0, "", [m.Stage("noop", 0, b"", "", 1.0, 0, None)], 1, False, None, False),
+        10_000,
+    ),
 }
+"""Messages, and how many of them are a frame."""
 
 
 @pytest.mark.parametrize("decode", DECODERS)
@@ -270,7 +271,8 @@ def test_who_sends_a_frame_of_too_many_messages_is_told_so(scheduler: Daemon) ->
 @pytest.mark.parametrize("flood", FLOODS)
 def test_frames_of_many_tiny_messages(scheduler: Daemon, flood: str) -> None:
     """Others are served between them."""
-    frame = ws_frame(BINARY, batch(*FLOODS[flood]))
+    message, count = FLOODS[flood]
+    frame = ws_frame(BINARY, batch(*map(message, range(count))))
     with connected(scheduler.address) as raw:
         raw.hello(CLIENT)
         for _ in range(5):

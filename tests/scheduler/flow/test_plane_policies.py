@@ -1,0 +1,86 @@
+"""Each policy in a scheduler with its flow plane: what jobs state and nodes measure reaches it, and it decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scheduler.flow.cluster_network import ClusterNetwork
+from scheduler.flow.policies.table import POLICIES, policy_named
+from sparrow_py.wire import messages as m
+from tests.support.flow_networks import NEVER_S
+from tests.support.flow_rig import FlowRig
+from tests.support.scheduler_rig import node_info
+
+NET = "net_bytes_per_s"
+MB = 1e6
+
+
+def rig_of(policy: str, nodes: dict[str, m.NodeInfo]) -> FlowRig:
+    return FlowRig(nodes, network=lambda: ClusterNetwork(policy_named(policy), second_after_s=NEVER_S))
+
+
+def linked() -> m.NodeInfo:
+    """A node with a link of 1,250 MB/s."""
+    return node_info(8, resources={NET: 1250 * MB})
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_under_any_policy_all_tasks_run_as_slots_get_free(policy: str) -> None:
+    rig = rig_of(policy, {"n1": node_info(2), "n2": node_info(1)})
+    rig.submit_job(5, job="a", expected_duration_s=3.0)
+    rig.submit_job(2, job="b")
+    assert Counter(rig.placed("a").values()) + Counter(rig.placed("b").values()) == {"n1": 2, "n2": 1}
+    assert rig.end_all() == 7
+    assert not rig.core.jobs and not rig.plane.left_over()
+
+
+def test_quincy_reads_where_the_data_of_tasks_lie() -> None:
+    rig = rig_of("quincy", {f"n{number}": node_info(2) for number in range(4)})
+    data = {task: m.TaskDetail(data=((f"n{task % 4}", 10**10), ("n0", 10**8))) for task in range(8)}
+    rig.submit_job(8, details=data)
+    assert rig.placed() == {task: f"n{task % 4}" for task in range(8)}
+
+
+def test_the_network_aware_policy_fills_links_evenly_and_none_beyond_what_it_has() -> None:
+    rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
+    rig.submit_job(8, demand={NET: 400 * MB})
+    assert Counter(rig.placed().values()) == {"n1": 3, "n2": 3}
+    assert rig.end_all() == 8
+
+
+def test_the_network_aware_policy_counts_what_nodes_measure() -> None:
+    rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
+    rig.node("n1", m.NodeLoad(8, 8, 0, 0, {NET: 1250 * MB}, net_in_bytes_per_s=900 * MB))
+    rig.submit_job(3, demand={NET: 400 * MB})
+    assert Counter(rig.placed().values()) == {"n2": 3}
+
+
+def test_shortest_job_goes_by_stated_durations() -> None:
+    rig = rig_of("shortest-job", {"n1": node_info(1)})
+    rig.submit_job(1, job="first", expected_duration_s=1.0)
+    rig.submit_job(1, job="long", expected_duration_s=100.0)
+    rig.submit_job(1, job="unknown")
+    rig.submit_job(1, job="short", expected_duration_s=2.0)
+    order = []
+    while rig.running["n1"]:
+        ((attempt, launch),) = rig.running["n1"].items()
+        order.append(launch.job)
+        rig.end("n1", attempt)
+    assert order == ["first", "short", "long", "unknown"]
+
+
+def test_co_location_keeps_tasks_off_nodes_whose_cpus_are_busy() -> None:
+    rig = rig_of("co-location", {"n1": node_info(4), "n2": node_info(4)})
+    rig.node("n1", m.NodeLoad(4, 4, 0, 0, {}, cpu=3.0))
+    rig.submit_job(4)
+    assert Counter(rig.placed().values()) == {"n1": 1, "n2": 3} or Counter(rig.placed().values()) == {"n2": 4}
+
+
+def test_load_spreading_counts_measured_load_if_it_is_asked_to() -> None:
+    for policy, found in (("load-spreading", {"n1": 2, "n2": 2}), ("load-spreading,measured=cpu", {"n2": 4})):
+        rig = rig_of(policy, {"n1": node_info(4), "n2": node_info(4)})
+        rig.node("n1", m.NodeLoad(4, 4, 0, 0, {}, cpu=9.0))
+        rig.submit_job(4)
+        assert Counter(rig.placed().values()) == found

@@ -1,0 +1,41 @@
+"""What a flow plane needs at its start, and what is said if it is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from scheduler.flow.start import flow_plane
+from scheduler.options import SchedulerOptions
+from scheduler.planes import plane_of
+from sparrow_py.errors import ClusterError, InvalidOption
+from tests.support.flow_rig import FlowRig
+
+
+def test_policy_flow_is_a_plane_of_its_own() -> None:
+    assert FlowRig().plane.name == "flow"
+    assert callable(plane_of(SchedulerOptions(policy="flow")))
+
+
+@pytest.mark.parametrize("policy", ["fastest", "json:JSONDecoder", "no_such_module:Policy", "json:nothing", ""])
+def test_a_policy_that_is_none(policy: str) -> None:
+    with pytest.raises(InvalidOption, match="policy '"):
+        flow_plane(SchedulerOptions(policy="flow", flow_policy=policy))
+
+
+@pytest.mark.parametrize("package", ["numpy", "numba"])
+def test_a_missing_package_is_named_with_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find_spec(name))
+    with pytest.raises(ClusterError, match=rf"needs the package {package}; .*\[flow\]"):
+        flow_plane(SchedulerOptions(policy="flow"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("policy", "fast"), ("flow_tasks_max", 0), ("flow_age_s", 0.0), ("flow_age_s", 1e9)]
+)
+def test_options_out_of_bounds(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=name):
+        SchedulerOptions(**{name: value})
