@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.flow.building import Solve
 from scheduler.flow.graph import Kind
 from scheduler.flow.policies.network import PolicyNetwork, network_of
 from scheduler.flow.policies.policy import Cluster, Machine, Policy, Task
 from scheduler.flow.policies.quincy import GIGABYTE
 from scheduler.flow.problem import Integers, Problem, Solution
+from scheduler.flow.solvers.solver import Solve
 from tests.support.flow_problems import oracle_solve
 
 MACHINES = [Machine(f"m{number}", f"r{number // 2}", 2) for number in range(4)]

@@ -33,10 +33,7 @@ def steps(problem: Problem, kinds: np.ndarray | None = None, **options: bool) ->
 
 def work(problem: Problem) -> int:
     """Pushes and relabels of cost scaling, from nothing."""
-    ordered = cost_scaling.residual_of(problem, None, len(problem.supply) + 1)
-    scaling = cost_scaling.Scaling(ordered, None, stop_flag(), cost_scaling.ALPHA)
-    scaling.run(cost_scaling.FIRST_DIVISOR)
-    return sum(phase.work for phase in scaling.phases)
+    return cost_scaling.start_scaling(problem).go().work
 
 
 # ---- §5.2.1 ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.race import race
 from scheduler.flow.solvers.refine import refine
 from scheduler.flow.solvers.relaxation import Relaxation, Round
-from scheduler.flow.solvers.stopping import stop_flag
 from tests.support.flow_policies import kinds_of
 from tests.support.flow_problems import KNOWN, oracle_cost
 from tests.support.flow_proofs import assert_least_cost
@@ -43,14 +42,7 @@ def solved(graph: QuincyGraph) -> tuple[FlowGraph, Relaxation]:
 
 def work(problem: Problem, start: Solution | None = None) -> tuple[int, int]:
     """Cost scaling's pushes and relabels, and its largest ε."""
-    unit = len(problem.supply) + 1
-    ordered = cost_scaling.residual_of(problem, None if start is None else start.flow, unit)
-    potential = None if start is None else cost_scaling.scaled(start.potential, unit)
-    scaling = cost_scaling.Scaling(ordered, potential, stop_flag(), cost_scaling.ALPHA)
-    if start is None:
-        scaling.run(cost_scaling.FIRST_DIVISOR)
-    else:
-        scaling.run_warm(cost_scaling.FIRST_DIVISOR)
+    scaling = cost_scaling.start_scaling(problem, start).go()
     return sum(phase.work for phase in scaling.phases), max((phase.epsilon for phase in scaling.phases), default=0)
 
 

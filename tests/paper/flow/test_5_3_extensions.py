@@ -12,8 +12,9 @@ from scheduler.flow.policies.co_location import TASKS, CoLocation, Penalty
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.policy import Machine, Task
 from scheduler.flow.policies.quincy import GIGABYTE, Quincy
-from scheduler.flow.problem import InfeasibleError, Problem
+from scheduler.flow.problem import InfeasibleError, Problem, Solution
 from scheduler.flow.solvers import relaxation
+from scheduler.flow.solvers.stopping import StopFlag
 from tests.support.flow_clusters import WAITING, Cluster
 from tests.support.flow_policies import gigabytes, placed
 from tests.support.flow_problems import gang, network
@@ -182,10 +183,10 @@ def test_many_gangs_need_one_solve_each_and_not_a_power_of_two() -> None:
     choice of gangs might cost less, and is not looked for."""
     solves = 0
 
-    def solve(problem: Problem) -> relaxation.Solution:
+    def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
         nonlocal solves
         solves += 1
-        return relaxation.solve(problem)
+        return relaxation.solve(problem, start, stop)
 
     problem, groups = soft(Cluster([1] * 8), [2, 3, 4, 1], [1] * 8)
     decision = gangs.decide_gangs(problem, groups, solve)
