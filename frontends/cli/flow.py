@@ -13,7 +13,12 @@ from sparrow_py.access.credentials import Access
 
 @click.group(short_help="See what a scheduler with policy flow solves.")
 def flow() -> None:
-    """See what a scheduler with policy flow solves."""
+    """See what a scheduler with policy flow solves.
+
+    \b
+    Examples:
+      sparrow flow dump round.min
+    """
 
 
 @flow.command(short_help="Write the flow network of the last round to a file.")
