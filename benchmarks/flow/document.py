@@ -27,7 +27,7 @@ python -m benchmarks.flow workload                  # the made-up workload besid
 python -m benchmarks.flow document                  # this page
 ```
 
-**How to read it.** Times of solvers are CPU seconds of the solver's thread: other work on the machine makes them some tens of per cent longer, not many times. A solve beyond 120 s (`--quick`: 10 s) is stopped and marked, and larger ones are not tried. Counted work (arcs or nodes looked at) does not depend on the machine. Figures 6.2 to 6.5 are simulated in virtual time: a round costs what a formula says of its counted work, so equal seeds give equal bytes; the formula's constants are measured by `python -m benchmarks.flow calibrate`. Wall times are told only where two solvers race, and mean something on quiet cores alone.
+**How to read it.** Times of solvers are CPU seconds of the solver's thread: other work on the machine makes them some tens of per cent longer, not many times. A solve beyond 120 s (`--quick`: 10 s) is stopped and marked, and larger ones are not tried. Counted work (arcs or nodes looked at) does not depend on the machine. Figures 6.2 to 6.5 are simulated in virtual time: a round costs what a formula says of its counted work, so equal seeds give equal bytes; the formula's constants are CPU times (`python -m benchmarks.flow calibrate`, in `benchmarks/flow/costs.json`: those of rounds at 150 and 1,250 machines, those of solvers' steps at 12,500, on an overloaded machine, so rather too large). Wall times are told only where two solvers race, and mean something on quiet cores alone.
 
 The cluster is that of the thesis: 12,500 machines of 12 slots, 90 % full, Quincy's policy, every running task in the graph. Data are made up: Google's trace is 41 GB; `loadgen/google_like.py` makes jobs with its published statistics (`python -m loadgen trace google-like`), and `python -m loadgen trace google` reads the real one.
 """
@@ -39,6 +39,9 @@ def text(results: Sequence[FigureResult]) -> str:
     parts = [BEGINNING, _summary(latest)]
     for figure in FIGURES.values():
         parts += [_section(figure, result) for result in latest.values() if result.figure == figure.name]
+    lacking = [name for name in FIGURES if name not in {figure for figure, _ in latest}]
+    if lacking:
+        parts.append(f"## Not measured yet\n\n{', '.join(lacking)}.\n")
     return "\n".join(parts)
 
 
