@@ -106,7 +106,7 @@ def spread_by_room(
     rooms = {node: there for node in nodes if (there := room(node)) > 0}
     if not rooms:
         return spread(nodes, count, rng)
-    scale = count / sum(rooms.values()) if count >= len(rooms) else 0.0
+    scale = count / sum(rooms.values()) if count > len(rooms) else 0.0
     counts = {node: int(there * scale) for node, there in rooms.items()}
     left = count - sum(counts.values())
     # The nodes in an order in which each comes before another with a chance in proportion to its room.

@@ -10,6 +10,7 @@ from typing import TypeVar
 from benchmarks.flow.clusters import SpreadCluster, before_arrival, compile_all
 from benchmarks.flow.outcome import SOLVE_MAX_S, Outcome, Plot, Row, Scale, Target, at_most
 from benchmarks.flow.timed import Timed, within
+from benchmarks.quincy_graphs import quincy_graph
 from benchmarks.report import progress
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.problem import Problem, Solution
@@ -18,7 +19,6 @@ from scheduler.flow.solvers import relaxation as relaxation_module
 from scheduler.flow.solvers.race import race
 from scheduler.flow.solvers.relaxation import Relaxation, Round
 from scheduler.flow.solvers.stopping import StopFlag
-from tests.support.flow_problems import quincy_graph
 
 Result = TypeVar("Result")
 

@@ -21,13 +21,14 @@ from benchmarks.flow.outcome import (
     at_most,
 )
 from benchmarks.flow.timed import timed, within
+from benchmarks.quincy_graphs import quincy_graph
 from benchmarks.report import progress
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.problem import Problem, Solution
 from scheduler.flow.solvers import cost_scaling, cycle_cancelling, successive_paths
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.stopping import StopFlag
-from tests.support.flow_problems import oracle_cost, quincy_graph
+from tests.support.flow_problems import oracle_cost
 
 PAPERS_MACHINES = 12_500
 SIZES = {

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from benchmarks.quincy_graphs import QuincyGraph, quincy_graph
 from scheduler.flow.changes import Changes
 from scheduler.flow.extract import Placements, extract, settle
 from scheduler.flow.graph import FlowGraph, Kind
@@ -16,7 +17,6 @@ from scheduler.flow.solver_table import SOLVERS, solver
 from scheduler.flow.solvers.refine import refine
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.warm_up import warm_up
-from tests.support.flow_problems import QuincyGraph, quincy_graph
 
 WAIT_COST = 1_000_000
 TASK_COST = 100

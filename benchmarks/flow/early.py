@@ -9,13 +9,13 @@ import numpy as np
 from benchmarks.flow.clusters import before_arrival, compile_all
 from benchmarks.flow.outcome import SOLVE_MAX_S, Outcome, Plot, Row, Scale, at_least
 from benchmarks.flow.timed import within
+from benchmarks.quincy_graphs import QuincyGraph, quincy_graph
 from benchmarks.report import progress
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.problem import Integers, Problem, Solution, StoppedError
 from scheduler.flow.solvers.cost_scaling import start_scaling
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.stopping import stop_flag
-from tests.support.flow_problems import QuincyGraph, quincy_graph
 
 MACHINES = {Scale.TINY: 100, Scale.QUICK: 1_250, Scale.FULL: 12_500}
 FULLNESS = 0.96

@@ -11,9 +11,10 @@ from benchmarks.flow.by_size import COLD_MAX_S, OR_TOOLS_RATIO_MAX, PAPERS_MACHI
 from benchmarks.flow.clusters import QuincyCluster, compile_all
 from benchmarks.flow.outcome import Outcome, Plot, Row, Scale, Target, at_most
 from benchmarks.flow.timed import timed
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.extract import extract
 from scheduler.flow.solvers import cost_scaling
-from tests.support.flow_problems import oracle_cost, quincy_graph
+from tests.support.flow_problems import oracle_cost
 
 MACHINES = {Scale.TINY: 30, Scale.QUICK: PAPERS_MACHINES, Scale.FULL: PAPERS_MACHINES}
 EVENTS = {Scale.TINY: 3, Scale.QUICK: 100, Scale.FULL: 100}

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.flow.clusters import QuincyCluster, SpreadCluster, compile_all
 from benchmarks.flow.outcome import SOLVE_MAX_S, Outcome, Plot, Row, Scale, Target, at_most
 from benchmarks.flow.timed import timed, within
+from benchmarks.quincy_graphs import quincy_graph
 from benchmarks.report import progress
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.problem import Problem, Solution
@@ -19,7 +20,6 @@ from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.refine import refine
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.stopping import StopFlag
-from tests.support.flow_problems import quincy_graph
 
 MACHINES = {Scale.TINY: 30, Scale.QUICK: 2_500, Scale.FULL: 12_500}
 EVENTS = {Scale.TINY: 3, Scale.QUICK: 20, Scale.FULL: 100}

@@ -105,7 +105,7 @@ class HttpJobs:
 
     def _refused(self, job: HttpJob, refusal: m.JobRefused) -> ApiError:
         if refusal.retry_after_s is not None:
-            status = 503 if self._core.draining else 429
+            status = 503 if self._core.draining or not self._core.leads else 429
         elif not refusal.field and any(
             self._core.nodes.why_withdrawn(Kind.of(stage, job.avoid_by)) for stage in job.stages
         ):

@@ -67,7 +67,7 @@ def _submit() -> dict[str, Any]:
                     413: "The body is larger than http_body_bytes_max.",
                     415: "The body is not said to be JSON, or is compressed.",
                     429: "The user has as much here as it may.",
-                    503: "The scheduler is shutting down, or has too much to hold.",
+                    503: "The scheduler is shutting down, has too much to hold, or does not lead its plane.",
                 }
             ),
         },

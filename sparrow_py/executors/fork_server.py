@@ -112,6 +112,7 @@ def main() -> int:
     # The node monitor ends the processes that executors have left, those of all apps in one way.
     adopt_orphans(False)
     module, *entries = sys.argv[1:]
+    gc.disable()  # What is imported stays.
     take_names()
     executor = importlib.import_module(module)
     give_names_back()
@@ -121,6 +122,7 @@ def main() -> int:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # Else the first collection in each executor would copy the memory that all of them share.
+    gc.enable()
     server = os.getpid()
     try:
         environment = ForkServer(socket.socket(fileno=CONNECTION)).serve()

@@ -148,10 +148,11 @@ class SpeculatedJob:
 
     def submit_copies(self, tasks: list[int]) -> None:
         """Effect of the core."""
-        spec, needed = copy_of(self._spec, self._shape, tasks)
+        original = self._host.core.jobs.get(self._spec.job_id)
+        policy = self._spec.policy if original is None else original.submission.policy
+        spec, needed = copy_of(self._spec, self._shape, tasks, policy)
         self._copies.update((task, (spec.job_id, number)) for number, task in enumerate(tasks, len(needed)))
         copy = _Copy(self, self._spec.job_id, tasks, len(needed))
-        original = self._host.core.jobs.get(self._spec.job_id)
         results = {} if original is None else original.results
         given = {number: results.get(source, b"") for number, source in enumerate(needed)}
         try:
@@ -225,13 +226,14 @@ class Shape:
         return range(self.firsts[index], self.firsts[index] + len(self.stages[index].tasks))
 
 
-def copy_of(spec: JobSpec, shape: Shape, tasks: list[int]) -> tuple[JobSpec, list[int]]:
+def copy_of(spec: JobSpec, shape: Shape, tasks: list[int], policy: str = "") -> tuple[JobSpec, list[int]]:
     """Returns a new job with copies of these tasks, which are all of one stage, and the tasks of the original whose
     results the copies need.
 
     The new job has a new id, and allows as many attempts. Its first tasks stand for those whose results are needed: all
     tasks of each stage from which a copy has inputs. Large inputs that were replaced by references stay references. The
-    new job is cancelled if its client is lost: nobody needs copies then.
+    new job is cancelled if its client is lost: nobody needs copies then. It has the policy that was decided for the
+    original; its tasks go by themselves, not with a gang or with another stage.
     """
     index = shape.stage_of(tasks[0])
     stage, first = shape.stages[index], shape.firsts[index]
@@ -245,11 +247,14 @@ def copy_of(spec: JobSpec, shape: Shape, tasks: list[int]) -> tuple[JobSpec, lis
     before = [position for position, other in enumerate(shape.stages) if other.name in asked_for and position != index]
     given = [StageSpec([b""] * len(one.tasks), name=one.name, app=one.app) for one in (shape.stages[p] for p in before)]
     needed = [number for position in before for number in shape.numbers(position)]
-    again = replace(stage, tasks=chosen, after=tuple(one.name for one in given))
-    which: dict[str, Any] = {"stages": [*given, again]} if spec.stages else {"tasks": chosen}
+    alone: dict[str, Any] = {"tasks": chosen, "gang": False, "together_with": ""}
+    which = alone
+    if spec.stages:
+        which = {"stages": [*given, replace(stage, **alone, after=tuple(one.name for one in given))]}
     copy = replace(
-        spec, **which, job_id=new_job_id(), name=_again(spec.name), report_placed=False, on_client_lost="cancel"
-    )
+        spec, **which, job_id=new_job_id(), name=_again(spec.name), report_placed=False, on_client_lost="cancel",
+        policy=policy,
+    )  # fmt: skip
     return copy, needed
 
 

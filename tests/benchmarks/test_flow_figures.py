@@ -17,11 +17,12 @@ from benchmarks.flow.early import misplaced
 from benchmarks.flow.outcome import BEYOND, MET, MISSED, NOT_AT_THIS_SCALE, Scale, at_least, at_most
 from benchmarks.flow.results import FigureResult, add, measured, read
 from benchmarks.flow.timed import within
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.check import fault_of_solution
 from scheduler.flow.problem import StoppedError
 from scheduler.flow.solvers import cost_scaling
 from sparrow_py.errors import InvalidOption
-from tests.support.flow_problems import oracle_cost, oracle_flow, quincy_graph
+from tests.support.flow_problems import oracle_cost, oracle_flow
 
 
 def run(*arguments: str) -> Result:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.graph import FlowGraph
 from simulator.flow.costs import FlowCosts
 from simulator.flow.counted_race import COST_SCALING, NOTHING, RELAXATION, CountedRace, Solvers
 from simulator.flow.inputs import Input, Inputs
 from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption, InvalidRequest
-from tests.support.flow_problems import oracle_cost, quincy_graph
+from tests.support.flow_problems import oracle_cost
 
 COSTS = FlowCosts(round_us=500, node_ns=100, task_us=100, run_us=30, gone_us=10, relaxation_us=50, step_ns=20,
                   scaling_arc_ns=50, filled_arc_ns=10, scaling_step_ns=100)  # fmt: skip

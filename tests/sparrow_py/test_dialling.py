@@ -128,6 +128,25 @@ async def test_an_outage_is_said_once_with_all_that_cannot_be_reached(
         caplog.clear()
 
 
+async def test_who_asks_hears_once_that_each_address_has_been_dialled(schedulers: Schedulers) -> None:
+    """Be it in vain; those that answered are linked by then."""
+    schedulers.up.add(ADDRESSES[0])
+    linked_then: list[list[str]] = []
+    hello = m.Hello(m.PROTOCOL_VERSION, "client", "", "ada", "")
+    client = Dialling(
+        ADDRESSES, hello, m.FrameDecoder(m.ToClient), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+        all_dialled=lambda: linked_then.append(list(client.links)),
+    )  # fmt: skip
+    client.start()
+    await until(lambda: linked_then)
+    schedulers.up.add(ADDRESSES[1])
+    await until(lambda: len(client.links) == 2)
+    schedulers.end(*ADDRESSES)
+    await until(lambda: not client.links and schedulers.refused > 10)
+    assert linked_then == [[ADDRESSES[0]]]
+    await client.stop("the test is over")
+
+
 async def test_who_asks_hears_that_a_scheduler_stays_away(client: Dialling, schedulers: Schedulers) -> None:
     schedulers.end(ADDRESSES[0])
     await until(lambda: schedulers.refused)

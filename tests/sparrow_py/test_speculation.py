@@ -562,6 +562,26 @@ def test_a_copy_keeps_away_from_the_jobs_that_the_original_avoids() -> None:
         assert (copy.avoid, copy.avoid_by) == (["j"], "rack")
 
 
+def test_a_copy_has_the_policy_of_the_original_and_goes_by_itself() -> None:
+    stages = [
+        StageSpec([b"a"], name="a"),
+        StageSpec([b"c"], name="c"),
+        StageSpec(
+            [TaskSpec(b"b", inputs=["a"])] * 2, name="b", after=["a"], gang=True, together_with="c", max_per_node=1
+        ),
+    ]
+    spec = JobSpec(stages=stages, policy="flow", preemptible=True)
+    copy, _ = copy_of(spec, Shape(spec.as_stages()), [3], "flow")
+    copy.validate()
+    assert [(stage.name, stage.gang, stage.together_with) for stage in copy.stages] == [
+        ("a", False, ""),
+        ("b", False, ""),
+    ]
+    assert (copy.policy, copy.preemptible, copy.stages[-1].max_per_node) == ("flow", True, 1)
+    decided, _ = copy_of(JobSpec([b"a", b"b"], policy="auto", gang=False), Shape([stages[0]]), [0], "sparrow")
+    assert decided.policy == "sparrow"
+
+
 def test_a_copy_of_a_stage_is_a_stage() -> None:
     spec = JobSpec(stages=[StageSpec([b"0", b"1"], name="only", app="many")])
     copy, given = copy_of(spec, Shape(spec.as_stages()), [1])

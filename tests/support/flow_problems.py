@@ -11,12 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
-from benchmarks.quincy_graphs import QuincyGraph, quincy_graph
 from scheduler.flow import dimacs
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution
-
-__all__ = ["QuincyGraph", "quincy_graph"]
-"""Of `benchmarks`, for those who still read them from here."""
 
 # ---- problems by the names of their nodes --------------------------------------------------------------------------
 

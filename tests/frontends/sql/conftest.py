@@ -11,6 +11,7 @@ from sparrow_py import LocalCluster
 from tests.support.tpch import HereRunner, Reference
 
 TENTH, HUNDREDTH = 0.1, 0.01
+PARTITIONS_OF_RUNNER = 6
 
 
 @pytest.fixture(scope="package")
@@ -36,8 +37,10 @@ def reference_hundredth(tpch_hundredth: Path) -> Reference:
 
 
 @pytest.fixture(scope="package")
-def runner_hundredth(tpch_hundredth: Path) -> HereRunner:
-    return HereRunner(tpch_hundredth)
+def runner_hundredth(tmp_path_factory: pytest.TempPathFactory) -> HereRunner:
+    """The same rows in fewer partitions than usual: each costs every stage a task."""
+    directory = tmp_path_factory.mktemp("tpch") / "few"
+    return HereRunner(generate(directory, HUNDREDTH, name="few", partitions=PARTITIONS_OF_RUNNER).directory)
 
 
 @pytest.fixture(scope="package")

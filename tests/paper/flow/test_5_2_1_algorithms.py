@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.check import fault_of_flow, fault_of_potentials, negative_cycle
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.policies.load_spreading import LoadSpreading
@@ -22,7 +23,7 @@ from scheduler.flow.solver_table import SOLVERS, solver
 from scheduler.flow.solvers import cost_scaling, relaxation
 from scheduler.flow.solvers.stopping import stop_flag
 from tests.support.flow_policies import kinds_of
-from tests.support.flow_problems import integers, network, oracle_cost, quincy_graph, scheduling_problems
+from tests.support.flow_problems import integers, network, oracle_cost, scheduling_problems
 
 
 def steps(problem: Problem, kinds: np.ndarray | None = None, **options: bool) -> int:

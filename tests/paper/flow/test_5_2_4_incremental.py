@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.quincy_graphs import QuincyGraph, quincy_graph
 from scheduler.flow.changes import Changes, Effect, effect
 from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.policies.network import network_of
@@ -19,7 +20,7 @@ from scheduler.flow.solvers.refine import refine
 from scheduler.flow.solvers.relaxation import Relaxation, Round
 from scheduler.flow.solvers.stopping import stop_flag
 from tests.support.flow_policies import kinds_of
-from tests.support.flow_problems import KNOWN, QuincyGraph, oracle_cost, quincy_graph
+from tests.support.flow_problems import KNOWN, oracle_cost
 from tests.support.flow_proofs import assert_least_cost
 
 NOTHING = Round(0, 0, 0, 0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.graph import FlowGraph
 from scheduler.flow.problem import StoppedError
 from scheduler.flow.solvers.cost_scaling import start_scaling
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.stopping import POLL_STEPS, stop_flag
-from tests.support.flow_problems import oracle_cost, quincy_graph
+from tests.support.flow_problems import oracle_cost
 
 PROBLEM = quincy_graph(60, arriving=0.3).problem
 

@@ -12,18 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow import check, dimacs
 from scheduler.flow.problem import Problem, ProblemError
-from tests.support.flow_problems import (
-    KNOWN,
-    chains,
-    feasible_problems,
-    file_of,
-    integers,
-    oracle_cost,
-    oracle_solve,
-    quincy_graph,
-)
+from tests.support.flow_problems import KNOWN, chains, feasible_problems, file_of, integers, oracle_cost, oracle_solve
 
 SIX = "".join(dimacs.write(KNOWN[0].problem))
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.check import fault_of_solution
 from scheduler.flow.problem import Problem, StoppedError
 from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.refine import NotOptimalError, refine
 from scheduler.flow.solvers.stopping import stop_flag
-from tests.support.flow_problems import feasible_problems, integers, network, oracle_flow, quincy_graph
+from tests.support.flow_problems import feasible_problems, integers, network, oracle_flow
 
 
 @given(problem=feasible_problems(), spread=st.integers(0, 50), seed=st.integers(0, 9))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.problem import Problem, StoppedError
 from scheduler.flow.solvers import successive_paths
 from scheduler.flow.solvers.stopping import stop_flag
-from tests.support.flow_problems import (
-    feasible_problems,
-    oracle_cost,
-    quincy_graph,
-)
+from tests.support.flow_problems import feasible_problems, oracle_cost
 from tests.support.flow_proofs import assert_least_cost
 
 

@@ -69,3 +69,25 @@ async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.Monkey
         async with http.post("/v1/lead") as response:
             assert (response.status, await response.json()) == (200, {"plane": "flow", "epoch": 1, "leads": True})
     await daemon.stop()
+
+
+async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes it to another."""
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
+    daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow", settling_s=0.0))
+    await daemon.start()
+    daemon.core.node_up("n", m.NodeInfo(1, {}, {}, {}), daemon.clock())
+    daemon.core.lead(daemon.clock())
+    daemon.core.receive_from_node("n", m.Leading("flow", 1, daemon.name, True), daemon.clock())
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+        job = {**WAITING_JOB, "job_id": "j", "policy": "flow"}
+        async with http.post("/v1/jobs", json=job) as response:
+            assert response.status == 202, await response.text()
+        daemon.core.receive_from_node("n", m.Leading("flow", 2, "other", True), daemon.clock())
+        async with http.get("/v1/jobs/j/results") as response:
+            (line,) = (await response.text()).splitlines()
+            assert '"lost"' in line and "leads its plane no more" in line
+        async with http.post("/v1/jobs", json=job | {"job_id": "k"}) as response:
+            assert (response.status, "another scheduler does" in await response.text()) == (503, True)
+    await daemon.stop()
