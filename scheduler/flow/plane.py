@@ -464,7 +464,8 @@ class FlowPlane:
         for name, node_id in placements:
             number, _, task = name.partition(".")
             stage = self._in_network.get(int(number))
-            if stage is not None:
+            # Else it was withdrawn meanwhile; or it ran when the round began, which was in vain, and is as new again.
+            if stage is not None and int(task) in stage.plan.since_s:
                 found.setdefault(stage, []).append((int(task), node_id))
         return sorted(found.items(), key=lambda item: bool(item[0].spec.together_with))
 

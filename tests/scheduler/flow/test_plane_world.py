@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from simulator.soak import faults, scenarios
+from simulator.soak.job_log import JobLog
 from simulator.soak.world import World
+from sparrow_py.job import JobSpec
 from tests.support.flow_rig import FirstFit
 
 SEEDS = range(20)
@@ -15,25 +18,46 @@ ENOUGH_S = 600.0
 """Nodes say their load again and again, so it never is that nothing more happens; but all jobs have ended by then."""
 
 
-@pytest.fixture(autouse=True)
-def _of_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All jobs are for the plane; there is no solver, which this is not about."""
+def is_for_the_plane(monkeypatch: pytest.MonkeyPatch, *, preemptible: bool = False) -> None:
+    """All jobs are."""
     submit = World._submit
-    monkeypatch.setattr(
-        World, "_submit", lambda world, spec, client: submit(world, replace(spec, policy="flow"), client)
-    )
+
+    def to_the_plane(world: World, spec: JobSpec, client: int) -> JobLog:
+        may = preemptible and spec.max_attempts > 1
+        return submit(world, replace(spec, policy="flow", preemptible=may), client)
+
+    monkeypatch.setattr(World, "_submit", to_the_plane)
+
+
+def has_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks go to the first machine with room."""
     monkeypatch.setattr("scheduler.flow.cluster_network.ClusterNetwork", lambda policy, keeps_running: FirstFit())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_guarantees_are_kept_whatever_fails(seed: int) -> None:
+def play(seed: int, **options: Any) -> None:
+    """Whatever fails, the guarantees hold."""
     scenario = scenarios.draw(seed, tuple(faults.KINDS))
-    world = scenario.begin(scheduler={"policy": "flow", "standby_of": "any"}, events_max=200_000)
+    world = scenario.begin(scheduler={"policy": "flow", "standby_of": "any", **options}, events_max=200_000)
     world.run_for(ENOUGH_S)
     world.check_end()
 
 
-def test_a_job_of_more_tasks_than_slots_runs_slot_by_slot() -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_guarantees_are_kept_whatever_fails(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_for_the_plane(monkeypatch)
+    has_no_solver(monkeypatch)
+    play(seed)
+
+
+@pytest.mark.parametrize("seed", [6, 8, 14, 25, 35])
+def test_they_are_kept_with_solvers_and_preemption(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 and 25 rounds placed tasks that had run when they began, in vain."""
+    is_for_the_plane(monkeypatch, preemptible=True)
+    play(seed, flow_preemption=True)
+
+
+def test_a_job_of_more_tasks_than_slots_runs_slot_by_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_no_solver(monkeypatch)
     world = World(1, nodes=[2, 1], scheduler={"policy": "flow"}, warm=("many",))
     log = world.submit([1.0] * 6, policy="flow")
     world.run_for(20.0)
