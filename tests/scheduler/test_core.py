@@ -7,23 +7,23 @@ import pytest
 
 from scheduler.core import _does_not_matter
 from scheduler.options import PLACEMENTS
+from scheduler.planes import PLANES
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.most_free_slots import LedMostFreeSlots
 from tests.support.scheduler_rig import SchedulerRig, node_info
 
 OF_LINKS = {m.Hello, m.Goodbye, m.Renew}
 """Messages that daemons take before their cores."""
 
 
-FOR_PLACED_TASKS = {m.Leading, m.Inventory, m.NodeLoad, m.Preempted, m.Occupied}
-"""Messages that only concern schedulers whose tasks are placed, and those beside them."""
-
-
-def test_every_message_of_a_node_has_a_handler_with_one_of_the_planes() -> None:
+def test_every_message_of_a_node_has_a_handler_with_one_of_the_planes(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = [SchedulerRig(placement=placement).core for placement in PLACEMENTS]
+    monkeypatch.setitem(PLANES, "random", LedMostFreeSlots)
+    cores.append(SchedulerRig(placement="random").core)
     handled = {kind for one in cores for kind, handler in one._from_node.items() if handler is not _does_not_matter}
-    assert handled | FOR_PLACED_TASKS == set(m.FromNode.__args__) - OF_LINKS
+    assert handled == set(m.FromNode.__args__) - OF_LINKS
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
