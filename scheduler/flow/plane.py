@@ -170,6 +170,8 @@ class FlowPlane:
     # ---- what nodes do -----------------------------------------------------------------------
 
     def node_up(self, node: Node, now_s: float) -> None:
+        for stage in self._waiting:
+            stage.search.barred_by.pop(node.id, None)  # Its operator may have changed that.
         self._node_changed(node.id)
         self._nodes_changed(now_s)
 

@@ -1,6 +1,7 @@
 """Which machines tasks may go to, as the network is told: by kind. Stages of equal constraints are of one kind; a stage
-to which more applies than these (jobs that it avoids, nodes that its client must know before) has one of its own, whose
-machines are looked up before each round. Tasks that want certain nodes are of kinds of their own, too."""
+to which more applies than these (jobs that it avoids, nodes that its client must know before, or that do not want its
+tasks for good) has one of its own, whose machines are looked up before each round. Tasks that want certain nodes are of
+kinds of their own, too."""
 
 from __future__ import annotations
 
@@ -121,4 +122,4 @@ class Reachable:
 
 def has_own_kind(stage: StageState) -> bool:
     """Whether more applies to the stage than its constraints."""
-    return bool(stage.job.avoids) or stage.job.using is not None
+    return bool(stage.job.avoids or stage.search.barred_by) or stage.job.using is not None

@@ -201,10 +201,10 @@ class FlowRig(SchedulerRig):
         launch = self.running[node].pop(attempt)
         self.node(node, m.Report(launch.job, launch.task, attempt, status, b"r", "", now_s, 1.0), now_s=now_s)
 
-    def hand_back(self, node: str, attempt: int, now_s: float = 0.0) -> None:
-        """The node does not start it."""
+    def hand_back(self, node: str, attempt: int, now_s: float = 0.0, *, lasting: bool = False) -> None:
+        """The node does not start it; `lasting`: nor would it start others of its stage."""
         launch = self.running[node].pop(attempt)
-        self.node(node, m.HandBack(launch.job, attempt, "it waited for too long"), now_s=now_s)
+        self.node(node, m.HandBack(launch.job, attempt, "it waited for too long", lasting=lasting), now_s=now_s)
 
     def end_all(self, now_s: float = 0.0) -> int:
         """All that runs ends, until nothing does; how many that were."""

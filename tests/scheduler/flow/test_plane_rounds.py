@@ -97,6 +97,26 @@ def test_a_node_that_has_handed_tasks_back_gets_some_again_after_a_while() -> No
     assert rig.placed() == {0: "n1"}
 
 
+def test_a_node_that_wants_no_task_of_a_stage_for_good_gets_none_until_it_offers_other_things() -> None:
+    rig = FlowRig({"n1": node_info(1), "n2": node_info(1)})
+    rig.submit_job(2)
+    rig.hand_back("n1", *rig.running["n1"], lasting=True)
+    for now_s in range(1, 8):
+        rig.tick(float(now_s))
+    assert list(rig.placed().values()) == ["n2"]
+    rig.node("n1", m.NodeChanged(node_info(1)), now_s=8.0)
+    assert sorted(rig.placed().values()) == ["n1", "n2"]
+
+
+def test_tasks_are_lost_with_the_reason_if_no_node_wants_them_for_good() -> None:
+    rig = FlowRig(["n1"])
+    rig.submit_job(1)
+    rig.hand_back("n1", *rig.running["n1"], lasting=True)
+    rig.tick(0.0)
+    (outcome,) = rig.take(m.Outcome)
+    assert outcome.status is TaskStatus.LOST and "it waited for too long" in outcome.error
+
+
 def test_what_others_hold_at_a_node_is_left_to_them() -> None:
     rig = FlowRig(["n1"])
     rig.node("n1", m.NodeLoad(1, 3, 0, 0, {}))
