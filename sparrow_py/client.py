@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed, wait
+from concurrent.futures import Future, as_completed
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +32,7 @@ from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stopping_on_interrupt
+from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.map_results import MapResults
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
@@ -116,7 +117,7 @@ class Job(StaysHere):
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for all outcomes; False if the time ran out."""
         self.check_may_wait()
-        return not wait(self.futures, timeout_s).not_done
+        return all_ended(self.futures, timeout_s)
 
     def accepted(self, timeout_s: float | None = None) -> None:
         """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does.

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from sparrow_py.call_jobs import CallOptions
 from sparrow_py.calls import APP
 from sparrow_py.client import Client
 from sparrow_py.errors import NoScheduler, SparrowError
+from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.processes.process_bound import StaysHere
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class _End(threading.Thread):
     def run(self) -> None:
         """The thread's work."""
         self._begun.get()
-        wait(self._client.unfinished())
+        all_ended(self._client.unfinished())
         self._client.close()
         _ends.discard(self)
 

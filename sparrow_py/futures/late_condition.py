@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from typing import Any, ClassVar
@@ -112,6 +113,19 @@ class LateConditionFuture(Future[Any]):
             self._result, self._exception, self._state = value, error, FINISHED
         self._wake_sleepers()
         return True
+
+
+def all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None = None) -> bool:
+    """Wait until all have ended; False if the time ran out.
+
+    The library's `wait` holds the conditions of all of them for a while. A signal's handler that raised then would
+    leave some locked for ever, and whoever ends these futures, the client's own loop, would wait for ever.
+    """
+    until_s = None if timeout_s is None else time.monotonic() + timeout_s
+    for future in reversed(futures):  # The last often ends last: then there is one sleep.
+        if not future._wait_ended(None if until_s is None else until_s - time.monotonic()):
+            return False
+    return True
 
 
 def _forked() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparrow_py.futures.late_condition import LateConditionFuture
+from sparrow_py.futures.late_condition import LateConditionFuture, all_ended
 from sparrow_py.futures.late_event import LateEvent
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -178,6 +178,36 @@ def test_a_handler_that_raises_ends_a_wait_and_leaves_nothing_behind() -> None:
     thread.join()
     assert not sleepers(future)
     assert future.end_unheeded(1, None) and future._wait_ended(0)
+
+
+def test_who_waits_for_all_of_some_goes_on_when_the_last_has_ended() -> None:
+    futures = [LateConditionFuture() for _ in range(5)]
+    said: list[bool] = []
+    thread = threading.Thread(target=lambda: said.append(all_ended(futures, TIMEOUT_S)))
+    thread.start()
+    for number in (4, 0, 2, 1):
+        assert futures[number].end_unheeded(number, None)
+    assert not all_ended(futures, 0) and not all_ended(futures, 0.001) and not all_ended(futures, -1)
+    futures[3].cancel()
+    thread.join()
+    assert said == [True] and all_ended(futures) and all_ended([])
+
+
+def test_a_handler_that_raises_while_all_of_some_are_waited_for_leaves_none_locked() -> None:
+    """The library's `wait` holds the conditions of all of them for a while: who ends one might wait for ever."""
+    futures = [LateConditionFuture() for _ in range(5)]
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        wait_until(lambda: any(map(sleepers, futures)))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        all_ended(futures, TIMEOUT_S)
+    thread.join()
+    assert not any(map(sleepers, futures)) and not any(map(has_condition, futures))
 
 
 def test_its_state_is_seen_without_a_condition() -> None:
