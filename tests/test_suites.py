@@ -16,17 +16,35 @@ from tests.support.suites import Suite, is_alone, may_have_quick_tests, rest_aft
 ROOT = Path(__file__).parents[1]
 
 
-def collected(suite: Suite) -> Counter[str]:
-    """The tests of a suite."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "--collect-only", "-q"]
-    done = subprocess.run([*command, "--suite", suite], cwd=ROOT, capture_output=True, text=True, check=True)
-    return Counter(line for line in done.stdout.splitlines() if line.startswith("tests/"))
+TELL_SUITES = """
+import sys
+import pytest
+
+class Told:
+    def pytest_collection_modifyitems(self, items):
+        from tests.support.suites import suites_of  # Not before pytest has begun: it is to rewrite what that imports.
+
+        for item in items:
+            print("suites", ",".join(sorted(suites_of(item))), item.nodeid)
+
+sys.exit(pytest.main(sys.argv[1:], plugins=[Told()]))
+"""
+"""Prints the suites of each test, of all tests that are collected."""
+
+
+def collected(*options: str) -> list[tuple[frozenset[str], str]]:
+    """The suites and the name of each test that a run with these options collects."""
+    command = [sys.executable, "-c", TELL_SUITES, "-p", "no:cacheprovider", "-n", "0", "--collect-only", "-q"]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
+    told = [line.split(" ", 2)[1:] for line in done.stdout.splitlines() if line.startswith("suites ")]
+    return [(frozenset(suites.split(",")), name) for suites, name in told]
 
 
 @pytest.mark.rest
 @pytest.mark.timeout(600)
 def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> None:
-    of = {suite: collected(suite) for suite in Suite}
+    tests = collected("--suite", Suite.ALL)
+    of = {suite: Counter(name for suites, name in tests if suite in suites) for suite in Suite}
     assert len(of[Suite.ALL]) > 5000
     assert set(of[Suite.TEST]) | set(of[Suite.REST]) == set(of[Suite.ALL])
     both = set(of[Suite.TEST]) & set(of[Suite.REST])
@@ -35,6 +53,8 @@ def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> No
     assert set(of[Suite.QUICK]) < set(of[Suite.TEST])
     assert len(of[Suite.QUICK]) > 2000
     assert max(of[Suite.ALL].values()) == 1
+    # The quick suite does not even import what it leaves out, and imports all that it runs.
+    assert {name for suites, name in collected("--suite", Suite.QUICK) if Suite.QUICK in suites} == set(of[Suite.QUICK])
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
