@@ -1,1 +1,2 @@
-"""The scheduler daemon: stateless, any number of them, each places its own jobs (Sparrow §3, §6)."""
+"""The scheduler daemon: stateless, any number of them, each places its own jobs (Sparrow §3, §6); of policy flow one
+leads."""

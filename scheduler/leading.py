@@ -151,7 +151,8 @@ class Leading:
         assert self._other is not None
         return (
             f"another scheduler leads plane {self.plane}: {_names(self._other)}. Start this one with --standby-of any, "
-            f"to lead once that is gone, or as such a standby have it lead at once with: sparrow lead --force"
+            f"to lead once that is gone, or as such a standby have it lead at once with: sparrow lead --force "
+            f"-s ITS-ADDRESS"
         )
 
     # ---- events: nodes -----------------------------------------------------------------------

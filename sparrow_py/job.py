@@ -48,7 +48,8 @@ GROUP_MAX = 1_000_000
 """Tasks that a stage may allow on a node or in a rack."""
 DATA_NODES_MAX = 64
 """Nodes of which a task may say that they hold some of its data."""
-DATA_BYTES_MAX = 1 << 62
+DATA_BYTES_MAX = 1 << 40
+"""Of a task's data on a node: what all of it costs must stay within the numbers of a network of the largest cluster."""
 
 
 class BlobRef(msgspec.Struct, array_like=True, frozen=True):

@@ -29,7 +29,7 @@ python -m benchmarks.flow document                  # this page
 
 **How to read it.** Times of solvers are CPU seconds of the solver's thread: other work on the machine makes them some tens of per cent longer, not many times. A solve beyond 120 s (`--quick`: 10 s) is stopped and marked, and larger ones are not tried. Counted work (arcs or nodes looked at) does not depend on the machine. Figures 6.2 to 6.5 are simulated in virtual time: a round costs what a formula says of its counted work, so equal seeds give equal bytes; the formula's constants are CPU times (`python -m benchmarks.flow calibrate`, in `benchmarks/flow/costs.json`: on an overloaded machine; the three of solvers' steps were set by hand from two runs at 12,500 machines, as what the command fitted was off by a multiple, and what is simulated with them is provisional). Wall times are told only where two solvers race, and mean something on quiet cores alone.
 
-The cluster is that of the thesis: 12,500 machines of 12 slots, 90 % full, Quincy's policy, every running task in the graph. Data are made up: Google's trace is 41 GB; `loadgen/google_like.py` makes jobs with its published statistics (`python -m loadgen trace google-like`), and `python -m loadgen trace google` reads the real one.
+Unless a figure's notes say otherwise, the cluster is that of the thesis (with `--quick` it is smaller): 12,500 machines of 12 slots, 90 % full, Quincy's policy, every running task in the graph. Data are made up: Google's trace is 41 GB; `loadgen/google_like.py` makes jobs with its published statistics (`python -m loadgen trace google-like`), and `python -m loadgen trace google` reads the real one.
 """
 
 

@@ -61,8 +61,8 @@ def stopped_early(scale: Scale) -> Outcome:
         rows,
         [
             at_least(
-                f"at {LATE:.0%} of the work more than {MISPLACED_MIN:.0%} of {arriving:,} new tasks misplaced by one "
-                "of both (paper: thousands, shortly before the end)",
+                f"misplaced tasks at {LATE:.0%} of the work, by one of both more than {MISPLACED_MIN:.0%} of the "
+                f"{arriving:,} new ones (paper: thousands, shortly before the end)",
                 late, MISPLACED_MIN * arriving, tells=scale is not Scale.TINY,
             )
         ],

@@ -227,7 +227,8 @@ def attempts_say_the_truth(found: Evidence) -> Iterator[str]:
 
 
 def restarts_are_explained(found: Evidence) -> Iterator[str]:
-    """A task is started again only if its node, executor or scheduler was lost, or if it failed and may be retried."""
+    """A task is started again only if its node, executor or scheduler was lost, or if it failed and may be retried. (No
+    job here is preemptible.)"""
     for (name, task), runs in found.runs_of.items():
         job = found.jobs[name]
         if job.speculate or dies_with_others(found, job):

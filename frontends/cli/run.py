@@ -68,7 +68,8 @@ class NotRun(click.ClickException):
 @click.option(
     "--policy",
     type=click.Choice(["sparrow", "flow", "auto"]),
-    help="Schedulers of which policy may have the job; auto: flow for tasks that last, if there is one. Default: any.",
+    help="Schedulers of which policy may have the job; auto: flow for tasks that last, if there is one. "
+    "Default: sparrow, or flow if only such schedulers are connected.",
 )
 @click.option(
     "--expected-duration", "expected_duration_s", type=float, metavar="SECONDS", help="What a task is expected to take."

@@ -63,6 +63,8 @@ def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int
     size = sum([ref_bytes(payload) for payload in payloads if type(payload) is BlobRef])
     for detail in details.values():
         size += DETAIL_BYTES + _texts(detail.preferred) + RANGE_BYTES * len(detail.inputs)
+        if detail.data:
+            size += _texts(node for node, _ in detail.data) + RANGE_BYTES * len(detail.data)
     return size
 
 

@@ -219,6 +219,10 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
                 f"job {job.id}: the data of task {task} is at more than {DATA_NODES_MAX} nodes, or its bytes are not "
                 f"from 0 to {DATA_BYTES_MAX}"
             )
+        if len({node for node, _ in detail.data}) < len(detail.data):
+            raise LinkError(f"job {job.id}: the data of task {task} names a node twice")
+        for node, _ in detail.data:
+            check_name(f"data of task {task}", node, empty=False)
         if sum(size for _, size in detail.inputs) > INPUTS_MAX:
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:

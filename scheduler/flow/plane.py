@@ -13,6 +13,7 @@ anew, and the next try comes after a pause.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 RETRY_S, RETRY_MAX_S = 0.1, 5.0
 """The first pause after a round that failed, which doubles up to the longest."""
+KEPT_SHARE = 4
+"""One part in so many of the room in the network is kept for users who have less than that there."""
 STALE_ROUNDS_MAX = 3
 """Rounds in a row of which nothing stood that are followed by others at once; then there are pauses."""
 
@@ -89,6 +92,10 @@ class FlowPlane:
         """Stages whose tasks are to be compared with what the network has."""
         self._offered = 0
         """Tasks that the network has."""
+        self._offered_of: Counter[str] = Counter()
+        """The same, by user."""
+        self._no_room = False
+        """Whether tasks were left out of the round for lack of room in the network."""
         self._gone: list[str] = []
         """Names of tasks of jobs that have left, as the network is still to be told."""
         self._groups: dict[str, Group] = {}
@@ -234,7 +241,7 @@ class FlowPlane:
         if room := self._room(stage):
             reasons.append(room)
         outside = stage.unplaced - len(plan.since_s)
-        if outside > 0 and self._offered >= options.flow_tasks_max:
+        if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
         return reasons
 
@@ -301,7 +308,7 @@ class FlowPlane:
         machines_gone, machines = self._view.take_changes()
         gone, tasks = self._gone, list[Task]()
         groups: dict[str, Group] = {}
-        self._gone = []
+        self._gone, self._no_room = [], False
         for stage in self._running.to_tell_again():
             tasks += tasks_for_network(stage, stage.plan.running, self._profiles, self._reachable.kind_of)
         ended, run = self._running.take_news()
@@ -336,19 +343,38 @@ class FlowPlane:
         own = has_own_kind(stage)
         if plan.own_kind != own:  # All its tasks are of other kinds.
             names, plan.own_kind = withdrawn(stage), own
-            self._offered -= len(names)
-        most = self._book.options.flow_tasks_max - (self._offered - len(plan.since_s))
+            self._count_offered(stage, -len(names))
+        most = self._room_for(stage)
         if spec.gang and not (stage.complete and stage.unplaced <= most):
             most = 0
         more_names, new = compare(stage, most, now_s)
-        self._offered += len(new) - len(more_names)
+        self._count_offered(stage, len(new) - len(more_names))
         if len(plan.since_s) >= stage.unplaced:
             del self._looked_at[stage]  # Else the rest follows when there is room.
+        elif self._book.nodes.eligible(stage.kind):
+            self._no_room = True
         if plan.since_s:
             self._in_network[plan.number] = stage
         else:
             self._in_network.pop(plan.number, None)
         return names + more_names, new
+
+    def _room_for(self, stage: StageState) -> int:
+        """So many of the stage's tasks the network may have: none if no node may run them. A quarter of the room is
+        kept for users who have less than that there, so that nobody fills it for all."""
+        if not self._book.nodes.eligible(stage.kind):
+            return 0
+        here, most = len(stage.plan.since_s), self._book.options.flow_tasks_max
+        free = most - (self._offered - here)
+        kept = max(1, most // KEPT_SHARE)
+        return max(0, min(free, max(kept - (self._offered_of[stage.job.user] - here), free - kept)))
+
+    def _count_offered(self, stage: StageState, change: int) -> None:
+        """The network has so many tasks of the stage more, or less."""
+        self._offered += change
+        self._offered_of[stage.job.user] += change
+        if not self._offered_of[stage.job.user]:
+            del self._offered_of[stage.job.user]
 
     def _tell_limits(self, stage: StageState, groups: dict[str, Group]) -> None:
         """Of the stage, and of the one that it is to be near."""
@@ -368,7 +394,7 @@ class FlowPlane:
         plan, near = stage.plan, near_of(stage)
         if plan.since_s:
             names = withdrawn(stage)
-            self._offered -= len(names)
+            self._count_offered(stage, -len(names))
             self._gone += names
         plan.before_s.clear()
         self._in_network.pop(plan.number, None)
@@ -388,6 +414,7 @@ class FlowPlane:
             withdrawn(stage)
         self._in_network.clear()
         self._offered = 0
+        self._offered_of.clear()
         self._looked_at.update(self._waiting)
 
     # ---- and end -----------------------------------------------------------------------------
@@ -425,8 +452,7 @@ class FlowPlane:
         if self._running.make_room:  # What does not stand yet does then, which is news.
             stale = 0
         self.rounds.stale += stale
-        more = self._offered >= self._book.options.flow_tasks_max  # Others have room now.
-        self._news = self._news or stale > 0 or (placed > 0 and more)
+        self._news = self._news or stale > 0 or (placed > 0 and self._no_room)  # Others have room now.
         self._stale_rounds = self._stale_rounds + 1 if stale and not placed else 0
         if self._stale_rounds >= STALE_ROUNDS_MAX:
             self._pause(now_s)
@@ -457,7 +483,7 @@ class FlowPlane:
         """The task stays in the network, where it waits no more."""
         plan = stage.plan
         plan.waits_no_more(task)
-        self._offered -= 1
+        self._count_offered(stage, -1)
         self._running.began(stage, task, node_id)
 
     def _by_stage(self, placements: Sequence[tuple[str, str]]) -> list[tuple[StageState, list[tuple[int, str]]]]:
@@ -491,7 +517,9 @@ class FlowPlane:
                 self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
 
     def _why_never_fits(self, stage: StageState) -> str:
-        return why_gang_never_fits(stage, self._book.nodes, self._view, self._book.options.flow_tasks_max)
+        most = self._book.options.flow_tasks_max
+        kept = max(1, most // KEPT_SHARE)
+        return why_gang_never_fits(stage, self._book.nodes, self._view, max(kept, most - kept))
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -529,7 +557,7 @@ class FlowPlane:
 
     def problem_of_all(self) -> str | None:
         offered = sum(len(stage.plan.since_s) for stage in self._in_network.values())
-        if offered != self._offered:
+        if offered != self._offered or offered != self._offered_of.total():
             return f"the network has {offered} tasks, and {self._offered} are counted"
         waits = self._round is not None or self._news or self._timer_at_s is not None
         if self._waiting and self._book.leads() and not waits:

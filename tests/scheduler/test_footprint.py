@@ -72,6 +72,8 @@ def test_payloads_do_not_count_twice_and_references_do() -> None:
 def test_preferred_nodes_and_inputs_of_tasks_count() -> None:
     details = {0: m.TaskDetail(("n1", "n22")), 1: m.TaskDetail((), ((0, 1), (5, 1_000_000)))}
     assert tasks_bytes([b""] * 2, details) == 2 * DETAIL_BYTES + 2 * TEXT_BYTES + 5 + 2 * RANGE_BYTES
+    data = {0: m.TaskDetail(data=(("n1", 5), ("n22", 1 << 40)))}
+    assert tasks_bytes([b""], data) == DETAIL_BYTES + 2 * TEXT_BYTES + 5 + 2 * RANGE_BYTES
 
 
 @pytest.mark.parametrize(("result", "size"), [(b"x" * 70, 70), (b"", 0), (REF, REF_SIZE)], ids=["bytes", "none", "ref"])

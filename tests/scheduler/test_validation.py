@@ -171,6 +171,17 @@ def test_data_of_a_task_that_cannot_be_breaks_the_link(data: list[tuple[str, int
         rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=tuple(data))}))
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [([("a", 1), ("a", 2)], "names a node twice"), ([(LONG, 1)], "data of task 0"), ([("", 1)], "data of task 0")],
+)
+def test_nodes_of_data_are_named_once_by_names_that_nodes_may_have(data: list[tuple[str, int]], why: str) -> None:
+    rig = rig_with_python()
+    rig.client(submission("j", 1))
+    with pytest.raises((LinkError, InvalidRequest), match=why):
+        rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=tuple(data))}))
+
+
 def test_limits_themselves_are_allowed() -> None:
     edges = [*after_all_before(447), stage("last", *map(str, range(319)))]
     assert sum(len(one.after) for one in edges) == STAGE_EDGES_MAX

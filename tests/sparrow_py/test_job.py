@@ -188,7 +188,7 @@ def test_a_demand_and_prefetching_do_not_go_together() -> None:
 
 
 def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
-    task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)], data={"n": 0, "m": 1 << 62})
+    task = TaskSpec(REF, "id", preferred=("a", "b"), inputs=["a", ("a", 0)], data={"n": 0, "m": 1 << 40})
     JobSpec(
         stages=(stage("b", "a", tasks=(task, b"", REF)), stage("a"), stage("c", "a", "b", tasks=[])),
         max_attempts=1000, queue_timeout_s=math.inf, wait_for_nodes_s=0, avoid=("other",), avoid_by="rack",

@@ -38,7 +38,7 @@ def test_under_any_policy_all_tasks_run_as_slots_get_free(policy: str) -> None:
 
 def test_quincy_reads_where_the_data_of_tasks_lie() -> None:
     rig = rig_of("quincy", {f"n{number}": node_info(2) for number in range(4)})
-    data = {task: m.TaskDetail(data=((f"n{task % 4}", 10**10), ("n0", 10**8))) for task in range(8)}
+    data = {task: m.TaskDetail(data=((f"n{task % 4}", 10**10), (f"n{(task + 1) % 4}", 10**8))) for task in range(8)}
     rig.submit_job(8, details=data)
     assert rig.placed() == {task: f"n{task % 4}" for task in range(8)}
 

@@ -311,6 +311,28 @@ def test_no_more_tasks_are_weighed_at_a_time_than_may_be_and_the_others_follow()
     assert not rig.core.jobs
 
 
+def test_no_user_fills_the_network_for_all() -> None:
+    """A quarter of the room is for users who have less than that in it."""
+    rig = FlowRig({"n1": node_info(1)}, flow_tasks_max=8)
+    rig.submit_job(20, job="many", user="ada")
+    rig.submit_job(20, job="more", user="ada")
+    (network,) = rig.networks
+    assert len(network.tasks) <= 6
+    rig.submit_job(5, job="few", user="bob", client="other")
+    assert {task.user for task in network.tasks.values()} == {"ada", "bob"}
+    assert rig.end_all() == 45 and not rig.core.jobs
+
+
+def test_tasks_that_no_node_may_run_take_no_room_in_the_network() -> None:
+    rig = FlowRig({"n1": node_info(1)}, flow_tasks_max=4)
+    where = (Constraint("node", "in", ("n2",)),)
+    rig.submit_job(20, job="nowhere", where=where, wait_for_nodes_s=1000.0)
+    rig.submit_job(3, job="here")
+    assert rig.end_all() == 3
+    rig.node_up("n2", node_info(4))
+    assert rig.end_all() == 20 and not rig.core.jobs
+
+
 def test_only_what_has_changed_is_told() -> None:
     rig = FlowRig({"n1": node_info(2), "n2": node_info(2)})
     rig.submit_job(9)
