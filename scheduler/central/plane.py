@@ -25,6 +25,7 @@ from scheduler.central.free_nodes import FreeNodes, fits
 from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
 from scheduler.plane import WhyWaiting
+from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
@@ -82,7 +83,7 @@ class CentralPlane:
         if not stage.plan.waits:
             stage.plan.waits = True
             self._queue(stage)
-        self._look_for_nodes(stage, now_s)
+        look_for_nodes(self._book, stage, now_s)
         self._news = True
 
     def tasks_withdrawn(self, stage: StageState) -> None:
@@ -189,27 +190,8 @@ class CentralPlane:
     def _nodes_changed(self, now_s: float) -> None:
         """Stages may have nodes that had none, or none any more."""
         self._news = True
-        eligible = self._book.nodes.eligible
-        for queue in self._queues.values():
-            for stage in queue.stages():
-                has_node = bool(eligible(stage.kind))
-                if stage.preferences is not None or has_node != (stage.search.no_node_since_s is None):
-                    self._look_for_nodes(stage, now_s)
-
-    def _look_for_nodes(self, stage: StageState, now_s: float) -> None:
-        """Have the stage wait in the book as well, if there is no node for tasks of it, whether or not it has room."""
-        book, preferences = self._book, stage.preferences
-        nodes = book.nodes_now(stage)
-        if stage.job.using is not None:
-            book.announce_nodes(stage.job, nodes)
-        if preferences is not None:
-            allowed, preferred = book.test_node(stage), preferences.preferred
-            lacking = [task for task in preferences.constrained if not any(map(allowed, preferred[task]))]
-            book.wait_for_preferred(stage, lacking, preferences.free > 0 and not nodes, now_s)
-        elif nodes:
-            stage.search.no_node_since_s = None
-        else:
-            book.wait(stage, now_s)
+        stages = (stage for queue in self._queues.values() for stage in queue.stages())
+        nodes_changed(self._book, stages, now_s)
 
     # ---- which node gets what ----------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from scheduler.flow.stage_limits import group_of, has_limits, near_of
 from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
 from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
+from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
 from sparrow_py.job import CANCELLED, LOST
 from sparrow_py.wire import messages as m
 
@@ -126,7 +127,7 @@ class FlowPlane:
             stage.reserved_at_s = now_s
         self._waiting[stage] = None
         self._look_at(stage)
-        self._look_for_nodes(stage, now_s)
+        look_for_nodes(self._book, stage, now_s)
 
     def tasks_withdrawn(self, stage: StageState) -> None:
         self._look_at(stage)
@@ -256,26 +257,7 @@ class FlowPlane:
         """Stages may have nodes that had none, or none any more."""
         self._news = True
         self._view.version += 1  # The kinds' nodes are others, even if all of them stay.
-        eligible = self._book.nodes.eligible
-        for stage in self._waiting:
-            has_node = bool(eligible(stage.kind))
-            if stage.preferences is not None or has_node != (stage.search.no_node_since_s is None):
-                self._look_for_nodes(stage, now_s)
-
-    def _look_for_nodes(self, stage: StageState, now_s: float) -> None:
-        """Have the stage wait in the book as well, if there is no node for tasks of it, whether or not it has room."""
-        book, preferences = self._book, stage.preferences
-        nodes = book.nodes_now(stage)
-        if stage.job.using is not None:
-            book.announce_nodes(stage.job, nodes)
-        if preferences is not None:
-            allowed, preferred = book.test_node(stage), preferences.preferred
-            lacking = [task for task in preferences.constrained if not any(map(allowed, preferred[task]))]
-            book.wait_for_preferred(stage, lacking, preferences.free > 0 and not nodes, now_s)
-        elif nodes:
-            stage.search.no_node_since_s = None
-        else:
-            book.wait(stage, now_s)
+        nodes_changed(self._book, self._waiting, now_s)
 
     # ---- rounds begin ------------------------------------------------------------------------
 
