@@ -22,15 +22,16 @@ from scheduler.book.jobs import UNPLACED
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Placed
-from scheduler.flow.cluster_view import ClusterView, takes_tasks
+from scheduler.flow.cluster_view import ClusterView
 from scheduler.flow.gang_room import why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
 from scheduler.flow.reachable import Reachable, has_own_kind
+from scheduler.flow.room_now import RoomNow
 from scheduler.flow.running_tasks import RunningTasks
 from scheduler.flow.solvers.stopping import stop_flag
-from scheduler.flow.stage_limits import group_of, has_limits, near_of
+from scheduler.flow.stage_limits import StageRelations, group_of, has_limits, near_of
 from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
 from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
@@ -117,7 +118,9 @@ class FlowPlane:
     # ---- what the book tells -----------------------------------------------------------------
 
     def stage_came(self, stage: StageState) -> None:
-        stage.plan = StagePlan(next(self._numbers))
+        first = stage.job.stages[0]
+        relations = StageRelations(stage.job) if stage is first else first.plan.relations
+        stage.plan = StagePlan(next(self._numbers), relations)
 
     def tasks_unplaced(self, stage: StageState, now_s: float) -> None:
         """They are placed in a round."""
@@ -199,36 +202,24 @@ class FlowPlane:
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
 
-    def _room(self, stage: StageState) -> str:
-        """What is free at the nodes that may run the stage's tasks."""
-        book, view = self._book, self._view
-        nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage)]
-        with_slot = [node for node in nodes if takes_tasks(node) and view.slots_free(node)]
-        fitting = [node for node in with_slot if view.room_for(node, stage.kind.demand)]
-        if not nodes:
-            return ""
-        if not with_slot:
-            where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
-            return f"the slots for placed tasks are taken at {where}"
-        text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
-        if len(fitting) < len(with_slot):
-            text += f", {len(fitting):,} of them also what a task demands"
-        return text
-
     def oldest_wait_s(self, now_s: float) -> float:
         since_s = [min(stage.plan.since_s.values(), default=now_s) for stage in self._waiting]
         return max(0.0, now_s - min(since_s, default=now_s))
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
-        """The costs of the task that the network has had for longest."""
-        reasons, plan, network = self._reasons(stage), stage.plan, self._network
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
+        """The costs of the task of each that the network has had for longest."""
+        room = RoomNow(self._book, self._view)
+        return [self._explain(stage, room) for stage in stages]
+
+    def _explain(self, stage: StageState, room: RoomNow) -> Callable[[], WhyWaiting]:
+        reasons, plan, network = self._reasons(stage, room), stage.plan, self._network
         waiting = [(since_s, task) for task, since_s in plan.since_s.items() if stage.states[task] == UNPLACED]
         if network is None or not waiting:
             return lambda: WhyWaiting(reasons)
         task = min(waiting)[1]
         return partial(explained, network, plan.name(task), stage.first + task, reasons)
 
-    def _reasons(self, stage: StageState) -> list[str]:
+    def _reasons(self, stage: StageState, room: RoomNow) -> list[str]:
         reasons, plan, options = [], stage.plan, self._book.options
         if not self._book.leads():
             reasons.append("this scheduler does not lead its plane, and places nothing")
@@ -239,8 +230,8 @@ class FlowPlane:
             reasons.append("a gang waits until all of it is here")
         elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
             reasons.append(why_not)
-        if room := self._room(stage):
-            reasons.append(room)
+        if what_is_free := room.for_stage(stage):
+            reasons.append(what_is_free)
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")

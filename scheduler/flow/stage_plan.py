@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scheduler.book.jobs import StageState
     from scheduler.flow.profiles import Profiles
+    from scheduler.flow.stage_limits import StageRelations
 
 
 class StagePlan:
@@ -34,13 +35,16 @@ class StagePlan:
         "offered",
         "own_kind",
         "preferred",
+        "relations",
         "running",
         "since_s",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, relations: StageRelations) -> None:
         self.number = number
         """Of all stages that ever came, so that names of tasks do not come again."""
+        self.relations = relations
+        """Those of all stages of its job."""
         self.offered: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By task: whether the network has it."""
         self.since_s: dict[int, float] = {}
