@@ -206,5 +206,8 @@ class BookForPlane:
     leads: Callable[[], bool]
     """Whether tasks may be placed by this scheduler now: always, on a plane without a leader."""
 
+    warn: Callable[[str], None]
+    """Tell the operator, by a line of the log."""
+
     solve: Callable[[Problem], int]
     """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

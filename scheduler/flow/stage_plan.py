@@ -73,6 +73,11 @@ class StagePlan:
         self.preferred.pop(task, None)
 
 
+def number_of(name: str) -> int:
+    """The number of the stage of a task, by the task's name in the network."""
+    return int(name.partition(".")[0])
+
+
 def unplaced_mask(stage: StageState) -> NDArray[np.bool_]:
     """By task: whether it waits for a place."""
     if not stage.states or not stage.open:
@@ -113,7 +118,7 @@ def compare(stage: StageState, most: int, now_s: float) -> tuple[list[str], list
     new = [int(task) for task in np.flatnonzero(unplaced & ~offered)[: max(0, most - len(plan.since_s))]]
     plan.offered = offered & unplaced
     plan.offered[new] = True
-    if plan.before_s and not plan.offered.any():
+    if plan.before_s and not unplaced.any():
         plan.before_s.clear()
     for task in new:
         plan.since_s[task] = plan.before_s.pop(task, now_s)
