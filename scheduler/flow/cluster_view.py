@@ -17,6 +17,7 @@ from scheduler.flow.policies.policy import Machine
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane
 
@@ -62,6 +63,10 @@ class ClusterView:
         """By node: how many tasks of each user it has."""
         self.running: Counter[str] = Counter()
         """By user, over all nodes."""
+        self.kept_for: StageState | None = None
+        """A gang for which slots are kept free."""
+        self.kept: dict[str, int] = {}
+        """By node: how many that are."""
         self.version = 0
         """Changes whenever machines come or go."""
 
@@ -83,9 +88,19 @@ class ClusterView:
                 left[name] = left.get(name, 0.0) - amount
         return left
 
-    def room_for(self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1) -> bool:
-        """Whether so many tasks with this demand fit there now."""
-        if self.slots_free(node) < tasks:
+    def keep(self, stage: StageState | None, slots: dict[str, int]) -> None:
+        """Let nobody but this stage have so many slots of these nodes, those that are free and those that get so."""
+        for node_id in slots.keys() | self.kept.keys():
+            if slots.get(node_id) != self.kept.get(node_id):
+                self.changed(node_id)
+        self.kept_for, self.kept = stage, slots
+
+    def room_for(
+        self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1, stage: StageState | None = None
+    ) -> bool:
+        """Whether so many tasks with this demand, of this stage, fit there now."""
+        kept = 0 if stage is not None and stage is self.kept_for else self.kept.get(node.id, 0)
+        if self.slots_free(node) - kept < tasks:
             return False
         if not demand:
             return True
@@ -183,9 +198,10 @@ class ClusterView:
 
     def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
         """Slots and resources for the tasks that the network has, those that run among them, if it has these."""
+        kept = min(self.kept.get(node.id, 0), self.slots_free(node))
         if not self._keeps_running:
-            return self.slots_free(node), self.free(node)
-        slots, free = self.lane_slots(node) - self._strangers_at(node).slots, self._without_strangers(node)
+            return self.slots_free(node) - kept, self.free(node)
+        slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
         for attempt in node.attempts:
             if attempt.stage.plan.running.get(attempt.task) != node.id:
                 slots -= 1
