@@ -136,7 +136,11 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
 
     policy: Annotated[
         str,
-        _schema("The scheduler's own, or empty: a job stays where it is posted.", enum=["", "sparrow", "flow"]),
+        _schema(
+            "The scheduler's own, or empty: a job stays where it is posted; auto: the scheduler refuses the job if "
+            "the other policy is for it, by how long its tasks are expected to take.",
+            enum=["", "sparrow", "flow", "auto"],
+        ),
     ] = ""
     preemptible: Annotated[
         bool, _schema("Its tasks may be stopped for others, and start again. Needs policy flow.")
