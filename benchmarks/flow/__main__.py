@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.flow import document, events
+from benchmarks.flow import document, events, nodes
 from benchmarks.flow.calibrate import COSTS, calibrated, write_costs
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
@@ -102,6 +102,23 @@ def _rounds(as_json: bool, **values: Any) -> None:
         show(figure, result)
 
 
+def _nodes(as_json: bool, scale: str, results: Path | None, **values: Any) -> None:
+    """As large as the scale says, or as wanted."""
+    if not any(value is not None for value in values.values()):
+        _figure((nodes.FIGURE.name,), scale, as_json, results, None)
+        return
+    if results is not None:
+        raise click.UsageError("--results is for the figure as it is, without --nodes, --slots, --span or --busy")
+    given = {name: value for name, value in values.items() if value is not None}
+    settings = replace(nodes.settings(Scale(scale)), **given)
+    figure = replace(nodes.FIGURE, measure=lambda _: nodes.measure(settings))
+    result, _ = measured(figure, Scale(scale))
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        show(figure, result)
+
+
 def _calibrate(scale: str, out: Path) -> None:
     costs, rows = calibrated(Scale(scale))
     _show("How well the constants foretell CPU times", rows)
@@ -163,6 +180,24 @@ main = click.Group(
                              help="How unequally machines are liked."),
                 click.Option(["--prioritised/--not-prioritised"], default=True, help="Arc prioritisation."),
                 click.Option(["--drains/--keeps"], default=True, help="Efficient task removal."),
+            ],
+        ),
+        click.Command(
+            "nodes", callback=_nodes, context_settings=CONTEXT,
+            help="CPU time and memory of a scheduler of policy flow with many node monitors, idle and busy.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+                click.Option(["--results"], type=click.Path(path_type=Path), default=None,
+                             help="Append the result to this file, as a JSON line."),
+                click.Option(["--nodes"], type=click.IntRange(1, 100_000), default=None,
+                             help="Node monitors.  [default: 200; with --full 2,000]"),
+                click.Option(["--slots"], type=click.IntRange(1, 65_536), default=None,
+                             help="Of each.  [default: 2]"),
+                click.Option(["--span", "span_s"], type=click.FloatRange(0.1), default=None,
+                             help="Seconds for each rate.  [default: 6; with --full 30]"),
+                click.Option(["--busy"], type=click.FloatRange(0, 0.99), default=None,
+                             help="Part of the slots that tasks hold which do not end.  [default: 0]"),
             ],
         ),
         click.Command(
