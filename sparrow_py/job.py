@@ -87,6 +87,8 @@ class TaskSpec:
     inputs: results of earlier stages that the executor is given with the payload, in this order.
     data: ids of nodes, and how many bytes of what the task reads lie on each: a hint for policies that count what has
         to move. Sampling makes nothing of it.
+    data_bytes: how many bytes that the task reads these are parts of. To be stated where bytes have replicas, or lie
+        elsewhere, too. By default each byte lies on one of these nodes: the sum.
     """
 
     payload: bytes | BlobRef = b""
@@ -95,6 +97,7 @@ class TaskSpec:
     preferred: Sequence[str] = ()
     inputs: Sequence[InputName] = ()
     data: Mapping[str, int] | None = None
+    data_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -499,6 +502,8 @@ def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None
         sequence(f"{field}.inputs", task.inputs)
         if task.data is not None:
             check_data(f"{field}.data", task.data)
+        if task.data_bytes is not None:
+            check_data_bytes(f"{field}.data_bytes", task.data_bytes, task.data or {})
         if not task.id:
             continue
         check_name(f"{field}.id", task.id)
@@ -514,6 +519,11 @@ def check_data(field: str, data: Mapping[str, int]) -> None:
     for node, size in data.items():
         check_name(f"{field} {node!r}", node, empty=False)
         check_whole(f"{field}[{node!r}]", size, 0, DATA_BYTES_MAX)
+
+
+def check_data_bytes(field: str, data_bytes: int, data: Mapping[str, int]) -> None:
+    """Raise `InvalidRequest` unless `data` may be parts of so many bytes."""
+    check_whole(field, data_bytes, max(data.values(), default=0), DATA_NODES_MAX * DATA_BYTES_MAX)
 
 
 def _check_names(field: str, names: object, count_max: int) -> None:

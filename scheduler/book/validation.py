@@ -219,6 +219,12 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
                 f"job {job.id}: the data of task {task} is at more than {DATA_NODES_MAX} nodes, or its bytes are not "
                 f"from 0 to {DATA_BYTES_MAX}"
             )
+        if detail.data_bytes is not None:
+            least, most = max((size for _, size in detail.data), default=0), DATA_NODES_MAX * DATA_BYTES_MAX
+            if not least <= detail.data_bytes <= most:
+                raise LinkError(
+                    f"job {job.id}: data_bytes of task {task} are {detail.data_bytes}; allowed are {least} to {most}"
+                )
         if len({node for node, _ in detail.data}) < len(detail.data):
             raise LinkError(f"job {job.id}: the data of task {task} names a node twice")
         for node, _ in detail.data:

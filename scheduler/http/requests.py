@@ -64,6 +64,9 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         dict[str, int],
         _schema("Ids of nodes, and how many bytes of what the task reads lie there.", maxProperties=DATA_NODES_MAX),
     ] = {}
+    data_bytes: Annotated[
+        int | None, _schema("What `data` is parts of, if bytes have replicas; null: its sum.", minimum=0)
+    ] = None
 
 
 class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
