@@ -12,7 +12,7 @@ from node_monitor.host.accounts import UserAccounts
 from node_monitor.queueing.tickets import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption, InvalidRequest
-from sparrow_py.job import NAME_BYTES_MAX
+from sparrow_py.job import NAME_BYTES_MAX, RESOURCE_MAX
 from sparrow_py.profiles import NODE_MONITOR
 from sparrow_py.wire.addresses import check_address, check_source
 
@@ -22,7 +22,6 @@ SLOTS_MAX = 1 << 16
 COUNT_MAX = 10_000
 NODE_ID_BYTES_MAX = NAME_BYTES_MAX - len(f"/{COUNT_MAX}")
 """Of `node_id`: with `count` above 1 each node's name has its number at its end."""
-RESOURCE_MAX = 1e18
 LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
 }  # fmt: skip

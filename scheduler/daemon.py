@@ -36,6 +36,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
@@ -72,6 +73,7 @@ class SchedulerDaemon:
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
         self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
         self.core.register.job_gone = JobLog(log).ended
+        self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core

@@ -35,6 +35,8 @@ STAGES_MAX = 1000
 STAGE_EDGES_MAX = 100_000
 DEMANDS_MAX = 64
 DEMAND_MIN = 1e-9
+RESOURCE_MAX = 1e18
+"""Of a resource that a node offers or a task demands: an exabyte, and sums of many are still exact enough."""
 HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
@@ -385,7 +387,7 @@ def check_demand(field: str, demand: Mapping[str, float]) -> None:
         raise InvalidRequest(field, demand, f"a mapping of at most {DEMANDS_MAX} names to numbers")
     for name, amount in demand.items():
         check_name(f"{field} {name!r}", name, empty=False)
-        check_number(f"{field}[{name!r}]", amount, 0, 1e18)
+        check_number(f"{field}[{name!r}]", amount, 0, RESOURCE_MAX)
         if 0 < amount < DEMAND_MIN:
             raise InvalidRequest(f"{field}[{name!r}]", amount, f"0, or a number from {DEMAND_MIN:g}")
 

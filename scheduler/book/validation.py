@@ -20,6 +20,7 @@ from sparrow_py.job import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     PROBE_RATIO_MAX,
+    RESOURCE_MAX,
     STAGES_MAX,
     BlobRef,
     check_demand,
@@ -143,6 +144,9 @@ def check_node(node: NodeInfo) -> None:
     for app, reason in node.withdrawn.items():
         if len(reason) > WITHDRAWN_CHARS_MAX:
             raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
+    for name, amount in node.resources.items():
+        if not 0 <= amount <= RESOURCE_MAX:
+            raise LinkError(f"resources[{shown(name)}] is {amount}; it is a number from 0 to {RESOURCE_MAX:g}")
 
 
 def check_load(node_id: str, slots: int, resources: Mapping[str, float], load: NodeLoad) -> None:

@@ -98,6 +98,11 @@ class RunningTasks:
         stage = self._stages.get(int(number))
         return (stage, int(task)) if stage is not None and int(task) in stage.plan.running else None
 
+    def stage_of(self, name: str) -> StageState | None:
+        """The stage of a task that runs, by the task's name."""
+        found = self._find(name)
+        return found[0] if found is not None else None
+
     # ---- what a round says of them -----------------------------------------------------------
 
     def take_out(self, placements: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -8,7 +8,7 @@ unplaced tasks, all of whose tasks have arrived, has no reservation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler.plane import WhyWaiting
@@ -120,8 +120,12 @@ class SamplingPlane:
         """There are no rounds."""
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
         """Where its reservations are queued."""
+        return [self._explain(stage) for stage in stages]
+
+    @staticmethod
+    def _explain(stage: StageState) -> Callable[[], WhyWaiting]:
         live: Counter[str] = Counter()
         for ticket in stage.plan.tickets.values():
             live.update(ticket.live)

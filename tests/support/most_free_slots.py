@@ -7,7 +7,7 @@ and has computed off the loop which task goes where.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from scheduler.book.jobs import UNPLACED, Attempt, StageState
@@ -89,8 +89,8 @@ class MostFreeSlots:
     def oldest_wait_s(self, now_s: float) -> float:
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
-        return lambda: WhyWaiting([])
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
+        return [lambda: WhyWaiting([]) for _ in stages]
 
     def live_reservations(self, node_id: str) -> int:
         return 0

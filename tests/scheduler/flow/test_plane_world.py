@@ -31,7 +31,7 @@ def is_for_the_plane(monkeypatch: pytest.MonkeyPatch, *, preemptible: bool = Fal
 
 def has_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks go to the first machine with room."""
-    monkeypatch.setattr("scheduler.flow.cluster_network.ClusterNetwork", lambda policy, keeps_running: FirstFit())
+    monkeypatch.setattr("scheduler.flow.guarded_policy.GuardedNetwork", lambda policy, keeps_running: FirstFit())
 
 
 def play(seed: int, **options: Any) -> None:
