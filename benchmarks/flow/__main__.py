@@ -119,10 +119,14 @@ def _nodes(as_json: bool, scale: str, results: Path | None, **values: Any) -> No
         show(figure, result)
 
 
-def _calibrate(scale: str, out: Path) -> None:
+def _calibrate(scale: str, out: Path | None) -> None:
     costs, rows = calibrated(Scale(scale))
-    _show("How well the constants foretell CPU times", rows)
+    _show("How well the formula foretells CPU times that its constants were not fitted to", rows)
     _show("", [{"constant": name, "value": value} for name, value in asdict(costs).items()])
+    if out is None and scale != Scale.FULL.value:
+        click.echo("nothing is written: these are constants of small clusters; --full or --out", err=True)
+        return
+    out = COSTS if out is None else out
     try:
         write_costs(costs, out)
     except OSError as error:
@@ -205,8 +209,9 @@ main = click.Group(
             help="Measure what rounds cost, for the figures in virtual time (6.2 to 6.5).",
             params=[
                 *SCALE_OPTIONS,
-                click.Option(["--out"], type=click.Path(path_type=Path), default=COSTS, show_default=False,
-                             help="Where the constants go.  [default: benchmarks/flow/costs.json]"),
+                click.Option(["--out"], type=click.Path(path_type=Path), default=None, show_default=False,
+                             help="Where the constants go.  [default: with --full benchmarks/flow/costs.json; else "
+                             "they are only shown]"),
             ],
         ),
         click.Command(
