@@ -260,6 +260,7 @@ class SchedulerCore:
             standby_of=options.standby_of,
             takeover_s=options.takeover_s,
             settling_s=options.settling_s,
+            nodes_expected=options.nodes_expected,
         )
         inventories.in_use = True
         ledger.why_no_jobs = leading.why_not

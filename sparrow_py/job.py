@@ -208,7 +208,8 @@ class JobSpec(StageSpec):
         or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else sampling. Empty:
         sampling, unless only schedulers of policy flow are connected. Which it is is decided once.
     preemptible: its tasks may be stopped to make room for others, and start again, which uses up no attempt. Needs
-        policy "flow", and `max_attempts` of at least 2.
+        policy "flow", and `max_attempts` of at least 2; not for stages with `gang`, `max_per_node`, `max_per_rack` or
+        `together_with`.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -261,6 +262,7 @@ class JobSpec(StageSpec):
     def _check_flow_only(self, where: str, stage: StageSpec) -> None:
         if self.policy != "flow" and (name := first_flow_only(stage)):
             raise needs_flow(where + name, getattr(stage, name), self.policy)
+        check_stops_alone(where, stage, preemptible=self.preemptible)
 
     def as_stages(self) -> Sequence[StageSpec]:
         """Its stages, whichever way they were given."""
@@ -448,6 +450,14 @@ def check_preemptible(*, preemptible: bool, policy: str, max_attempts: int) -> N
         raise needs_flow("preemptible", preemptible, policy)
     if max_attempts == 1:
         raise InvalidRequest("preemptible", preemptible, "False with max_attempts=1, which allows no second start")
+
+
+def check_stops_alone(where: str, stage: GroupLimits, *, preemptible: bool) -> None:
+    """Raise `InvalidRequest` if tasks of a preemptible job's stage depend on where others of it are: to stop one of
+    them would leave the others with less than they were promised."""
+    if preemptible and (name := first_flow_only(stage)):
+        allowed = "nothing in a preemptible job, whose tasks are stopped one by one; submit a job of its own"
+        raise InvalidRequest(where + name, getattr(stage, name), allowed)
 
 
 def check_stage_priority(where: str, priority: int | None, of_job: int | None) -> None:

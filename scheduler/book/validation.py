@@ -30,6 +30,7 @@ from sparrow_py.job import (
     check_order,
     check_preemptible,
     check_stage_priority,
+    check_stops_alone,
     check_together,
     check_whole,
     first_flow_only,
@@ -95,11 +96,11 @@ def check_submission(
     check_together([(stage.name, stage.after, stage.together_with) for stage in job.stages])
     if len(job.stages) == 1:
         _check_stage("", job.stages[0], bytes_max)
-        _check_groups("", job.stages[0], plane)
+        _check_groups("", job.stages[0], plane, preemptible=job.preemptible)
         return
     for index, stage in enumerate(job.stages):
         _check_stage(f"stages[{index}].", stage, bytes_max)
-        _check_groups(f"stages[{index}].", stage, plane)
+        _check_groups(f"stages[{index}].", stage, plane, preemptible=job.preemptible)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
@@ -110,10 +111,11 @@ def _check_policy(job: SubmitJob, plane: str) -> None:
     check_preemptible(preemptible=job.preemptible, policy=job.policy, max_attempts=job.max_attempts)
 
 
-def _check_groups(where: str, stage: Stage, plane: str) -> None:
+def _check_groups(where: str, stage: Stage, plane: str, *, preemptible: bool) -> None:
     check_limits(where, stage)
     if plane != FLOW and (name := first_flow_only(stage)):
         raise needs_flow(where + name, getattr(stage, name), plane)
+    check_stops_alone(where, stage, preemptible=preemptible)
 
 
 def check_priority(user: str, job: SubmitJob, highest: int) -> None:

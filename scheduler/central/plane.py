@@ -102,6 +102,9 @@ class CentralPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self._news = True
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Its node says of itself what runs there: the book knows."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         if report.status is CANCELLED and report.started_at_s is None:
             self._not_started(attempt)

@@ -130,6 +130,9 @@ class DirectPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self.tasks_unplaced(stage, now_s)
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Nothing is kept of what runs."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """Which queue is short now, nodes say when they are asked."""
 

@@ -157,6 +157,11 @@ class FlowPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self._news = True
 
+    def adopted(self, attempt: Attempt) -> None:
+        if self._running.keeps(attempt.stage):
+            self._running.adopted(attempt)
+        self._node_changed(attempt.node_id)
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         stage = attempt.stage
         if report.service_s is not None and report.service_s >= 0 and report.status is not CANCELLED:
@@ -298,8 +303,8 @@ class FlowPlane:
         gone, tasks = self._gone, list[Task]()
         groups: dict[str, Group] = {}
         self._gone, self._no_room = [], False
-        for stage in self._running.to_tell_again():
-            tasks += tasks_for_network(stage, stage.plan.running, self._profiles, self._reachable.kind_of)
+        for stage, unknown in self._running.take_unknown():
+            tasks += tasks_for_network(stage, unknown, self._profiles, self._reachable.kind_of)
         ended, run = self._running.take_news()
         gone += ended
         for stage in self._waiting:
@@ -549,6 +554,8 @@ class FlowPlane:
             ]
             if missing:
                 return f"its unplaced tasks {missing[:5]} are not in the network, and nobody looks"
+        if problem := self._running.problem(stage):
+            return problem
         nodes = self._book.nodes.eligible(stage.kind)
         if wanted and not nodes and not self._book.is_waiting(stage):
             return f"no node may run its {stage.unplaced} unplaced tasks, and it does not wait for one"

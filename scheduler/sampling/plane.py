@@ -77,6 +77,9 @@ class SamplingPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self.probing.memories_known(stage, memories, now_s)
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Nothing is kept of what runs."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         if self.adaptive is not None and report.service_s is not None and report.service_s >= 0:
             self.adaptive.ran(report.service_s)

@@ -55,6 +55,9 @@ class MostFreeSlots:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         """The stage waits for that."""
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Its slot is taken: seen at the next pump."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """A slot is free: seen at the next pump."""
 

@@ -22,7 +22,7 @@ def test_every_field() -> None:
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
-        "priority": -2, "policy": "flow", "preemptible": True, "gang": True, "max_per_node": 3, "max_per_rack": 4,
+        "priority": -2, "policy": "flow", "preemptible": False, "gang": True, "max_per_node": 3, "max_per_rack": 4,
         "together_with": "",
     }  # fmt: skip
     task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}, "data_bytes": 9}
@@ -33,6 +33,7 @@ def test_every_field() -> None:
     for name, value in given.items():
         if name != "common_base64":
             assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
+    assert read_job(body(app="app", policy="flow", preemptible=True), PAYLOAD_BYTES_MAX)[1].preemptible
 
 
 @pytest.mark.parametrize(
