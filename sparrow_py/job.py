@@ -46,6 +46,8 @@ POLICIES = ("", "sparrow", "flow", "auto")
 POLICIES_ALLOWED = ", ".join(shown(policy) for policy in POLICIES)
 FLOW_FROM_S = 10.0
 """With policy "auto", jobs whose stages all expect tasks of at least so long are for policy flow."""
+LEASE_S_MIN, LEASE_S_MAX = 0.1, 1e6
+"""Bounds of `StageSpec.lease_s`; the operator of a node may bound leases there further (`lease_s_max`)."""
 GROUP_MAX = 1_000_000
 """Tasks that a stage may allow on a node or in a rack."""
 DATA_NODES_MAX = 64
@@ -130,6 +132,8 @@ class StageSpec:
     together_with: name of another stage of the job: tasks go to nodes where tasks of that one run, as long as that has
         tasks which have not ended.
     priority: among the job's stages, and all that the job's own is compared with; at most the job's. None: the job's.
+    lease_s: its tasks may last long: nodes charge them so much slot time at a time, and when it is over a task may be
+        asked to end (`should_yield`), as it is another user's turn. None: a task keeps its slot until it ends.
     """
 
     tasks: Sequence[bytes | BlobRef | TaskSpec] = ()
@@ -151,6 +155,7 @@ class StageSpec:
     max_per_rack: int | None = None
     together_with: str = ""
     priority: int | None = None
+    lease_s: float | None = None
 
     def validate_stage(self, where: str = "") -> None:
         """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
@@ -163,6 +168,7 @@ class StageSpec:
             value = getattr(self, name)
             if value is not None:
                 check_number(where + name, value, 0, 1e9)
+        check_lease(where + "lease_s", self.lease_s)
         if not isinstance(self.common, bytes | BlobRef):
             raise InvalidRequest(where + "common", self.common, "bytes")
         check_blob_ref(where + "common", self.common)
@@ -366,6 +372,12 @@ def check_number(field: str, value: object, low: float, high: float) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidRequest(field, value, f"a number from {low:g} to {high:g}")
+
+
+def check_lease(field: str, value: object) -> None:
+    """Raise `InvalidRequest` unless the value may be a lease: a number of seconds, or None."""
+    if value is not None:
+        check_number(field, value, LEASE_S_MIN, LEASE_S_MAX)
 
 
 def check_whole(field: str, value: object, low: int, high: int) -> None:

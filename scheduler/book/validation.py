@@ -24,6 +24,7 @@ from sparrow_py.job import (
     STAGES_MAX,
     BlobRef,
     check_demand,
+    check_lease,
     check_limits,
     check_name,
     check_number,
@@ -265,6 +266,7 @@ def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
     _check_seconds(where + "expected_duration_s", stage.expected_duration_s)
     _check_seconds(where + "delay_s", stage.delay_s)
     _check_seconds(where + "task_timeout_s", stage.task_timeout_s)
+    check_lease(where + "lease_s", stage.lease_s)
     if stage.demand is not None:
         check_demand(where + "demand", stage.demand)
         if stage.demand and stage.prefetch:

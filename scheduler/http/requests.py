@@ -15,6 +15,8 @@ from sparrow_py.http.json_shapes import BodyDecoder
 from sparrow_py.job import (
     DATA_NODES_MAX,
     GROUP_MAX,
+    LEASE_S_MAX,
+    LEASE_S_MIN,
     MAX_ATTEMPTS_DEFAULT,
     MAX_ATTEMPTS_MAX,
     NAME_BYTES_MAX,
@@ -101,6 +103,14 @@ class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     priority: Annotated[
         int | None,
         _schema("Higher goes first; null: the job's, which is the highest allowed.", **PRIORITIES),
+    ] = None
+    lease_s: Annotated[
+        float | None,
+        _schema(
+            "Its tasks may last long: nodes charge them so many seconds at a time, and then may ask them to end.",
+            minimum=LEASE_S_MIN,
+            maximum=LEASE_S_MAX,
+        ),
     ] = None
 
 
