@@ -56,7 +56,8 @@ LAUNCHES_PER_SLOT = 2
 SETTLED_PER_TURN = 10_000
 """Once a client's messages have settled more tasks than this, others have their turn before its next message."""
 WITHDRAWN = "its token was withdrawn"
-_decode_sent = m.FrameDecoder(m.ToNode)
+_decode_sent = m.FrameDecoder(m.ToNode | m.Welcome)
+"""Of what a node's link is sent: a link that breaks at once may still have its Welcome."""
 
 
 class SchedulerDaemon:

@@ -135,6 +135,11 @@ class Leading:
         """How many of the linked nodes have accepted its epoch."""
         return len(self._accepted)
 
+    @property
+    def other(self) -> m.Leading | None:
+        """What was said last of the scheduler that leads in its place; None if none does, as far as it knows."""
+        return None if self.state is LEADING or self._gone else self._other
+
     def why_not(self) -> str:
         """Why it does not lead; empty if it does."""
         other = "" if self._other is None else f" ({_names(self._other)})"

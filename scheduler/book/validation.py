@@ -24,6 +24,7 @@ from sparrow_py.job import (
     STAGES_MAX,
     BlobRef,
     check_demand,
+    check_lease,
     check_limits,
     check_name,
     check_number,
@@ -225,6 +226,12 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
                 f"job {job.id}: the data of task {task} is at more than {DATA_NODES_MAX} nodes, or its bytes are not "
                 f"from 0 to {DATA_BYTES_MAX}"
             )
+        if detail.data_bytes is not None:
+            least, most = max((size for _, size in detail.data), default=0), DATA_NODES_MAX * DATA_BYTES_MAX
+            if not least <= detail.data_bytes <= most:
+                raise LinkError(
+                    f"job {job.id}: data_bytes of task {task} are {detail.data_bytes}; allowed are {least} to {most}"
+                )
         if len({node for node, _ in detail.data}) < len(detail.data):
             raise LinkError(f"job {job.id}: the data of task {task} names a node twice")
         for node, _ in detail.data:
@@ -259,6 +266,7 @@ def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
     _check_seconds(where + "expected_duration_s", stage.expected_duration_s)
     _check_seconds(where + "delay_s", stage.delay_s)
     _check_seconds(where + "task_timeout_s", stage.task_timeout_s)
+    check_lease(where + "lease_s", stage.lease_s)
     if stage.demand is not None:
         check_demand(where + "demand", stage.demand)
         if stage.demand and stage.prefetch:

@@ -143,11 +143,12 @@ def tasks_for_network(
     for task in tasks:
         detail = stage.details.get(task)
         local = dict(detail.data) if detail is not None and detail.data else {}
+        stated = detail.data_bytes if detail is not None else None
         found.append(
             Task(
                 name=plan.name(task),
                 job=job.id,
-                input_bytes=sum(local.values()),
+                input_bytes=sum(local.values()) if stated is None else stated,
                 local_bytes=local,
                 user=job.user,
                 kind=kind_of(stage, plan.preferred.get(task, ())),

@@ -179,6 +179,14 @@ def test_data_of_a_task_that_cannot_be_breaks_the_link(data: list[tuple[str, int
         rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=tuple(data))}))
 
 
+@pytest.mark.parametrize("data_bytes", [-1, 6, (1 << 46) + 1])
+def test_data_are_parts_of_no_fewer_bytes_and_of_no_more_than_nodes_may_have(data_bytes: int) -> None:
+    rig = rig_with_python()
+    rig.client(submission("j", 1))
+    with pytest.raises(LinkError, match=f"data_bytes of task 0 are {data_bytes}; allowed are 7 to"):
+        rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=(("a", 7),), data_bytes=data_bytes)}))
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [([("a", 1), ("a", 2)], "names a node twice"), ([(LONG, 1)], "data of task 0"), ([("", 1)], "data of task 0")],

@@ -43,6 +43,15 @@ def test_quincy_reads_where_the_data_of_tasks_lie() -> None:
     assert rig.placed() == {task: f"n{task % 4}" for task in range(8)}
 
 
+def test_data_with_replicas_are_preferred_where_they_lie_if_what_they_are_parts_of_is_stated() -> None:
+    """Eight replicas of all of the input are an eighth each of the sum, which is below the threshold of 14 %."""
+    nodes = {f"n{number}": node_info(1) for number in range(20)}
+    replicas = tuple((f"n{number}", 10**10) for number in range(12, 20))
+    rig = rig_of("quincy", nodes)
+    rig.submit_job(8, details={task: m.TaskDetail(data=replicas, data_bytes=10**10) for task in range(8)})
+    assert set(rig.placed().values()) == {name for name, _ in replicas}
+
+
 def test_the_network_aware_policy_fills_links_evenly_and_none_beyond_what_it_has() -> None:
     rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
     rig.submit_job(8, demand={NET: 400 * MB})

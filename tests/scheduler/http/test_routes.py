@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -73,6 +74,53 @@ async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.Monkey
         async with http.post("/v1/lead") as response:
             assert (response.status, await response.json()) == (200, {"plane": "flow", "epoch": 1, "leads": True})
     await daemon.stop()
+
+
+async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
+    daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow", standby_of="any", takeover_s=0.0))
+    await daemon.start()
+    seen: list[dict[str, Any]] = []
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+
+        async def look() -> None:
+            async with http.get("/v1/scheduler") as response:
+                assert response.status == 200
+                seen.append(await response.json())
+
+        await look()
+        daemon.core.node_up("n", m.NodeInfo(3, {}, {}, {}), daemon.clock())
+        daemon.core.receive_from_node("n", m.Leading("flow", 4, "other", True, "10.0.0.1:1"), daemon.clock())
+        await look()
+        async with http.post("/v1/jobs", json={**WAITING_JOB, "policy": "auto", "expected_duration_s": 60}) as response:
+            assert response.status == 503
+            assert "another scheduler does (other at 10.0.0.1:1, epoch 4)" in await refusal(response)
+        daemon.core.receive_from_node("n", m.Leading("flow", 4, "other", False, "10.0.0.1:1"), daemon.clock())
+        daemon.core.tick(daemon.clock())
+        daemon.core.receive_from_node("n", m.Leading("flow", 5, daemon.name, True), daemon.clock())
+        await post(http)
+        await look()
+        async with http.get("/v1/jobs") as response:
+            assert [job["policy"] for job in (await response.json())["jobs"]] == ["flow"]
+    await daemon.stop()
+    own = {"name": daemon.name, "address": daemon.address, "policy": "flow", "placement": ""}
+    why = "it does not lead plane flow: another scheduler does (other at 10.0.0.1:1, epoch 4)"
+    other = {"name": "other", "address": "10.0.0.1:1", "epoch": 4}
+    idle = {"takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
+    assert seen == [
+        {**own, **idle, "why_not": "no node monitor is connected", "leader": None, "nodes": 0, "slots": 0},
+        {**own, **idle, "why_not": why, "leader": other, "nodes": 1, "slots": 3},
+        {**own, "takes_jobs": True, "why_not": "", "leads": True, "epoch": 5, "leader": None, "nodes": 1, "slots": 3,
+         "jobs": 1},
+    ]  # fmt: skip
+
+
+async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
+    async with http.get("/v1/scheduler") as response:
+        found = await response.json()
+    assert (found["policy"], found["placement"], found["leads"], found["leader"]) == ("sparrow", "sparrow", None, None)
+    assert (found["takes_jobs"], found["name"]) == (not scheduler.why_not_ready(), scheduler.name)
 
 
 async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
