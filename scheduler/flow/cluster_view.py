@@ -17,7 +17,7 @@ from scheduler.flow.policies.policy import Machine
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
-    from scheduler.book.jobs import StageState
+    from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane
 
@@ -142,6 +142,15 @@ class ClusterView:
         self.changed(node.id)
         return before != self._strangers[node.id] or lane_before != load.lane_slots
 
+    def adopted(self, attempt: Attempt) -> None:
+        """A task of another scheduler is ours from now on. What the node has said before counts it as a stranger's."""
+        before = self._strangers.get(attempt.node_id)
+        if before is not None:
+            demand = dict(attempt.stage.kind.demand)
+            held = {name: left for name, much in before.demand.items() if (left := much - demand.get(name, 0.0)) > 0}
+            self._strangers[attempt.node_id] = Strangers(max(0, before.slots - 1), held)
+        self.changed(attempt.node_id)
+
     def gone(self, node_id: str) -> None:
         """The node is not here any more."""
         self._strangers.pop(node_id, None)
@@ -202,12 +211,15 @@ class ClusterView:
         if not self._keeps_running:
             return self.slots_free(node) - kept, self.free(node)
         slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
+        running = 0
         for attempt in node.attempts:
-            if attempt.stage.plan.running.get(attempt.task) != node.id:
-                slots -= 1
-                for name, amount in attempt.stage.kind.demand:
-                    free[name] = free.get(name, 0.0) - amount
-        return max(0, slots), free
+            if attempt.stage.plan.running.get(attempt.task) == node.id:
+                running += 1
+                continue
+            slots -= 1
+            for name, amount in attempt.stage.kind.demand:
+                free[name] = free.get(name, 0.0) - amount
+        return max(running, slots), free  # If its lane has become smaller, nobody gains by stopping what runs.
 
     def _count_users(self, node_id: str, node: Node | None) -> None:
         users = Counter(attempt.stage.job.user for attempt in node.attempts) if node is not None else Counter[str]()

@@ -162,7 +162,8 @@ class FlowPlane:
     def adopted(self, attempt: Attempt) -> None:
         if self._running.keeps(attempt.stage):
             self._running.adopted(attempt)
-        self._node_changed(attempt.node_id)
+        self._view.adopted(attempt)
+        self._news = True
 
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         stage = attempt.stage

@@ -186,6 +186,7 @@ def adopting(**fields: Any) -> PreemptingRig:
         launch = m.LaunchPlaced("low", 0, task, 7 + task, b"p", 1, "u", 1.0, 0, "many", None, {})
         rig.running[node][7 + task] = launch
         rig.node(node, m.Inventory("flow", rig.accepted[node], [(USER, "low", 0)], complete=True))
+        rig.node(node, m.NodeLoad(0, 1, 0, 0, {}))
     rig.client(submission("low", 3, epoch=1, preemptible=True, **fields), m.AddTasks("low", 0, [b"p"] * 3))
     for node, task in (("M0", 0), ("M1", 1)):
         rig.node(node, m.Claimed("low", 1, [(task, 7 + task)], user=USER))
@@ -196,7 +197,7 @@ def test_adopted_tasks_are_part_of_the_network_and_make_room() -> None:
     rig = adopting()
     rig.tick(10.0)
     assert rig.core.counters.adopted == 2
-    assert rig.placed("low") == {0: "M0", 1: "M1"}
+    assert rig.placed("low") == {0: "M0", 1: "M1"} and not rig.stopping()
     rig.submit_job(1, job="high", now_s=10.0)
     ((node, attempt),) = rig.stopping()
     assert (node, attempt) == ("M0", 7)
@@ -222,3 +223,17 @@ def test_a_new_network_is_told_of_adopted_tasks_once() -> None:
     assert len(rig.networks) >= 1 and rig.placed("low") == {0: "M0", 1: "M1"}
     rig.submit_job(1, job="high", now_s=10.0)
     assert rig.stopping() == [("M0", 7)]
+
+
+def test_nothing_is_stopped_as_a_node_has_fewer_slots_for_placed_tasks_than_before() -> None:
+    rig = PreemptingRig({"M0": 2, "M1": 1}, COSTS | {"low": {"M0": 1}})
+    rig.submit_job(2, job="low", preemptible=True)
+    rig.node("M0", m.NodeLoad(0, 1, 1, 0, {}), now_s=1.0)
+    rig.tick(5.0)
+    assert rig.placed("low") == {0: "M0", 1: "M0"} and not rig.stopping()
+    rig.submit_job(1, job="high", now_s=6.0)
+    ((node, attempt),) = rig.stopping()
+    rig.preempt(node, attempt, 6.0)
+    assert rig.placed("high") == {}, "its lane has one slot, in which the other task still runs"
+    rig.end("M0", next(iter(rig.running["M0"])), now_s=7.0)
+    assert rig.placed("high") == {0: "M0"}
