@@ -237,3 +237,20 @@ def test_nothing_is_stopped_as_a_node_has_fewer_slots_for_placed_tasks_than_befo
     assert rig.placed("high") == {}, "its lane has one slot, in which the other task still runs"
     rig.end("M0", next(iter(rig.running["M0"])), now_s=7.0)
     assert rig.placed("high") == {0: "M0"}
+
+
+def test_what_a_stopped_task_demands_is_free_once_it_has_stopped_and_nothing_is_stopped_for_it_alone() -> None:
+    WAITING.update(gpu=50, urgent=200)
+    rig = PreemptingRig({"M0": 1}, COSTS | {"gpu": {"M0": 1}, "urgent": {"M0": 1}})
+    rig.node("M0", m.NodeChanged(node_info(1, resources={"gpu": 1.0})))
+    rig.submit_job(1, job="low", preemptible=True, demand={"gpu": 1.0})
+    rig.submit_job(1, job="high", demand={"gpu": 1.0})
+    assert rig.placed("low") == {0: "M0"} and not rig.stopping(), "the network sees the slot, and not the resource"
+    rig.client(m.CancelJob("high"))
+    rig.submit_job(1, job="gpu", demand={"gpu": 1.0}, now_s=1.0)
+    rig.submit_job(1, job="urgent", now_s=1.0)
+    ((node, attempt),) = rig.stopping()
+    rig.preempt(node, attempt, 1.0)
+    assert rig.placed("urgent") == {0: "M0"}
+    rig.end("M0", next(iter(rig.running["M0"])), now_s=2.0)
+    assert rig.placed("gpu") == {0: "M0"} and rig.placed("low") == {}
