@@ -21,3 +21,10 @@ def test_stages() -> None:
     assert [(s.name, s.after, s.settled) for s in views.detail(job, "sparrow").stages] == [
         ("empty", [], 0), ("one", [], 2), ("two", ["one", "empty"], 1),
     ]  # fmt: skip
+
+
+def test_a_job_that_moved_is_as_old_as_it_is_for_its_user() -> None:
+    scheduler = Scheduler()
+    job = scheduler.core.jobs[scheduler.post(app="app", tasks=[{}]).id]
+    job.born_s = scheduler.now_s - 30
+    assert views.summary(job, "sparrow").submitted_at_s == scheduler.now_s - 30
