@@ -118,7 +118,10 @@ def _explain() -> dict[str, Any]:
     return operation(
         "explainJob",
         "Why tasks of a job wait",
-        {"200": answer("Its stages with such tasks.", JobExplanation), **errors({404: "No such job runs here."})},
+        {
+            "200": answer("Its stages with such tasks.", JobExplanation),
+            **errors({404: "No such job runs here.", 503: "A job of the user's is being explained already."}),
+        },
         parameters=[_JOB],
     )
 

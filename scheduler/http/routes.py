@@ -28,11 +28,14 @@ from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http.http_api import ApiError, api_middleware, flag, read_json_body, struct_response, whole
 from sparrow_py.http.openapi import add_document
 from sparrow_py.job import check_name
+from sparrow_py.limits.seats import Seats
 from sparrow_py.timing.clock import Clock
 from sparrow_py.wire.messages import READY
 
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
+EXPLAINED_MAX = 4
+"""Jobs that are explained at a time, one of each user: it takes the event loop's time, and that of rounds."""
 JOB = "{job:[^/]+}"
 """In a path: any id, those with braces in them, too."""
 
@@ -102,6 +105,7 @@ class _Api:
         self._policy = scheduler.options.policy
         self._decoding = asyncio.Lock()
         """Held while a large body is decoded, which takes many times its bytes of memory: one at a time."""
+        self._explaining = Seats("EXPLAINED_MAX", EXPLAINED_MAX, "jobs are explained")
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -163,9 +167,12 @@ class _Api:
         job = self._own(request, self._core.jobs.get(job_id))
         if job is None:
             raise self._absent(request, job_id, "runs here")
-        stages = waiting_stages(self._core, job, self._scheduler.clock())
-        explained = [await self._explained(stage) for stage in stages]
-        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained))
+        async with self._explaining.taken(holder_of(request, job.user), BUSY_RETRY_S):
+            if self._core.jobs.get(job_id) is not job:  # It has ended meanwhile.
+                raise self._absent(request, job_id, "runs here")
+            stages, more = waiting_stages(self._core, job, self._scheduler.clock())
+            explained = [await self._explained(stage) for stage in stages]
+        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained, more))
 
     async def _explained(self, stage: StageWaits) -> views.StageExplanation:
         why = WhyWaiting([])

@@ -132,9 +132,16 @@ def _tasks(where: str, requests: tuple[TaskRequest, ...]) -> list[bytes | BlobRe
 
 def _task(where: str, request: TaskRequest) -> bytes | TaskSpec:
     payload = _data(f"{where}.payload", request.payload, request.payload_base64)
-    if not (request.id or request.preferred or request.inputs or request.data):
+    if not (request.id or request.preferred or request.inputs or request.data or request.data_bytes is not None):
         return payload
-    return TaskSpec(payload, request.id, preferred=request.preferred, inputs=request.inputs, data=request.data or None)
+    return TaskSpec(
+        payload,
+        request.id,
+        preferred=request.preferred,
+        inputs=request.inputs,
+        data=request.data or None,
+        data_bytes=request.data_bytes,
+    )
 
 
 def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes:

@@ -157,11 +157,13 @@ class StageExplanation(msgspec.Struct):
 
 
 class JobExplanation(msgspec.Struct):
-    """Why tasks of a job wait, stage by stage; there is no stage if none does."""
+    """Why tasks of a job wait, stage by stage; there is no stage if none does. `more_stages`: so many more have tasks
+    that wait."""
 
     job: str
     policy: str
     stages: list[StageExplanation]
+    more_stages: int = 0
 
 
 def summary(job: JobState | HttpJob, policy: str) -> JobSummary:

@@ -172,16 +172,19 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
     max_per_rack: int | None = None
     together_with: str = ""
     priority: int | None = None
+    lease_s: float | None = None
 
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
     results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
-    count what has to move; at most `job.DATA_NODES_MAX` nodes."""
+    count what has to move; at most `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are parts of; None: their
+    sum."""
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
     data: tuple[tuple[str, int], ...] = ()
+    data_bytes: int | None = None
 
 
 class KnownOutcome(msgspec.Struct, array_like=True, frozen=True):
@@ -498,6 +501,7 @@ class Common(Message, tag=32):
     task_timeout_s: float | None = None
     instance: int = 0
     once: bool = False
+    lease_s: float | None = None
 
 
 class Launch(Message, tag=33):

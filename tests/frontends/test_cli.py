@@ -761,13 +761,15 @@ class TestRunMakesTasks:
         assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
 
     def test_a_job_of_policy_flow(self, clients: list[FakeClient]) -> None:
-        given = ["--policy=flow", "--preemptible", "--gang", "--max-per-node=2", "--max-per-rack=3"]
+        given = ["--policy=flow", "--gang", "--max-per-node=2", "--max-per-rack=3"]
         sparrow("run", "--array=1", *given, "--expected-duration=60", "true")
         spec = clients[0].jobs[0].spec
-        assert (spec.policy, spec.preemptible, spec.gang, spec.expected_duration_s) == ("flow", True, True, 60.0)
+        assert (spec.policy, spec.preemptible, spec.gang, spec.expected_duration_s) == ("flow", False, True, 60.0)
         assert (spec.max_per_node, spec.max_per_rack) == (2, 3)
+        sparrow("run", "--array=1", "--policy=flow", "--preemptible", "true")
+        assert clients[1].jobs[0].spec.preemptible
         sparrow("run", "--array=1", "true")
-        assert clients[1].jobs[0].spec.policy == ""
+        assert clients[2].jobs[0].spec.policy == ""
 
     def test_no_lines_are_no_tasks(self, clients: list[FakeClient]) -> None:
         assert [sparrow("run", "false").exit_code, sparrow("run", "--array", "0", "false").exit_code] == [0, 0]

@@ -13,7 +13,7 @@ when the flow is extracted, and what is too much is offered again (§5.5).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.flow.convex import rising
@@ -50,7 +50,7 @@ class NetworkAware:
     _seen: dict[str, float] = field(default_factory=dict, init=False)
     """By machine: the most that was ever free."""
     _asked: dict[Aggregator, int] = field(default_factory=dict, init=False)
-    """By aggregator that there has been: what a task of it requests, in units."""
+    """By aggregator that the network has: what a task of it requests, in units."""
 
     def __post_init__(self) -> None:
         for name in ("capacity", "waiting_cost", "waiting_cost_per_s"):
@@ -93,6 +93,10 @@ class NetworkAware:
         """From all request aggregators."""
         self._machines[machine.name] = machine
         return {aggregator: self._arc(machine, request) for aggregator, request in self._asked.items()}
+
+    def aggregators_left(self, aggregators: Collection[Aggregator]) -> None:
+        """Requests that no task has had for a while are forgotten."""
+        self._asked = {name: request for name, request in self._asked.items() if name in aggregators}
 
     def used(self, machine: Machine) -> tuple[float, float]:
         """Bandwidth of the machine's link that is in use, and its capacity, in units."""

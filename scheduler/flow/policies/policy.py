@@ -169,3 +169,13 @@ class FollowsMachines(Protocol):
     def machine_arcs(self, machine: Machine) -> Mapping[Aggregator, ArcTo]:
         """All arcs from aggregators to a machine that is not new, but has other slots, resources, tasks or loads."""
         ...
+
+
+@runtime_checkable
+class ForgetsAggregators(Protocol):
+    """What a policy may have in addition that remembers aggregators: so what it remembers stays as small as what the
+    network has of them."""
+
+    def aggregators_left(self, aggregators: Collection[Aggregator]) -> None:
+        """The network has these aggregators, and no others any more: it asks anew about one that comes again."""
+        ...

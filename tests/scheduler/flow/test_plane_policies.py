@@ -43,6 +43,15 @@ def test_quincy_reads_where_the_data_of_tasks_lie() -> None:
     assert rig.placed() == {task: f"n{task % 4}" for task in range(8)}
 
 
+def test_data_with_replicas_are_preferred_where_they_lie_if_what_they_are_parts_of_is_stated() -> None:
+    """Eight replicas of all of the input are an eighth each of the sum, which is below the threshold of 14 %."""
+    nodes = {f"n{number}": node_info(1) for number in range(20)}
+    replicas = tuple((f"n{number}", 10**10) for number in range(12, 20))
+    rig = rig_of("quincy", nodes)
+    rig.submit_job(8, details={task: m.TaskDetail(data=replicas, data_bytes=10**10) for task in range(8)})
+    assert set(rig.placed().values()) == {name for name, _ in replicas}
+
+
 def test_the_network_aware_policy_fills_links_evenly_and_none_beyond_what_it_has() -> None:
     rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
     rig.submit_job(8, demand={NET: 400 * MB})
@@ -84,3 +93,16 @@ def test_load_spreading_counts_measured_load_if_it_is_asked_to() -> None:
         rig.node("n1", m.NodeLoad(4, 4, 0, 0, {}, cpu=9.0))
         rig.submit_job(4)
         assert Counter(rig.placed().values()) == found
+
+
+@pytest.mark.parametrize(("policy", "step_s"), [("quincy", 2000.0), ("load-spreading", 1000.0)])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_step_of_priority_is_worth_so_much_waiting(policy: str, step_s: float, steps: int) -> None:
+    """As docs/flow.md says: priorities are a price, and not strict."""
+    for later_s, first in ((steps * step_s - 20.0, "high"), (steps * step_s + 20.0, "low")):
+        rig = rig_of(policy, {"n1": node_info(1)})
+        rig.submit_job(1, job="runs")
+        rig.submit_job(1, job="low", priority=-steps)
+        rig.submit_job(1, job="high", now_s=later_s)
+        rig.end("n1", *rig.running["n1"], now_s=later_s + 1.0)
+        assert rig.placed(first) == {0: "n1"}, (later_s, first)

@@ -1,7 +1,8 @@
 """The scheduler's routes in this process: submissions are counted, and bodies have to come in time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -10,11 +11,14 @@ import pytest
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http import routes
 from scheduler.options import SchedulerOptions
+from scheduler.plane import RoundFigures, WhyWaiting
+from scheduler.solving import Solving
 from sparrow_py.http import http_api
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
 from tests.support.http_jobs import WAITING_JOB, post, refusal, until
-from tests.support.most_free_slots import LedMostFreeSlots
+from tests.support.most_free_slots import LedMostFreeSlots, MostFreeSlots
+from tests.support.waiting import TIMEOUT_S
 
 
 async def test_submissions_are_counted(
@@ -140,4 +144,36 @@ async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatc
             assert '"lost"' in line and "leads its plane no more" in line
         async with http.post("/v1/jobs", json=job | {"job_id": "k"}) as response:
             assert (response.status, "another scheduler does" in await response.text()) == (503, True)
+    await daemon.stop()
+
+
+async def test_one_job_of_a_user_is_explained_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, begun = threading.Event(), asyncio.Event()
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.01)
+
+    async def compute(_: object, work: Callable[[], WhyWaiting]) -> WhyWaiting:
+        begun.set()
+        assert await asyncio.to_thread(told.wait, TIMEOUT_S)
+        return work()
+
+    monkeypatch.setattr(Solving, "compute", compute)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: MostFreeSlots)
+    monkeypatch.setattr(MostFreeSlots, "rounds", RoundFigures())
+    daemon = SchedulerDaemon(SchedulerOptions(port=0))
+    await daemon.start()
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+        for job, user in (("j", "ada"), ("k", "ada")):
+            async with http.post("/v1/jobs", json={**WAITING_JOB, "job_id": job, "user": user}) as response:
+                assert response.status == 202, await response.text()
+        first = asyncio.ensure_future(http.get("/v1/jobs/j/explain"))
+        await begun.wait()
+        async with http.get("/v1/jobs/k/explain") as response:
+            assert response.status == 503 and int(response.headers["Retry-After"]) >= 1
+            assert "at most 1 of EXPLAINED_MAX = 4 jobs are explained for one user" in await response.text()
+        told.set()
+        async with await first as response:
+            (stage,) = (await response.json())["stages"]
+            assert response.status == 200 and stage["waiting"] == 1
+        async with http.get("/v1/jobs/k/explain") as response:
+            assert response.status == 200 and (await response.json())["more_stages"] == 0
     await daemon.stop()

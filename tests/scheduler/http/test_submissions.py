@@ -22,17 +22,18 @@ def test_every_field() -> None:
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
-        "priority": -2, "policy": "flow", "preemptible": True, "gang": True, "max_per_node": 3, "max_per_rack": 4,
+        "priority": -2, "policy": "flow", "preemptible": False, "gang": True, "max_per_node": 3, "max_per_rack": 4,
         "together_with": "",
     }  # fmt: skip
-    task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}}
+    task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}, "data_bytes": 9}
     user, spec = read_job(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
     assert user == "me"
     assert spec.common == b"\0\1"
-    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",), data={"n": 7}), b""]
+    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",), data={"n": 7}, data_bytes=9), b""]
     for name, value in given.items():
         if name != "common_base64":
             assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
+    assert read_job(body(app="app", policy="flow", preemptible=True), PAYLOAD_BYTES_MAX)[1].preemptible
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,7 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","preemptible":true}', "preemptible", 'policy="flow"'),
         (b'{"app":"a","tasks":[{"data":{"n":-1}}]}', "tasks[0].data['n']", "-1"),
         (b'{"app":"a","tasks":[{"data":["n"]}]}', "tasks[0].data", "an object"),
+        (b'{"app":"a","tasks":[{"data":{"n":7},"data_bytes":6}]}', "tasks[0].data_bytes", "6"),
         (b'{"stages":[{"name":"s","app":"a","priority":2}],"priority":1}', "stages[0].priority", "the job's own"),
         (b'{"stages":[{"name":"s","app":"a","policy":"flow"}]}', "stages[0].policy", "there is no such field"),
         (b'{"app":"a","user":""}', "user", "non-empty"),

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.flow.cluster_graph import AGGREGATORS_KEPT, CLASSES_KEPT
+from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task
 from scheduler.flow.problem import ProblemError
+from tests.support.flow_networks import NEVER_S
 from tests.support.flow_policies import placed
 
 MB = 1_000_000
@@ -24,6 +27,21 @@ def linked(name: str, free: float, capacity: float = 1250, slots: int = 4, **loa
 def asking(name: str, request: float) -> Task:
     """A task that demands so much of a link, in megabytes a second."""
     return Task(name, "j", demand={NET: request * MB} if request else {})
+
+
+def test_requests_are_forgotten_once_the_network_has_none_of_them() -> None:
+    policy = NetworkAware()
+    network = ClusterNetwork(policy, second_after_s=NEVER_S)
+    network.round(ClusterChanges(machines=[linked("m", 1000)]))
+    most = 0
+    for number in range(1, 4 * AGGREGATORS_KEPT):
+        task = asking(f"t{number}", number)
+        network.round(ClusterChanges(tasks=[task], tasks_gone=[f"t{number - 1}"]))
+        most = max(most, len(policy.machine_arcs(linked("m", 1000))))
+    assert CLASSES_KEPT < most <= AGGREGATORS_KEPT + 1
+    assert Aggregator("request", str(number)) in policy.machine_arcs(linked("m", 1000))
+    again = network.round(ClusterChanges(machines=[linked("m", 2)], tasks=[asking("again", 1)], tasks_gone=[task.name]))
+    assert again.placed == [("again", "m")]
 
 
 def unit_costs(arc: ArcTo) -> list[int]:
