@@ -184,9 +184,14 @@ def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
     if isinstance(job, HttpJob):
         app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
         submitted_at_s = job.submitted_at_s
+        counts = {status.value: count for status, count in job.counts.items()}
     else:
         app, unplaced, running, ended_at_s = job.stages[0].spec.app, job.unplaced, len(job.attempts), None
         submitted_at_s = job.born_s  # It may have been at other schedulers before.
+        counts = {status.value: count for status, count in job.counts.items()}
+        for stage in job.stages:  # Tasks that have ended though their client, which does not read, is not told yet.
+            for leave in stage.leaves:
+                counts[leave.status.value] += leave.count
     return {
         "id": job.id,
         "name": job.name,
@@ -198,7 +203,7 @@ def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
         "tasks": job.task_count,
         "unplaced": unplaced,
         "running": running,
-        **{status.value: count for status, count in job.counts.items()},
+        **counts,
         "submitted_at_s": submitted_at_s,
         "ended_at_s": ended_at_s,
     }
