@@ -102,7 +102,7 @@ def simulated(nodes: int, slots: int, long: int, load: float, jobs: int) -> list
 
 # ---- live ------------------------------------------------------------------------------------------------------------
 
-LIVE_NODES = {Scale.TINY: 1, Scale.QUICK: 4, Scale.FULL: 10}
+LIVE_NODES = {Scale.TINY: 1, Scale.QUICK: 8, Scale.FULL: 10}
 TURNS = {Scale.TINY: 1, Scale.QUICK: 3, Scale.FULL: 12}
 TURN_S = {Scale.TINY: 1.0, Scale.QUICK: 5.0, Scale.FULL: 10.0}
 LIVE_LOAD = 0.5
