@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
+from scheduler.flow.stage_plan import expected_of
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
     from scheduler.book.nodes import Node
+    from scheduler.flow.profiles import Profiles
     from scheduler.plane import BookForPlane
 
 RACK = "rack"
@@ -48,8 +50,9 @@ def takes_tasks(node: Node) -> bool:
 class ClusterView:
     """See the module's docstring."""
 
-    def __init__(self, book: BookForPlane, *, keeps_running: bool) -> None:
+    def __init__(self, book: BookForPlane, profiles: Profiles, *, keeps_running: bool) -> None:
         self._book = book
+        self._profiles = profiles
         self._keeps_running = keeps_running
         """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
         self._strangers: dict[str, Strangers] = {}
@@ -194,7 +197,18 @@ class ClusterView:
             measured = {name: float(figure) for name, figure in figures.items() if figure is not None}
         slots, free = self._for_network(node)
         free = {name: max(0.0, amount) for name, amount in free.items()}
-        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured)
+        return Machine(
+            node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured,
+            self._expected(node),
+        )  # fmt: skip
+
+    def _expected(self, node: Node) -> dict[str, float]:
+        """What our tasks there are expected to use."""
+        found: dict[str, float] = {}
+        for attempt in node.attempts:
+            for name, amount in expected_of(attempt.stage, self._profiles).items():
+                found[name] = found.get(name, 0.0) + amount
+        return found
 
     def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
         """Slots and resources for the tasks that the network has, those that run among them, if it has these."""

@@ -656,8 +656,17 @@ class GetTasks(Message, tag=41):
     free: dict[str, float] | None = None
 
 
+class Used(msgspec.Struct, array_like=True, frozen=True):
+    """What an attempt has used: CPUs on average, the most memory at a time, and how many bytes a second of large data
+    it had fetched on average, from when it had its slot. None: not known."""
+
+    cpu: float | None = None
+    memory_bytes: int | None = None
+    net_bytes_per_s: float | None = None
+
+
 class Report(Message, tag=42):
-    """An attempt ended. Status "lost": its executor died; the task may have run."""
+    """An attempt ended. Status "lost": its executor died; the task may have run. `used`: of placed tasks, if known."""
 
     job: str
     task: int
@@ -669,6 +678,7 @@ class Report(Message, tag=42):
     service_s: float | None
     stdout: str = ""
     stderr: str = ""
+    used: Used | None = None
 
 
 class HandBack(Message, tag=43):
