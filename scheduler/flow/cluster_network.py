@@ -40,6 +40,8 @@ STEPS_MAX = 64
 MACHINES_TRIED_MAX = 4
 """For a group whose tasks all go to one machine."""
 
+OUTSIDE = "no machine may have it now; or its constraints wait for their turn, as their user has many"
+
 
 @dataclass(slots=True)
 class Sent:
@@ -117,11 +119,13 @@ class ClusterNetwork:
             solve_s=self.race.spent_s - spent_s,
             nodes=self.graph.nodes,
             arcs=self.graph.arcs,
-            waiting=len(cluster.tasks) - going + len(sent.refused),
+            waiting=cluster.tasks_outside + len(cluster.tasks) - going + len(sent.refused),
         )
 
     def explain(self, task: str) -> Explanation:
         """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
+        if self.cluster.is_outside(task):
+            return Explanation(task, None, 0, [], outside=OUTSIDE)
         told = explain(self.cluster, task)
         placements, node = self._placements, self.cluster.tasks[task].node
         if placements is None or task in self._refused or node >= len(placements.machine):
@@ -187,6 +191,8 @@ class ClusterNetwork:
         for group, limits in changes.groups.items():
             cluster.set_group(group, limits)
         cluster.see()
+        for task in cluster.take_opened():
+            cluster.add_task(task)
         for task in changes.tasks:
             if task.runs_on is not None and not self.keeps_running:
                 raise ProblemError(f"runs_on of task {task.name} is {task.runs_on}; this network keeps none that run")

@@ -19,6 +19,7 @@ from sparrow_py.wire.messages import READY
 if TYPE_CHECKING:
     from scheduler.book.nodes import Node
     from scheduler.plane import BookForPlane
+    from sparrow_py.wire.messages import NodeInfo
 
 RACK = "rack"
 """The attribute that names a node's rack."""
@@ -56,6 +57,10 @@ class ClusterView:
         """As nodes have said last."""
         self._changed: dict[str, None] = {}
         """Nodes at which something happened since the network was told of them."""
+        self._offers: dict[str, NodeInfo] = {}
+        """By machine that the network was told of: what the node said of itself."""
+        self._touched: set[str] = set()
+        """Machines that came, went, or offer other things, since that was asked last."""
         self.machines: dict[str, Machine] = {}
         """As the network was told."""
         self._users: dict[str, Counter[str]] = {}
@@ -136,6 +141,8 @@ class ClusterView:
     def forget_told(self) -> None:
         """The network is a new one, and knows nothing."""
         self.machines.clear()
+        self._offers.clear()
+        self._touched.clear()
         self._changed = dict.fromkeys(node.id for node in self._book.nodes.all())
         self.version += 1
 
@@ -150,10 +157,14 @@ class ClusterView:
             before = self.machines.get(node_id)
             if node is None or not takes_tasks(node):
                 if before is not None:
-                    del self.machines[node_id]
+                    del self.machines[node_id], self._offers[node_id]
+                    self._touched.add(node_id)
                     gone.append(node_id)
                     self.version += 1
                 continue
+            if self._offers.get(node_id) is not node.info:
+                self._offers[node_id] = node.info
+                self._touched.add(node_id)
             machine = self._machine(node)
             if machine != before:
                 self.machines[node_id] = machine
@@ -161,6 +172,12 @@ class ClusterView:
                 self.version += before is None
         self._changed.clear()
         return gone, machines
+
+    def take_touched(self) -> set[str]:
+        """Machines that kinds of tasks have to look at again: those that came or went, or offer other things, since
+        this was asked last."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def shares(self, users: set[str]) -> dict[str, Share]:
         """Of users that wait for slots."""
