@@ -23,8 +23,19 @@ if TYPE_CHECKING:
 
 RACK = "rack"
 """The attribute that names a node's rack."""
+LOAD_STEPS: Mapping[str, float] = {
+    "cpu": 0.1,
+    "memory_bytes": 64 * 2**20,
+    "net_in_bytes_per_s": 1e6,
+    "net_out_bytes_per_s": 1e6,
+}
+"""What costs distinguish: a tenth of a task under load spreading, 1 of network-aware's units. A machine whose load is
+within a step of what the network was told is no changed one, or rounds would cost as much as the cluster is large."""
 ROUNDING = 1e-9
 """What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
+
+DIGITS = 9
+"""Of free resources after the point, as the network is told: the same sum in another order is the same."""
 
 
 @dataclass(slots=True)
@@ -185,18 +196,22 @@ class ClusterView:
         return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
 
     def _machine(self, node: Node) -> Machine:
-        load, measured = node.load, {}
-        if load is not None:
-            figures = {
-                "cpu": load.cpu,
-                "memory_bytes": load.memory_bytes,
-                "net_in_bytes_per_s": load.net_in_bytes_per_s,
-                "net_out_bytes_per_s": load.net_out_bytes_per_s,
-            }
-            measured = {name: float(figure) for name, figure in figures.items() if figure is not None}
         slots, free = self._for_network(node)
-        free = {name: max(0.0, amount) for name, amount in free.items()}
-        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured)
+        free = {name: max(0.0, round(amount, DIGITS)) for name, amount in free.items()}
+        load = self._measured(node)
+        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), load)
+
+    def _measured(self, node: Node) -> dict[str, float]:
+        """What the node measures, in whole steps; as the network was told, where that is about the same."""
+        told = self.machines.get(node.id)
+        before = told.load if told is not None else {}
+        measured: dict[str, float] = {}
+        for name, step in LOAD_STEPS.items():
+            figure = getattr(node.load, name, None)
+            if figure is not None:
+                is_same = name in before and abs(figure - before[name]) < step
+                measured[name] = before[name] if is_same else step * round(figure / step)
+        return measured
 
     def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
         """Slots and resources for the tasks that the network has, those that run among them, if it has these."""
