@@ -161,7 +161,7 @@ def heuristics(scale: Scale) -> Outcome:
         chain = quincy_chain(scale, full=0.95, drains=drains)
         for number in range(FIRST_ROUNDS + scale.of(ROUNDS)):
             problem, start = chain.next()
-            took_s, scaling = timed(partial(_scaled, problem, start))
+            took_s, scaling = timed(partial(_scaled, problem, start, drains))
             chain.cluster.graph.adopt(scaling.solution())
             chain.cluster.place()
             if number >= FIRST_ROUNDS:
@@ -180,8 +180,8 @@ def heuristics(scale: Scale) -> Outcome:
     ])  # fmt: skip
 
 
-def _scaled(problem: Problem, start: Solution) -> cost_scaling.Scaling:
-    return cost_scaling.start_scaling(problem, start).go()
+def _scaled(problem: Problem, start: Solution, drains: bool) -> cost_scaling.Scaling:
+    return cost_scaling.start_scaling(problem, start, drains=drains).go()
 
 
 # ---- 5.14: price refine ----------------------------------------------------------------------------------------------
