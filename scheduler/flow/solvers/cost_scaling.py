@@ -201,10 +201,13 @@ class Scaling:
         phase below what was wrong.
         """
         first = self.first_epsilon(first_divisor)
-        if fit(self.network, self.labels.potential, self.stop, drains=self.drains):
+        fitted = fit(self.network, self.labels.potential, self.stop, drains=self.drains)
+        self.fills += fitted.sweeps
+        if fitted.fits:
             epsilon, next_epsilon = 1, first
         else:
             wrong = largest_violation(self.network, self.labels.potential)
+            self.fills += 1
             epsilon, next_epsilon = first, max(first, wrong // self.alpha)
         if not self.fill_arcs():
             return

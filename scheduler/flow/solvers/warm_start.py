@@ -12,6 +12,8 @@ was.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from scheduler.flow.kernels import kernel
@@ -32,17 +34,26 @@ NOWHERE = 2**63 - 1
 """Above all potentials plus costs."""
 
 
-def fit(network: Residual, potential: Integers, stop: StopFlag, *, drains: bool = True) -> bool:
-    """Change flow and potentials so that nearly all arcs fit. False if too much would have to change: potentials are as
-    before then, but for those of nodes that no arc enters.
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """fits: nearly all arcs do; else too much would have had to change, and potentials are as before, but for those of
+    nodes that no arc enters. sweeps: how often all arcs were looked at."""
+
+    fits: bool
+    sweeps: int
+
+
+def fit(network: Residual, potential: Integers, stop: StopFlag, *, drains: bool = True) -> Fitted:
+    """Change flow and potentials so that nearly all arcs fit.
 
     `drains`: efficient task removal (paper 004, §5.2.5.2). What a place lacks after its task has gone is taken back
     down to the sink.
     """
     before = potential.copy()
     badly_placed = np.empty(len(potential) // SHARE_MAX + 1, np.int32)
-    moved = 0
+    moved = sweeps = 0
     for _ in range(ROUNDS_MAX):
+        sweeps += 1
         if drains:
             drain_lacks(network, potential)
         lower_inner(network, potential, stop)
@@ -51,14 +62,14 @@ def fit(network: Residual, potential: Integers, stop: StopFlag, *, drains: bool 
         if moved > len(badly_placed):
             potential[:] = before
             polled(price_sources(network, potential, False, stop))
-            return False
+            return Fitted(False, sweeps + 1)
         if moving == 0:
             break
         take_back(network, potential, badly_placed[:moving])
     if drains:
         drain_lacks(network, potential)
     polled(price_sources(network, potential, True, stop))
-    return True
+    return Fitted(True, sweeps + 1)
 
 
 def polled(outcome: int) -> int:

@@ -76,7 +76,7 @@ def fitted(problem: Problem, start: Solution) -> tuple[bool, Ordered, np.ndarray
     ordered = residual_of(problem, start.flow, unit)
     potential = scaled(start.potential, unit)
     assert potential is not None
-    return fit(ordered.network, potential, stop_flag()), ordered, potential
+    return fit(ordered.network, potential, stop_flag()).fits, ordered, potential
 
 
 def test_a_slot_that_gets_free_is_taken_by_who_wants_it_most() -> None:
