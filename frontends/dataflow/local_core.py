@@ -1,7 +1,7 @@
 """A worker that spawns its tasks itself, from the calls of its own copy of the program and the partitions it holds.
 
-Events come from a driver: a block begins (`begin`), a message arrives (`receive`), time for tasks (`step`), the block is
-done (`finish`). Messages go to an `Outbox`. The controller only says where partitions are.
+Events come from a driver: a block begins (`begin`), a message arrives (`receive`), there is time for tasks (`step`),
+the block is done (`finish`). Messages go to an `Outbox`. The controller only says where partitions are.
 
 A partition moves in four messages. The controller orders its next holder to fetch it (`Move`); that one says to the
 holder from which block on it has room for it in its graph (`Give`): the next one. The holder flags the partition once
@@ -103,6 +103,8 @@ class LocalCore:
         outbox: Outbox,
         *,
         epoch: int = 0,
+        first_block: int = 0,
+        cut: tuple[int, int] | None = None,
         clock: Callable[[], int] = _no_clock,
         poll: Callable[[int], int] = _unpolled,
         rules: Mapping[Case, Action] = RULES,
@@ -113,6 +115,8 @@ class LocalCore:
         self.placed = placed
         self.outbox = outbox
         self.epoch = epoch
+        self.first_block = first_block
+        """Of a worker that joins, or goes back to a snapshot, not 0."""
         self.store = Store()
         self.held: set[Slot] = set()
         self.awaited: dict[Slot, _Awaited] = {}
@@ -149,7 +153,7 @@ class LocalCore:
         self._told: dict[int, Told] = {}
         self._flags: list[Flag] = []
         self._flags_done = 0
-        self._cut: tuple[int, int] | None = None
+        self._cut = cut
         """Block of the last snapshot, and the first call after it."""
 
     # ---- what is here -----------------------------------------------------------------------------
@@ -324,7 +328,9 @@ class LocalCore:
         self._flags_done = flag.number
         copies = {copy: copy_of(self.store.value((copy, 0))) for copy in self.definition.copies()}
         if flag.joins >= 0 and told.worker == self.me:
-            welcome = Welcome(self.epoch, block.number, copies, tuple(sorted(self.workers)))
+            stored = any(flag.snapshot for flag in told.flags)
+            after = block.first_call + len(block.stages) if stored else -1
+            welcome = Welcome(self.epoch, block.number, copies, tuple(sorted(self.workers)), after)
             self.outbox.send(flag.joins, welcome)
         if flag.snapshot:
             after = block.first_call + len(block.stages)
@@ -393,9 +399,7 @@ class LocalCore:
         assert block is not None
         flags = tuple(flag for flag in self._flags if flag.number > self._flags_done)
         hash_after = rolled(block.hash_before, block.stages)
-        told = Told(
-            self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags
-        )
+        told = Told(self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags)
         self._told[block.number] = told
         for worker in sorted(self.workers - {self.me}):
             self.outbox.send(worker, told)
@@ -555,7 +559,7 @@ class LocalCore:
 
     def _begun(self) -> int:
         """The number of the block that began last."""
-        return -1 if self.block is None else self.block.number
+        return self.first_block - 1 if self.block is None else self.block.number
 
     def _fetch(self, message: Move) -> None:
         """Ask for a partition that is to be here."""

@@ -133,6 +133,8 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=10):
     block: int
     copies: dict[int, Any]
     workers: tuple[int, ...]
+    stored_before: int
+    """If there is a snapshot of the block, the first call after it; else -1."""
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, tag=11):

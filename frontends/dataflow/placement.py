@@ -7,8 +7,13 @@ from typing import NamedTuple
 
 from frontends.dataflow.blocks import Slot
 
-IMBALANCE = 0.2
-"""The busiest worker's load above the mean, as a share of the mean, from which partitions move."""
+IMBALANCE = 0.15
+"""The busiest worker's load above the mean, as a share of the mean, from which partitions move.
+
+Not more, as a load that is left as it is has to be within 15 % of the best.
+"""
+EVEN_ENOUGH = 0.05
+"""The share from which on no more of them move, once they have begun to."""
 TIMES_RUNNING = 2
 """How often in a row the load has to be seen as uneven before a partition moves."""
 
@@ -63,10 +68,13 @@ def evening_move(
 
 
 class Balancer:
-    """Looks at the CPU time of partitions again and again, and says which moves next."""
+    """Looks at the CPU time of partitions again and again, and says which moves next.
 
-    def __init__(self, imbalance: float = IMBALANCE, times_running: int = TIMES_RUNNING) -> None:
-        self.imbalance, self.times_running = imbalance, times_running
+    Moves begin when the load was uneven `TIMES_RUNNING` times in a row, and go on, one a look, until it is
+    `EVEN_ENOUGH` or no move evens it more: noise moves nothing, and what began is finished.
+    """
+
+    def __init__(self) -> None:
         self.uneven = 0
         """How often in a row the load was uneven."""
 
@@ -80,16 +88,17 @@ class Balancer:
         """`used` is the CPU time of each partition since the last look. One that is on its way is `moving`."""
         load = loads(used, placed, workers)
         mean = sum(load.values()) / len(workers)
-        if mean <= 0 or max(load.values()) <= mean * (1 + self.imbalance):
+        is_evening = self.uneven >= TIMES_RUNNING
+        if mean <= 0 or max(load.values()) <= mean * (1 + (EVEN_ENOUGH if is_evening else IMBALANCE)):
             self.uneven = 0
             return None
-        self.uneven += 1
-        if self.uneven < self.times_running:
+        self.uneven = min(self.uneven + 1, TIMES_RUNNING)
+        if self.uneven < TIMES_RUNNING:
             return None
         move = evening_move(used, placed, workers, moving)
-        if move is not None:
+        if move is None and not moving:
             self.uneven = 0
         return move
 
     def check_invariants(self) -> None:
-        assert 0 <= self.uneven
+        assert 0 <= self.uneven <= TIMES_RUNNING

@@ -1,4 +1,4 @@
-"""Workers that spawn their tasks themselves, over a network that delays and reorders between links; and a controller."""
+"""A world of workers that spawn their tasks themselves: links that delay and reorder, and a controller."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ class World:
     def _first(self, dataset: int, index: int) -> Any:
         return first_value(self.definition.datasets[dataset], index)
 
-    def _core(self, worker: int, workers: Any, placed: PartitionMap) -> LocalCore:
+    def _core(self, worker: int, workers: Any, placed: PartitionMap, block: int = 0, cut: Any = None) -> LocalCore:
         return LocalCore(
             self.definition, worker, workers, placed, _Links(self, worker), epoch=self.epoch,
-            clock=lambda: 1, poll=lambda now: STOP, rules=self.rules,
+            first_block=block, cut=cut, clock=lambda: 1, poll=lambda now: STOP, rules=self.rules,
         )  # fmt: skip
 
     def _enter(self, worker: int, core: LocalCore, block: int, said: dict[int, bool]) -> None:
@@ -250,7 +250,8 @@ class World:
     def _join(self, worker: int, message: Welcome) -> None:
         """A worker replays the program to where it joins."""
         self.joining.discard(worker)
-        core = self._core(worker, [*message.workers, worker], self.placed.copy())
+        cut = None if message.stored_before < 0 else (message.block, message.stored_before)
+        core = self._core(worker, [*message.workers, worker], self.placed.copy(), message.block + 1, cut)
         for copy, value in message.copies.items():
             core.put_copy(copy, value)
         said = {block: value for block, value in self.recorded.items() if block <= message.block}
@@ -301,7 +302,7 @@ class World:
         self.placed = PartitionMap(initial(self.definition.group_partitions(), workers))
         self.restarts = {}
         for worker in workers:
-            core = self._core(worker, workers, self.placed.copy())
+            core = self._core(worker, workers, self.placed.copy(), block + 1)
             for slot in self.placed.held_by(worker):
                 core.hold(slot, {d: copied(stored[d, slot[1]]) for d in core.members(slot)})
             for copy in self.definition.copies():
