@@ -101,8 +101,8 @@ class Attempt:
     """One attempt of a task: at this node from `Starting.enter`, or from a claim, until `AttemptBook.leave`."""
 
     __slots__ = (
-        "ahead", "began_at_s", "charge", "common", "executor_id", "given_at_s", "inputs", "job", "lease", "missing",
-        "number", "payload", "run", "state", "stopped_as", "task",
+        "ahead", "began_at_s", "charge", "common", "executor_id", "fetches", "given_at_s", "inputs", "job", "lease",
+        "missing", "number", "payload", "run", "state", "stopped_as", "task",
     )  # fmt: skip
 
     state: State
@@ -113,6 +113,8 @@ class Attempt:
     """When it got its place, or was sent to its executor."""
     missing: frozenset[str]
     """Hashes of the large data that it waits for; there while it waits."""
+    fetches: tuple[int, float]
+    """Bytes of large data that were not here when it got its place, and when that was; there once it has waited."""
     stopped_as: tuple[TaskStatus, str] | None
     """How it ends unless it finishes meanwhile, and why; None: it makes room for others. There once it is stopped."""
 

@@ -159,7 +159,8 @@ class Starting:
         inputs = self._local_inputs(attempt, executor) if attempt.inputs else []
         payload = attempt.payload
         local = payload if type(payload) is bytes else self._inputs.local(payload, executor)
-        self._to_executor(executor.id, x.Run(attempt.run, number, local, inputs, job.owner[0], attempt.task))
+        measure = attempt.charge.ticket.placed
+        self._to_executor(executor.id, x.Run(attempt.run, number, local, inputs, job.owner[0], attempt.task, measure))
         attempt.payload = b""
         attempt.given_at_s = now_s
         if attempt.ahead is None:

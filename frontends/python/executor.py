@@ -36,6 +36,7 @@ from sparrow_py.exception_pickling import encode_exception, text_of
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_connection import ExecutorConnection
 from sparrow_py.executors.executor_files import using
+from sparrow_py.executors.usage import UsageMeter
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 from sparrow_py.processes.process_control import line_buffer_c_output
@@ -190,7 +191,10 @@ class PythonExecutor:
             allow_cpu(self._cpu_s)
         function = self._functions.get(run.common) or self._function_of(run)
         self.yields.begin(run.run)
+        meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        if meter is not None:
+            done.used = meter.used()
         self.yields.end()
         wrote = self._streams.flush()
         if self._output is not None:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from scheduler.book.jobs import UNPLACED
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
@@ -43,6 +45,7 @@ from scheduler.flow.stage_plan import (
     unplaced_mask,
     withdrawn,
 )
+from scheduler.flow.traffic import Traffic
 from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
@@ -90,12 +93,13 @@ class FlowPlane:
         self._book = book
         self.network_of = network_of
         self._network: Network | None = None
-        self._view = ClusterView(book, keeps_running=book.options.flow_preemption)
+        self._profiles = Profiles()
+        self._view = ClusterView(book, self._profiles, keeps_running=book.options.flow_preemption)
+        self._traffic = Traffic(self._profiles)
         self._reachable = Reachable(book, self._view)
         self._running = RunningTasks(book)
         self._aside = SetAside(book, self._try_again)
         self._hold = GangHold(book, self._view)
-        self._profiles = Profiles()
         self._numbers = itertools.count(1)
         self._waiting: dict[StageState, None] = {}
         """Stages with tasks that wait for a place."""
@@ -168,7 +172,10 @@ class FlowPlane:
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         stage = attempt.stage
         if report.service_s is not None and report.service_s >= 0 and report.status is not CANCELLED:
-            self._profiles.ran(stage.spec.app, stage_name(stage), report.service_s)
+            name = stage.job.user, stage.spec.app, stage_name(stage)
+            self._profiles.ran(*name, report.service_s)
+            if report.used is not None:
+                self._profiles.used(*name, msgspec.structs.asdict(report.used))
         self._attempt_ended(attempt)
 
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
@@ -212,11 +219,13 @@ class FlowPlane:
         self.node_up(node, now_s)
 
     def node_load(self, node: Node, now_s: float) -> None:
+        self._traffic.told(node)
         if self._view.load_told(node):  # Else what is measured there is told with what happens next.
             self._news = True
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._view.gone(node.id)
+        self._traffic.gone(node.id)
         for attempt in node.attempts:
             self._running.ended(attempt)
         return ()

@@ -135,8 +135,9 @@ def tasks_for_network(
     spec, job = stage.spec, stage.job
     duration_s = spec.expected_duration_s
     if duration_s is None:
-        duration_s = profiles.duration_s(spec.app, stage_name(stage))
+        duration_s = profiles.duration_s(job.user, spec.app, stage_name(stage))
     demand = dict(stage.kind.demand)
+    expected = expected_of(stage, profiles)
     group = str(plan.number) if has_limits(stage) else ""
     priority = job.priority if spec.priority is None else spec.priority
     found = []
@@ -158,9 +159,15 @@ def tasks_for_network(
                 since_s=plan.since_s.get(task),
                 duration_s=duration_s,
                 preferred=plan.preferred.get(task, ()),
+                expected=expected,
             )
         )
     return found
+
+
+def expected_of(stage: StageState, profiles: Profiles) -> dict[str, float]:
+    """What each of the stage's tasks is expected to use."""
+    return profiles.expected(stage.job.user, stage.spec.app, stage_name(stage), dict(stage.kind.demand))
 
 
 def stage_name(stage: StageState) -> str:

@@ -95,8 +95,17 @@ class File(msgspec.Struct, array_like=True, frozen=True):
 Data = bytes | File
 
 
+class Used(msgspec.Struct, array_like=True, frozen=True):
+    """What a run has used: seconds of CPU, those of processes that it started included, and the most memory that it had
+    at a time. None: not known."""
+
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+
+
 class Done(ExecutorMessage, tag=2):
-    """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch."""
+    """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch. `used`: if the run said
+    `measure`, and it is known."""
 
     run: int
     status: TaskStatus
@@ -106,6 +115,7 @@ class Done(ExecutorMessage, tag=2):
     service_s: float
     stdout: str = ""
     stderr: str = ""
+    used: Used | None = None
 
 
 class Returned(ExecutorMessage, tag=3):
@@ -125,7 +135,8 @@ class Attributes(ExecutorMessage, tag=4):
 
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` are the results that the task asked
-    for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job."""
+    for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job.
+    `measure`: the node monitor wants to know what the run has used."""
 
     run: int
     common: int
@@ -133,6 +144,7 @@ class Run(ExecutorMessage, tag=10):
     inputs: list[Data] = []
     user: str = ""
     task: int = 0
+    measure: bool = False
 
 
 class Common(ExecutorMessage, tag=11):

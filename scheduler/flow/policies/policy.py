@@ -36,6 +36,8 @@ class Machine:
     attributes: Mapping[str, str] = field(default_factory=dict)
     load: Mapping[str, float] = field(default_factory=dict)
     """What the machine measures of itself, by name: cpu, memory, network."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """What the placed tasks that it has are expected to use together, by resource: as `Task.expected` says of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ class Task:
     """How long the task is expected to run."""
     preferred: tuple[str, ...] = ()
     """Machines that are better for the task than whatever else the policy says. The network sees to it."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """What the task is expected to use, by resource: what it demands or, if that is more, what tasks of its stage have
+    used (`profiles`). What is not named nobody knows; it is used all the same."""
 
 
 @dataclass(frozen=True, slots=True)

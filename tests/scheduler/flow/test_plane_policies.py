@@ -66,6 +66,19 @@ def test_the_network_aware_policy_counts_what_nodes_measure() -> None:
     assert Counter(rig.placed().values()) == {"n2": 3}
 
 
+def test_the_network_aware_policy_goes_by_what_tasks_of_a_stage_have_used() -> None:
+    """They demand a tenth of a link and take all of it: the next ones go to a link each, and the others wait."""
+    rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
+    rig.submit_job(1, job="first", name="read", demand={NET: 125 * MB})
+    ((node, attempts),) = [(node, attempts) for node, attempts in rig.running.items() if attempts]
+    (attempt,) = attempts
+    rig.end(node, attempt, used=m.Used(net_bytes_per_s=1200 * MB))
+    rig.submit_job(4, job="second", name="read", demand={NET: 125 * MB})
+    assert Counter(rig.placed("second").values()) == {"n1": 1, "n2": 1}
+    rig.tick(100.0)
+    assert Counter(rig.placed("second").values()) == {"n1": 2, "n2": 2}, "not for ever"
+
+
 def test_shortest_job_goes_by_stated_durations() -> None:
     rig = rig_of("shortest-job", {"n1": node_info(1)})
     rig.submit_job(1, job="first", expected_duration_s=1.0)
