@@ -36,6 +36,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
@@ -54,7 +55,8 @@ LAUNCHES_PER_SLOT = 2
 SETTLED_PER_TURN = 10_000
 """Once a client's messages have settled more tasks than this, others have their turn before its next message."""
 WITHDRAWN = "its token was withdrawn"
-_decode_sent = m.FrameDecoder(m.ToNode)
+_decode_sent = m.FrameDecoder(m.ToNode | m.Welcome)
+"""Of what a node's link is sent: a link that breaks at once may still have its Welcome."""
 
 
 class SchedulerDaemon:
@@ -71,6 +73,7 @@ class SchedulerDaemon:
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
         self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
         self.core.register.job_gone = JobLog(log).ended
+        self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core

@@ -124,6 +124,11 @@ class SchedulerOptions(DaemonOptions):
         "For so long after its start, or after all node monitors were gone and the first is back, a scheduler waits "
         "for the others before it starts tasks of a job from another scheduler that no node monitor has named.",
     )
+    nodes_expected: int = option(
+        0,
+        "For a plane that has a leader: once so many node monitors are linked, and have said that no other scheduler "
+        "leads, this one leads without waiting for others; 0: nobody knows how many there are.",
+    )
     standby_of: str = option(
         "",
         "For a plane that has a leader: stand by while another scheduler leads it, and lead once that is gone: any, or "
@@ -167,6 +172,8 @@ class SchedulerOptions(DaemonOptions):
         seconds = ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "takeover_s")
         for name in (*seconds, "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        expected = f"a whole number from 0 to nodes_max = {self.nodes_max}"
+        require(0 <= self.nodes_expected <= self.nodes_max, "nodes_expected", self.nodes_expected, expected)
         allowed = 'empty, "any", or an address host:port'
         require(_is_standby_of(self.standby_of), "standby_of", self.standby_of, allowed)
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _STAGE_FIELDS = (
     "probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s", "gang",
-    "max_per_node", "max_per_rack", "together_with",
+    "max_per_node", "max_per_rack", "together_with", "lease_s",
 )  # fmt: skip
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
@@ -74,6 +74,7 @@ class CallOptions:
     max_per_node: int | None = None
     max_per_rack: int | None = None
     together_with: str = ""
+    lease_s: float | None = None
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.flow import contention_live, document, events
+from benchmarks.flow import contention_live, document, events, nodes
 from benchmarks.flow.calibrate import COSTS, calibrated, write_costs
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
@@ -102,10 +102,31 @@ def _rounds(as_json: bool, **values: Any) -> None:
         show(figure, result)
 
 
-def _calibrate(scale: str, out: Path) -> None:
+def _nodes(as_json: bool, scale: str, results: Path | None, **values: Any) -> None:
+    """As large as the scale says, or as wanted."""
+    if not any(value is not None for value in values.values()):
+        _figure((nodes.FIGURE.name,), scale, as_json, results, None)
+        return
+    if results is not None:
+        raise click.UsageError("--results is for the figure as it is, without --nodes, --slots, --span or --busy")
+    given = {name: value for name, value in values.items() if value is not None}
+    settings = replace(nodes.settings(Scale(scale)), **given)
+    figure = replace(nodes.FIGURE, measure=lambda _: nodes.measure(settings))
+    result, _ = measured(figure, Scale(scale))
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        show(figure, result)
+
+
+def _calibrate(scale: str, out: Path | None) -> None:
     costs, rows = calibrated(Scale(scale))
-    _show("How well the constants foretell CPU times", rows)
+    _show("How well the formula foretells CPU times that its constants were not fitted to", rows)
     _show("", [{"constant": name, "value": value} for name, value in asdict(costs).items()])
+    if out is None and scale != Scale.FULL.value:
+        click.echo("nothing is written: these are constants of small clusters; --full or --out", err=True)
+        return
+    out = COSTS if out is None else out
     try:
         write_costs(costs, out)
     except OSError as error:
@@ -193,12 +214,31 @@ main = click.Group(
             ],
         ),
         click.Command(
+            "nodes", callback=_nodes, context_settings=CONTEXT,
+            help="CPU time and memory of a scheduler of policy flow with many node monitors, idle and busy.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+                click.Option(["--results"], type=click.Path(path_type=Path), default=None,
+                             help="Append the result to this file, as a JSON line."),
+                click.Option(["--nodes"], type=click.IntRange(1, 100_000), default=None,
+                             help="Node monitors.  [default: 200; with --full 2,000]"),
+                click.Option(["--slots"], type=click.IntRange(1, 65_536), default=None,
+                             help="Of each.  [default: 2]"),
+                click.Option(["--span", "span_s"], type=click.FloatRange(0.1), default=None,
+                             help="Seconds for each rate.  [default: 6; with --full 30]"),
+                click.Option(["--busy"], type=click.FloatRange(0, 0.99), default=None,
+                             help="Part of the slots that tasks hold which do not end.  [default: 0]"),
+            ],
+        ),
+        click.Command(
             "calibrate", callback=_calibrate, context_settings=CONTEXT,
             help="Measure what rounds cost, for the figures in virtual time (6.2 to 6.5).",
             params=[
                 *SCALE_OPTIONS,
-                click.Option(["--out"], type=click.Path(path_type=Path), default=COSTS, show_default=False,
-                             help="Where the constants go.  [default: benchmarks/flow/costs.json]"),
+                click.Option(["--out"], type=click.Path(path_type=Path), default=None, show_default=False,
+                             help="Where the constants go.  [default: with --full benchmarks/flow/costs.json; else "
+                             "they are only shown]"),
             ],
         ),
         click.Command(

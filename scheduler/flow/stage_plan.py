@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scheduler.book.jobs import StageState
     from scheduler.flow.profiles import Profiles
+    from scheduler.flow.stage_limits import StageRelations
 
 
 class StagePlan:
@@ -34,13 +35,16 @@ class StagePlan:
         "offered",
         "own_kind",
         "preferred",
+        "relations",
         "running",
         "since_s",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, relations: StageRelations) -> None:
         self.number = number
         """Of all stages that ever came, so that names of tasks do not come again."""
+        self.relations = relations
+        """Those of all stages of its job."""
         self.offered: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By task: whether the network has it."""
         self.since_s: dict[int, float] = {}
@@ -67,6 +71,11 @@ class StagePlan:
         self.offered[task] = False
         self.since_s.pop(task, None)
         self.preferred.pop(task, None)
+
+
+def number_of(name: str) -> int:
+    """The number of the stage of a task, by the task's name in the network."""
+    return int(name.partition(".")[0])
 
 
 def unplaced_mask(stage: StageState) -> NDArray[np.bool_]:
@@ -109,7 +118,7 @@ def compare(stage: StageState, most: int, now_s: float) -> tuple[list[str], list
     new = [int(task) for task in np.flatnonzero(unplaced & ~offered)[: max(0, most - len(plan.since_s))]]
     plan.offered = offered & unplaced
     plan.offered[new] = True
-    if plan.before_s and not plan.offered.any():
+    if plan.before_s and not unplaced.any():
         plan.before_s.clear()
     for task in new:
         plan.since_s[task] = plan.before_s.pop(task, now_s)

@@ -18,9 +18,11 @@ import msgspec
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 
-EXECUTOR_PROTOCOL_VERSION = 1
+EXECUTOR_PROTOCOL_VERSION = 2
 EXECUTOR_PROTOCOL_VERSION_OLDEST = 1
-"""A node monitor takes executors of the present version and, once there are two, of the one before."""
+"""A node monitor takes executors of the present version and of the one before."""
+YIELD_SINCE = 2
+"""The version that knows `Yield`: executors of an earlier one are given no task that has a lease."""
 SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
 PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
@@ -171,6 +173,15 @@ class Kill(ExecutorMessage, tag=14):
     runs: list[int]
 
 
+class Yield(ExecutorMessage, tag=15):
+    """Have this run, which has started, end in an orderly way within so many seconds: its lease is over, and others
+    come first. Its Done is as always; a run that has not ended by then is killed. Only sent to executors of version
+    `YIELD_SINCE` and later."""
+
+    run: int
+    within_s: float
+
+
 def check_version(version: int) -> None:
     """`LinkError` unless a node monitor of today takes executors of this version of the protocol."""
     oldest, newest = EXECUTOR_PROTOCOL_VERSION_OLDEST, EXECUTOR_PROTOCOL_VERSION
@@ -180,8 +191,11 @@ def check_version(version: int) -> None:
         raise LinkError(f"executor protocol version {version} is not spoken here; {spoken}: upgrade the {behind}")
 
 
+SINCE: dict[type[ExecutorMessage], int] = {Yield: YIELD_SINCE}
+"""The versions that brought messages which the version before does not know."""
+
 FromExecutor = ExecutorHello | Done | Returned | Attributes
-ToExecutor = Run | Common | ForgetCommon | Revoke | Kill
+ToExecutor = Run | Common | ForgetCommon | Revoke | Kill | Yield
 
 
 # ---- frames ----------------------------------------------------------------------------------

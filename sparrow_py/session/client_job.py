@@ -211,7 +211,7 @@ def _stage(stage: StageSpec, job: JobSpec) -> m.Stage:
         str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
         _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
         _float(stage.task_timeout_s), local, stage.gang, stage.max_per_node, stage.max_per_rack,
-        str(stage.together_with), None if stage is job else stage.priority,
+        str(stage.together_with), None if stage is job else stage.priority, _float(stage.lease_s),
     )  # fmt: skip
 
 

@@ -172,6 +172,7 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
     max_per_rack: int | None = None
     together_with: str = ""
     priority: int | None = None
+    lease_s: float | None = None
 
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
@@ -500,6 +501,7 @@ class Common(Message, tag=32):
     task_timeout_s: float | None = None
     instance: int = 0
     once: bool = False
+    lease_s: float | None = None
 
 
 class Launch(Message, tag=33):

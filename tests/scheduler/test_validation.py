@@ -131,6 +131,14 @@ def test_what_only_policy_flow_knows_is_nothing_for_a_scheduler_that_samples(fie
         ([limited()], {"preemptible": True, "max_attempts": 1}, "preemptible"),
         ([limited("a", together_with="b"), limited("b", together_with="a")], {}, "stages"),
         ([limited("a", together_with="a"), limited("b")], {}, "stages[0].together_with"),
+        ([limited(gang=True)], {"preemptible": True}, "gang"),
+        ([limited(max_per_node=2)], {"preemptible": True}, "max_per_node"),
+        ([limited("a"), limited("b", max_per_rack=1)], {"preemptible": True}, "stages[1].max_per_rack"),
+        (
+            [limited("a"), limited("b", together_with="a", after=("a",))],
+            {"preemptible": True},
+            "stages[1].together_with",
+        ),
     ],
 )
 def test_what_a_scheduler_of_policy_flow_does_not_take(

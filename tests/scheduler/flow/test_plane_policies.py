@@ -106,3 +106,16 @@ def test_load_spreading_counts_measured_load_if_it_is_asked_to() -> None:
         rig.node("n1", m.NodeLoad(4, 4, 0, 0, {}, cpu=9.0))
         rig.submit_job(4)
         assert Counter(rig.placed().values()) == found
+
+
+@pytest.mark.parametrize(("policy", "step_s"), [("quincy", 2000.0), ("load-spreading", 1000.0)])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_step_of_priority_is_worth_so_much_waiting(policy: str, step_s: float, steps: int) -> None:
+    """As docs/flow.md says: priorities are a price, and not strict."""
+    for later_s, first in ((steps * step_s - 20.0, "high"), (steps * step_s + 20.0, "low")):
+        rig = rig_of(policy, {"n1": node_info(1)})
+        rig.submit_job(1, job="runs")
+        rig.submit_job(1, job="low", priority=-steps)
+        rig.submit_job(1, job="high", now_s=later_s)
+        rig.end("n1", *rig.running["n1"], now_s=later_s + 1.0)
+        assert rig.placed(first) == {0: "n1"}, (later_s, first)

@@ -12,12 +12,12 @@ def test_stages() -> None:
         {"name": "two", "app": "app", "after": ["one", "empty"], "tasks": [{"inputs": ["empty", ["one", 1]]}]},
     ]
     job = scheduler.post(stages=stages)
-    running = views.detail(scheduler.core.jobs[job.id])
+    running = views.detail(scheduler.core.jobs[job.id], "sparrow")
     assert [(s.name, s.tasks, s.unplaced, s.settled) for s in running.stages] == [
         ("empty", 0, 0, 0), ("one", 2, 2, 0), ("two", 1, 1, 0),
     ]  # fmt: skip
     scheduler.finish()
     assert [(line["task"], line["stage"]) for line in lines(job)] == [(0, "one"), (1, "one"), (2, "two")]
-    assert [(s.name, s.after, s.settled) for s in views.detail(job).stages] == [
+    assert [(s.name, s.after, s.settled) for s in views.detail(job, "sparrow").stages] == [
         ("empty", [], 0), ("one", [], 2), ("two", ["one", "empty"], 1),
     ]  # fmt: skip
