@@ -18,6 +18,7 @@ from scheduler.flow.stage_plan import expected_of
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
     from scheduler.book.nodes import Node
     from scheduler.flow.profiles import Profiles
     from scheduler.plane import BookForPlane
@@ -147,6 +148,7 @@ class ClusterView:
     def take_changes(self) -> tuple[list[str], list[Machine]]:
         """Machines that are gone, and those that are new or have changed, since this was asked last."""
         gone, machines, nodes = [], [], self._book.nodes
+        expected: dict[StageState, tuple[tuple[str, float], ...]] = {}
         for node_id in self._changed:
             node = nodes.get(node_id)
             self._count_users(node_id, node)
@@ -157,7 +159,7 @@ class ClusterView:
                     gone.append(node_id)
                     self.version += 1
                 continue
-            machine = self._machine(node)
+            machine = self._machine(node, expected)
             if machine != before:
                 self.machines[node_id] = machine
                 machines.append(machine)
@@ -170,7 +172,8 @@ class ClusterView:
         weight = self._book.options.weight
         return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
 
-    def _machine(self, node: Node) -> Machine:
+    def _machine(self, node: Node, expected: dict[StageState, tuple[tuple[str, float], ...]]) -> Machine:
+        """`expected`: of a task of each stage, as far as it was looked up."""
         load, measured = node.load, {}
         if load is not None:
             figures = {
@@ -184,14 +187,17 @@ class ClusterView:
         free = {name: max(0.0, amount) for name, amount in free.items()}
         return Machine(
             node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured,
-            self._expected(node),
+            self._expected(node, expected),
         )  # fmt: skip
 
-    def _expected(self, node: Node) -> dict[str, float]:
+    def _expected(self, node: Node, expected: dict[StageState, tuple[tuple[str, float], ...]]) -> dict[str, float]:
         """What our tasks there are expected to use."""
         found: dict[str, float] = {}
         for attempt in node.attempts:
-            for name, amount in expected_of(attempt.stage, self._profiles).items():
+            stage = attempt.stage
+            if stage not in expected:
+                expected[stage] = tuple(expected_of(stage, self._profiles).items())
+            for name, amount in expected[stage]:
                 found[name] = found.get(name, 0.0) + amount
         return found
 
