@@ -27,6 +27,7 @@ from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
 from scheduler.solving import Solving
+from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
@@ -94,9 +95,8 @@ class SchedulerDaemon:
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
         self.solving = Solving(self._solved)
-        self._warming_up = False
-        """Whether what the plane needs is being made ready."""
-        self._warm_up_task: asyncio.Task[None] | None = None
+        self._warming_up: WarmingUp | None = None
+        """How what the plane needs is made ready; None if that is nothing."""
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self.refused = asyncio.Event()
@@ -169,22 +169,14 @@ class SchedulerDaemon:
         """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""
         warm_up = planes.warm_up_of(self.options)
         if warm_up is not None:
-            self._warming_up = True
-            self._warm_up_task = asyncio.create_task(self._warmed_up(warm_up))
-
-    async def _warmed_up(self, warm_up: Callable[[], None]) -> None:
-        try:
-            await self.solving.compute(warm_up)
-        except Exception:
-            log.exception("the solvers could not be made ready; each round tries again")
-        finally:
-            self._warming_up = False
+            self._warming_up = WarmingUp(warm_up, self.solving)
+            self._warming_up.start()
 
     def why_not_ready(self) -> str:
         """Why jobs should not be sent here; empty if they may."""
         if self.core.draining:
             return "draining"
-        if self._warming_up:
+        if self._warming_up is not None and not self._warming_up.is_over:
             return "the solvers are being compiled"
         if not len(self.core.nodes):
             return "no node monitor is connected"
@@ -240,8 +232,8 @@ class SchedulerDaemon:
         self._timer.cancel()
         self._http_timer.cancel()
         self.solving.stop()
-        if self._warm_up_task is not None:
-            self._warm_up_task.cancel()
+        if self._warming_up is not None:
+            await self._warming_up.stop()
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.flow import contention_live, document, events, nodes
+from benchmarks.flow import contention_live, document, events, mixed, nodes
 from benchmarks.flow.calibrate import COSTS, calibrated, write_costs
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
@@ -119,6 +119,10 @@ def _nodes(as_json: bool, scale: str, results: Path | None, **values: Any) -> No
         show(figure, result)
 
 
+def _mixed(as_json: bool, scale: str, results: Path | None) -> None:
+    _figure((mixed.FIGURE.name,), scale, as_json, results, None)
+
+
 def _calibrate(scale: str, out: Path | None) -> None:
     costs, rows = calibrated(Scale(scale))
     _show("How well the formula foretells CPU times that its constants were not fitted to", rows)
@@ -206,14 +210,6 @@ main = click.Group(
             ],
         ),
         click.Command(
-            "contention-live", callback=_contention_live, context_settings=CONTEXT,
-            help="Figure 6.7 with daemons in network namespaces whose links are narrow, two minutes; needs root.",
-            params=[
-                *SCALE_OPTIONS,
-                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
-            ],
-        ),
-        click.Command(
             "nodes", callback=_nodes, context_settings=CONTEXT,
             help="CPU time and memory of a scheduler of policy flow with many node monitors, idle and busy.",
             params=[
@@ -229,6 +225,24 @@ main = click.Group(
                              help="Seconds for each rate.  [default: 6; with --full 30]"),
                 click.Option(["--busy"], type=click.FloatRange(0, 0.99), default=None,
                              help="Part of the slots that tasks hold which do not end.  [default: 0]"),
+            ],
+        ),
+        click.Command(
+            "mixed", callback=_mixed, context_settings=CONTEXT,
+            help="Whether long tasks that policy flow placed are in the way of short ones that are sampled.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+                click.Option(["--results"], type=click.Path(path_type=Path), default=None,
+                             help="Append the result to this file, as a JSON line."),
+            ],
+        ),
+        click.Command(
+            "contention-live", callback=_contention_live, context_settings=CONTEXT,
+            help="Figure 6.7 with daemons in network namespaces whose links are narrow, two minutes; needs root.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
             ],
         ),
         click.Command(

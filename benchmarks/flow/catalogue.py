@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, contention, early, events, locality, nodes, rounds, simulated, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, mixed, nodes, rounds, simulated, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
@@ -45,5 +45,6 @@ FIGURES = {
         contention.FIGURE,
         Figure("rounds", "Rounds of a cluster with all running tasks in the graph", "none", rounds.rounds),
         nodes.FIGURE,
+        mixed.FIGURE,
     )
 }  # fmt: skip

@@ -17,6 +17,8 @@ from sparrow_py.logs.printable import printable
 PATH = "/v1/scheduler"
 COLUMNS = ("SCHEDULER", "POLICY", "STATE", "EPOCH", "NODES", "SLOTS", "JOBS", "NAME")
 
+STANDING_BY = ("standing_by", "deposed")
+
 
 @click.command(short_help="List schedulers, and which of them leads.")
 @connection_options
@@ -52,7 +54,7 @@ def _entry(answer: Answer) -> dict[str, Any]:
 
 
 def _row(entry: dict[str, Any]) -> list[str | int]:
-    epoch = entry["epoch"] if entry["leads"] is not None else ""
+    epoch = entry["epoch"] or ""
     return [entry["scheduler"], entry["policy"], _state(entry), epoch, *_counts(entry), entry["name"]]
 
 
@@ -61,6 +63,8 @@ def _counts(entry: dict[str, Any]) -> list[int]:
 
 
 def _state(entry: dict[str, Any]) -> str:
-    if not entry["takes_jobs"]:
-        return "leads, not ready" if entry["leads"] else "stands by" if entry["leader"] else "not ready"
-    return "leads" if entry["leads"] else "takes jobs"
+    if entry["takes_jobs"]:
+        return "leads" if entry["leads"] else "takes jobs"
+    if entry["leads"]:
+        return "leads, not ready"
+    return "stands by" if entry["lead_state"] in STANDING_BY else "not ready"

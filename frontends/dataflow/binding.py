@@ -35,7 +35,7 @@ class Sink(Protocol):
 
     def wrote(self, call: int, copies: Sequence[int]) -> None: ...
 
-    def receive(self, call: int, copy: int) -> None: ...
+    def receive_copy(self, call: int, copy: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
     written: dict[Place, None] = {}
     for number, task in enumerate(graph.tasks):
         if task.copy >= 0:
-            receive = partial(sink.receive, task.call, task.copy)
+            receive = partial(sink.receive_copy, task.call, task.copy)
             tasks.append((receive, (), -1, graph.after[number]))
             continue
         stage = definition.stages[graph.stages[task.call]]

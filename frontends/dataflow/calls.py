@@ -6,7 +6,7 @@ been gathered. Workers cut alike, since they count the tasks of all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from frontends.dataflow.errors import InvalidProgram
@@ -143,10 +143,40 @@ class CallLog:
         self._forget()
         return block
 
-    def drop(self) -> None:
-        """Forget the calls since the last block's end: the program failed."""
-        self._forget()
-
     def __len__(self) -> int:
         """Calls since the last block's end."""
         return len(self._stages)
+
+
+class Calls:
+    """Makes blocks of a program's calls, and answers its signals.
+
+    A function cannot be entered in the middle. So a worker that joins, or goes back to a snapshot, calls the program
+    from its start: blocks before `until` are skipped, and their signals say what was recorded of them.
+    """
+
+    def __init__(self, run_block: Callable[[Block], bool], until: int = 0, signals: Mapping[int, bool] | None = None):
+        self.log = CallLog()
+        self._run_block = run_block
+        self._until = until
+        self._signals = signals or {}
+
+    def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
+        """Record a call; of a signal its answer."""
+        ends = self.log.add(stage, parameters)
+        if stage.kind.ends_block:
+            return self._block()
+        if ends:
+            self._block()
+        return None
+
+    def end(self) -> None:
+        """The program returned: run what it called last."""
+        if len(self.log):
+            self._block()
+
+    def _block(self) -> bool:
+        block = self.log.take()
+        if block.number < self._until:
+            return self._signals.get(block.number, False)
+        return self._run_block(block)

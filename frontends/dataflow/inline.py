@@ -104,5 +104,5 @@ class InlineRunner:
     def wrote(self, call: int, copies: Sequence[int]) -> None:
         """There is one copy."""
 
-    def receive(self, call: int, copy: int) -> None:
+    def receive_copy(self, call: int, copy: int) -> None:
         raise AssertionError("one worker that holds everything receives nothing")

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from frontends.dataflow.calls import CallLog
+from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.inline import InlineRunner
@@ -199,7 +199,7 @@ class Dataflow:
         self._runner = InlineRunner(self._definition)
         self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
         """Each stage as it was declared, and as it runs."""
-        self._log: CallLog | None = None
+        self._calls: Calls | None = None
         self._in_block = False
         self._closed = False
         self._barrier: StageSpec | None = None
@@ -229,7 +229,7 @@ class Dataflow:
 
     def _add(self, name: str | None, kind: DatasetKind, count: int, source: Given | Filled | Loaded) -> Dataset:
         self._check_open()
-        if self._log is not None:
+        if self._calls is not None:
             raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
         name = name or f"{kind}-{len(self._definition.datasets)}"
         return Dataset(self, self._definition.add_dataset(name, kind, count, source))
@@ -348,7 +348,7 @@ class Dataflow:
         is_ours: bool = False,
     ) -> StageSpec:
         self._check_open()
-        if self._log is not None:
+        if self._calls is not None:
             raise InvalidProgram("program", None, "", "a stage was declared within a run: declare it before")
         name = name or str(getattr(function, "__name__", type(function).__name__))
         read, written = self._ids("reads", reads), self._ids("writes", writes)
@@ -461,7 +461,7 @@ class Dataflow:
     def barrier(self) -> None:
         """Wait, within a program, until all stages called before have run."""
         if self._barrier is None:
-            if self._log is None:
+            if self._calls is None:
                 raise NotInRun("barrier")
             self._barrier = self._definition.add_stage(
                 StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
@@ -477,22 +477,25 @@ class Dataflow:
         self._check_open()
         if not callable(program):
             raise InvalidProgram("program", program, "a function without arguments that calls stages")
-        if self._log is not None:
+        if self._calls is not None:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
         self._freeze()
         self._runner.load()
-        self._log = log = CallLog()
+        return self._arrays(self._called(program, Calls(self._run_block)))
+
+    def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
+        """What the program returns if its stages are called by `calls`."""
+        self._calls = calls
         try:
             returned = program()
             if hasattr(returned, "send") or hasattr(returned, "__await__"):
                 raise InvalidProgram(
                     "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
                 )
-            if len(log):
-                self._run_block()
-            return self._arrays(returned)
+            calls.end()
+            return returned
         finally:
-            self._log = None
+            self._calls = None
 
     def _freeze(self) -> None:
         """Take what stages captured as it is now, of those that were defined since the last run."""
@@ -505,8 +508,8 @@ class Dataflow:
             self._frozen[spec.id] = (spec, made)
 
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
-        log = self._log
-        if log is None or self._in_block:
+        calls = self._calls
+        if calls is None or self._in_block:
             raise NotInRun(spec.name)
         declared, mine = self._frozen[spec.id]
         if declared is not spec:
@@ -514,18 +517,12 @@ class Dataflow:
                 "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to "
                 "have both",
             )  # fmt: skip
-        ends = log.add(mine, parameters)
-        if mine.kind.ends_block:
-            return self._run_block()
-        if ends:
-            self._run_block()
-        return None
+        return calls.call(mine, parameters)
 
-    def _run_block(self) -> bool:
-        assert self._log is not None
+    def _run_block(self, block: Block) -> bool:
         self._in_block = True
         try:
-            return self._runner.run_block(self._log.take())
+            return self._runner.run_block(block)
         finally:
             self._in_block = False
 

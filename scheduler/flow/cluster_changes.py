@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
 
 from scheduler.flow.policies.policy import Group, Machine, Task
 from scheduler.flow.problem import Problem
 from scheduler.flow.solvers.stopping import StopFlag
+
+
+class Gone(Enum):
+    """Of a kind: nobody has tasks of it any more that are to be placed."""
+
+    GONE = "gone"
+
+
+GONE: Final = Gone.GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +38,10 @@ class ClusterChanges:
     machines_gone: Sequence[str] = ()
     machines: Sequence[Machine] = ()
     """New ones, or such that have changed."""
-    kinds: Mapping[str, Collection[str] | None] = field(default_factory=dict)
-    """By kind: which machines tasks of it may go to; None: to all, as those of a kind that was never told may."""
+    kinds: Mapping[str, Collection[str] | Gone | None] = field(default_factory=dict)
+    """By kind: which machines tasks of it may go to; None: to all, as those of a kind that was never told may. None at
+    all: its tasks wait outside the network, and cost nothing, until it has some. GONE: the kind can be forgotten as
+    soon as no task is of it; till then it stays as it is."""
     tasks_gone: Sequence[str] = ()
     """They ended, were withdrawn, or were placed and are no part of the network any more. Unknown ones are ignored."""
     tasks: Sequence[Task] = ()
@@ -100,6 +112,8 @@ class Explanation:
     waiting: int
     """The price of waiting."""
     ways: Sequence[Way]
+    outside: str = ""
+    """Why the network has no ways of the task at all; "" if it has."""
 
 
 class Network(Protocol):

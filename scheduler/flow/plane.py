@@ -25,6 +25,7 @@ from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Network, Placed
 from scheduler.flow.cluster_view import ClusterView
+from scheduler.flow.gang_hold import GangHold
 from scheduler.flow.gang_room import why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
@@ -98,6 +99,7 @@ class FlowPlane:
         self._reachable = Reachable(book, self._view)
         self._running = RunningTasks(book)
         self._aside = SetAside(book, self._try_again)
+        self._hold = GangHold(book, self._view)
         self._numbers = itertools.count(1)
         self._waiting: dict[StageState, None] = {}
         """Stages with tasks that wait for a place."""
@@ -262,6 +264,8 @@ class FlowPlane:
             return [*reasons, why_aside]
         if what_is_free := room.for_stage(stage):
             reasons.append(what_is_free)
+        if kept := self._hold.why(stage):
+            reasons.append(kept)
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
@@ -296,6 +300,7 @@ class FlowPlane:
 
     def _begin_round(self, now_s: float) -> None:
         self._refuse_gangs(now_s)
+        self._keep_slots_for_gang(now_s)
         self._news = False
         if not self._waiting and not self._running:
             return
@@ -394,6 +399,8 @@ class FlowPlane:
         self._waiting.pop(stage, None)
         self._looked_at.pop(stage, None)
         self._aside.forget(stage)
+        if self._hold.forget(stage):
+            self._news = True  # Others may have the slots.
         self._reachable.stage_left(stage)
         plan, near = stage.plan, near_of(stage)
         if plan.since_s:
@@ -529,6 +536,22 @@ class FlowPlane:
             if now_s >= plan.fits_not_since_s + patience_s:
                 self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
 
+    def _keep_slots_for_gang(self, now_s: float) -> None:
+        """Of the gangs that wait one may have slots kept free. If it has all that it needs it starts, without a round:
+        what others would pay for its slots was weighed for long enough."""
+        gangs = [stage for stage in self._waiting if stage.spec.gang and self._is_offered_whole(stage)]
+        self._hold.choose(gangs, {stage.job.user for stage in self._waiting} if gangs else (), now_s)
+        found = self._hold.places()
+        if found is not None:
+            stage, places = found
+            self._hold.started(stage)
+            self._place([(stage.plan.name(task), node_id) for task, node_id in places], now_s)
+
+    def _is_offered_whole(self, stage: StageState) -> bool:
+        """Whether the network has all tasks of a gang, and there would be places for it if nothing ran."""
+        plan = stage.plan
+        return stage.complete and 0 < stage.unplaced == len(plan.since_s) and plan.fits_not_since_s is None
+
     def _why_never_fits(self, stage: StageState) -> str:
         most = self._book.options.flow_tasks_max
         kept = max(1, most // KEPT_SHARE)
@@ -574,6 +597,8 @@ class FlowPlane:
         offered = sum(len(stage.plan.since_s) for stage in self._in_network.values())
         if offered != self._offered or offered != self._offered_of.total():
             return f"the network has {offered} tasks, and {self._offered} are counted"
+        if self._view.kept_for is not None and self._view.kept_for not in self._waiting:
+            return "slots are kept for a gang that does not wait"
         waits = self._round is not None or self._news or self._timer_at_s is not None
         if self._waiting and self._book.leads() and not waits:
             return "tasks wait, and no round is due"

@@ -177,8 +177,9 @@ class _Api:
     async def _explained(self, stage: StageWaits) -> views.StageExplanation:
         why = WhyWaiting([])
         if stage.ask is not None:
-            solved = self._core.plane.rounds is not None
-            why = await self._scheduler.solving.compute(stage.ask) if solved else stage.ask()
+            solving = self._scheduler.solving
+            solved = self._core.plane.rounds is not None and not solving.holds
+            why = await solving.compute(stage.ask) if solved else stage.ask()
         places = [views.Place(*place) for place in why.places]
         reasons = [*stage.reasons, *why.reasons]
         return views.StageExplanation(stage.name, stage.waiting, reasons, why.task, why.waiting_cost, places)
@@ -190,7 +191,8 @@ class _Api:
         dump: Any = getattr(self._core.plane, "dump", None)
         if dump is None:
             raise ApiError(404, f"policy {self._scheduler.options.policy} solves no flow network")
-        text = await self._scheduler.solving.compute(dump())
+        solving = self._scheduler.solving
+        text = "" if solving.holds else await solving.compute(dump())
         if not text:
             raise ApiError(404, "no round has been solved yet")
         return web.Response(text=text, content_type="text/plain")

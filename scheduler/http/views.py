@@ -94,6 +94,8 @@ class SchedulerDetail(msgspec.Struct):
     """Why it takes none; empty if it does."""
     leads: bool | None
     """Whether it leads its plane; null if its plane has no leader."""
+    lead_state: str | None
+    """What it does about leading it: asking, claiming, leading, standing_by, deposed or refused."""
     epoch: int
     """With which it leads or claims to; else 0."""
     leader: Leader | None
@@ -181,8 +183,15 @@ def detail(job: JobState | HttpJob, policy: str) -> JobDetail:
 def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
     if isinstance(job, HttpJob):
         app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
+        submitted_at_s = job.submitted_at_s
+        counts = {status.value: count for status, count in job.counts.items()}
     else:
         app, unplaced, running, ended_at_s = job.stages[0].spec.app, job.unplaced, len(job.attempts), None
+        submitted_at_s = job.born_s  # It may have been at other schedulers before.
+        counts = {status.value: count for status, count in job.counts.items()}
+        for stage in job.stages:  # Tasks that have ended though their client, which does not read, is not told yet.
+            for leave in stage.leaves:
+                counts[leave.status.value] += leave.count
     return {
         "id": job.id,
         "name": job.name,
@@ -194,8 +203,8 @@ def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
         "tasks": job.task_count,
         "unplaced": unplaced,
         "running": running,
-        **{status.value: count for status, count in job.counts.items()},
-        "submitted_at_s": job.submitted_at_s,
+        **counts,
+        "submitted_at_s": submitted_at_s,
         "ended_at_s": ended_at_s,
     }
 
@@ -226,6 +235,7 @@ def scheduler(core: SchedulerCore, options: SchedulerOptions, name: str, address
     return SchedulerDetail(
         name, address, options.policy, options.placement if options.policy == m.SPARROW else "", not why_not, why_not,
         None if leading is None else leading.leads,
+        None if leading is None else leading.state.name.lower(),
         0 if leading is None else leading.epoch,
         None if other is None else Leader(other.leader, other.address, other.epoch),
         len(nodes), sum(node.info.slots for node in nodes), len(core.jobs),

@@ -16,7 +16,9 @@ ask      minted by a node monitor: one getTask, for one or several slots.
 epoch    raised by the client each time it moves the job to another scheduler. Node monitors fence
          what comes with a lower epoch than they have seen claimed.
 attempt  minted by a scheduler, one per start of a task: `epoch << 40 | counter`, so that within its
-         job it is unique among all schedulers that ever held it.
+         job it is unique among all schedulers that ever held it. The counter is that of the scheduler's
+         process, whichever job it is: so what comes late of an attempt (Report, HandBack, AttemptRuns,
+         CancelAttempt) is not taken for one of another job that has the same id, and names no user.
 """
 
 from __future__ import annotations
@@ -453,10 +455,14 @@ class HandedOver(Message, tag=29):
     """The scheduler ends, and has let go of the job: take it to another, with a higher epoch.
 
     `unstarted`: (first task, count) of tasks of which no start is open, in order; what else has no outcome may run.
+    `cancelled`: the job was cancelled here, by its client, an operator or the scheduler, and not all outcomes are told:
+    it is to be cancelled there, too; `running`: with what runs.
     """
 
     job: str
     unstarted: tuple[tuple[int, int], ...]
+    cancelled: bool = False
+    running: bool = False
 
 
 class AllHandedOver(Message, tag=53):

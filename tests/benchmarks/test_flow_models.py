@@ -1,4 +1,5 @@
-"""Figures 6.6 and 6.7 of paper 004, as they are modelled: small ones, and what must hold whatever the size."""
+"""Figures 6.6 and 6.7 of paper 004, as they are modelled, and long tasks beside short jobs: small ones, and what must
+hold whatever the size."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.flow import contention, locality
+from benchmarks.flow import contention, locality, mixed
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.contention import FLOW, PLACEMENTS, SAMPLING, SPREADING, Setting
 from benchmarks.flow.locality import HIGH, LOW, PAPER
+from sparrow_py.errors import ClusterError
 
 SMALL = Setting(machines=16, servers=3, clients=6, quiet_services=3, sources=3, tasks=120)
 
@@ -144,3 +147,23 @@ def test_what_is_known_of_links_keeps_tasks_off_those_that_are_full() -> None:
 
 def test_both_are_figures_of_the_command() -> None:
     assert FIGURES["6.6"] is locality.FIGURE and FIGURES["6.7"] is contention.FIGURE
+
+
+# ---- long tasks beside sampled jobs ----------------------------------------------------------------------------------
+
+
+def test_long_tasks_take_nothing_from_short_jobs_in_virtual_time() -> None:
+    """Equal jobs on as many slots: response times differ by what nodes are drawn, and not by much."""
+    beside, alone = (mixed.simulated(20, slots, slots - mixed.SHORT, 0.5, 200) for slots in (mixed.SLOTS, mixed.SHORT))
+    assert len(beside) == len(alone) == 180
+    assert min(beside) >= mixed.TASK_MS and min(alone) >= mixed.TASK_MS
+    assert float(np.percentile(beside, 95)) <= 1.15 * float(np.percentile(alone, 95))
+
+
+def test_equal_seeds_give_equal_times_beside_long_tasks() -> None:
+    assert mixed.simulated(5, 10, 8, 0.3, 20) == mixed.simulated(5, 10, 8, 0.3, 20)
+
+
+def test_long_tasks_that_do_not_fit_the_lane_are_said() -> None:
+    with pytest.raises(ClusterError, match="8 of 9 long tasks run"):
+        mixed.simulated(1, 10, 9, 0.5, 10)

@@ -524,20 +524,21 @@ class TestNodeStates:
 
 SCHEDULER = {
     "name": "scheduler-a", "address": "0.0.0.0:1", "policy": "flow", "placement": "", "takes_jobs": True, "why_not": "",
-    "leads": True, "epoch": 3, "leader": None, "nodes": 12, "slots": 48, "jobs": 7,
+    "leads": True, "lead_state": "leading", "epoch": 3, "leader": None, "nodes": 12, "slots": 48, "jobs": 7,
 }  # fmt: skip
 STANDBY = SCHEDULER | {
     "takes_jobs": False, "why_not": "another \x1b[31mleads", "leads": False, "epoch": 0,
-    "leader": {"name": "scheduler-a", "address": "10.0.0.1:1", "epoch": 3},
+    "lead_state": "standing_by", "leader": {"name": "scheduler-a", "address": "10.0.0.1:1", "epoch": 3},
 }  # fmt: skip
-STARTING = STANDBY | {"leader": None, "why_not": "no node monitor is connected"}
-SAMPLING = SCHEDULER | {"policy": "sparrow", "placement": "sparrow", "leads": None, "epoch": 0}
+STARTING = STANDBY | {"lead_state": "asking", "leader": None, "why_not": "no node monitor is connected"}
+DEPOSED = STANDBY | {"lead_state": "deposed", "leader": None}
+SAMPLING = SCHEDULER | {"policy": "sparrow", "placement": "sparrow", "leads": None, "lead_state": None, "epoch": 0}
 NOT_READY = SCHEDULER | {"takes_jobs": False, "why_not": "draining"}
 
 
 class TestSchedulers:
     def test_table(self, schedulers: Callable[[], FakeScheduler]) -> None:
-        asked = [(schedulers(), state) for state in (SCHEDULER, STANDBY, STARTING, SAMPLING, NOT_READY)]
+        asked = [(schedulers(), state) for state in (SCHEDULER, STANDBY, STARTING, SAMPLING, NOT_READY, DEPOSED)]
         for scheduler, state in asked:
             scheduler.answers["GET", "/v1/scheduler"] = (200, state)
         addresses = [scheduler.address for scheduler, _ in asked]
@@ -545,14 +546,15 @@ class TestSchedulers:
         assert (result.exit_code, result.stderr) == (0, "")
         lines = [re.split(r"  +", line.strip()) for line in result.stdout.splitlines()]
         assert lines[0] == ["SCHEDULER", "POLICY", "STATE", "EPOCH", "NODES", "SLOTS", "JOBS", "NAME"]
-        assert [line[:3] for line in lines[1:6]] == [
+        assert [line[:3] for line in lines[1:7]] == [
             [addresses[0], "flow", "leads"], [addresses[1], "flow", "stands by"], [addresses[2], "flow", "not ready"],
             [addresses[3], "sparrow", "takes jobs"], [addresses[4], "flow", "leads, not ready"],
+            [addresses[5], "flow", "stands by"],
         ]  # fmt: skip
         assert lines[1][3:] == ["3", "12", "48", "7", "scheduler-a"] and lines[4][3:6] == ["12", "48", "7"]
-        reasons = ["another \\x1b[31mleads", "no node monitor is connected", "draining"]
-        of = [addresses[1], addresses[2], addresses[4]]
-        assert lines[6:] == [[f"{address}: {reason}"] for address, reason in zip(of, reasons, strict=True)]
+        reasons = ["another \\x1b[31mleads", "no node monitor is connected", "draining", "another \\x1b[31mleads"]
+        of = [addresses[1], addresses[2], addresses[4], addresses[5]]
+        assert lines[7:] == [[f"{address}: {reason}"] for address, reason in zip(of, reasons, strict=True)]
 
     def test_json(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", "/v1/scheduler"] = (200, STANDBY)

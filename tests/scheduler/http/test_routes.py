@@ -107,13 +107,15 @@ async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.Mon
     own = {"name": daemon.name, "address": daemon.address, "policy": "flow", "placement": ""}
     why = "it does not lead plane flow: another scheduler does (other at 10.0.0.1:1, epoch 4)"
     other = {"name": "other", "address": "10.0.0.1:1", "epoch": 4}
-    idle = {"takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
+    idle = {**own, "takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
+    starting = {"lead_state": "asking", "why_not": "no node monitor is connected", "leader": None}
+    standby = {"lead_state": "standing_by", "why_not": why, "leader": other}
+    leads = {"takes_jobs": True, "why_not": "", "leads": True, "lead_state": "leading", "epoch": 5, "leader": None}
     assert seen == [
-        {**own, **idle, "why_not": "no node monitor is connected", "leader": None, "nodes": 0, "slots": 0},
-        {**own, **idle, "why_not": why, "leader": other, "nodes": 1, "slots": 3},
-        {**own, "takes_jobs": True, "why_not": "", "leads": True, "epoch": 5, "leader": None, "nodes": 1, "slots": 3,
-         "jobs": 1},
-    ]  # fmt: skip
+        {**idle, **starting, "nodes": 0, "slots": 0},
+        {**idle, **standby, "nodes": 1, "slots": 3},
+        {**own, **leads, "nodes": 1, "slots": 3, "jobs": 1},
+    ]
 
 
 async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
