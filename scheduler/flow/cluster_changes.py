@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
 
 from scheduler.flow.policies.policy import Group, Machine, Task
+from scheduler.flow.problem import Problem
+from scheduler.flow.solvers.stopping import StopFlag
+
+
+class Gone(Enum):
+    """Of a kind: nobody has tasks of it any more that are to be placed."""
+
+    GONE = "gone"
+
+
+GONE: Final = Gone.GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +38,10 @@ class ClusterChanges:
     machines_gone: Sequence[str] = ()
     machines: Sequence[Machine] = ()
     """New ones, or such that have changed."""
-    kinds: Mapping[str, Collection[str] | None] = field(default_factory=dict)
-    """By kind: which machines tasks of it may go to; None: to all, as those of a kind that was never told may."""
+    kinds: Mapping[str, Collection[str] | Gone | None] = field(default_factory=dict)
+    """By kind: which machines tasks of it may go to; None: to all, as those of a kind that was never told may. None at
+    all: its tasks wait outside the network, and cost nothing, until it has some. GONE: the kind can be forgotten as
+    soon as no task is of it; till then it stays as it is."""
     tasks_gone: Sequence[str] = ()
     """They ended, were withdrawn, or were placed and are no part of the network any more. Unknown ones are ignored."""
     tasks: Sequence[Task] = ()
@@ -40,6 +55,14 @@ class ClusterChanges:
     groups: Mapping[str, Group | None] = field(default_factory=dict)
     """By name: those that are new or other than before, None if gone. Told no later than with the first of a group's
     tasks."""
+
+
+class Mistake(NamedTuple):
+    """What a policy got wrong of a task."""
+
+    error: str
+    where: str
+    """In the policy's code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +85,8 @@ class Placed:
     arcs: int
     waiting: int
     """Tasks that wait then."""
+    mistakes: dict[str, Mistake] = field(default_factory=dict)
+    """By task: what the policy got wrong. These wait, or stay where they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +112,18 @@ class Explanation:
     waiting: int
     """The price of waiting."""
     ways: Sequence[Way]
+    outside: str = ""
+    """Why the network has no ways of the task at all; "" if it has."""
+
+
+class Network(Protocol):
+    """What takes changes and answers, round after round."""
+
+    def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
+        """Take the changes, solve, and tell where tasks go. `StoppedError` if the flag is set."""
+
+    def explain(self, task: str) -> Explanation:
+        """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
+
+    def dump(self) -> Problem:
+        """The problem as the last round has solved it."""

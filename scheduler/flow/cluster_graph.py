@@ -17,6 +17,7 @@ import numpy as np
 
 from scheduler.flow.ageing import NO_ARC, Ageing
 from scheduler.flow.changes import Changes
+from scheduler.flow.cluster_changes import Gone
 from scheduler.flow.fitting import copies
 from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.network import FIRST_IN, NONE
@@ -27,6 +28,7 @@ from scheduler.flow.policies.policy import (
     ArcTo,
     Cluster,
     FollowsMachines,
+    ForgetsAggregators,
     Group,
     Machine,
     Policy,
@@ -145,6 +147,7 @@ class ClusterGraph:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.follows = policy if isinstance(policy, FollowsMachines) else None
+        self.forgets = policy if isinstance(policy, ForgetsAggregators) else None
         self.graph = FlowGraph()
         self.sink = self.graph.add_node(kind=Kind.SINK)
         self.changes = Changes(self.graph, self.sink)
@@ -154,6 +157,18 @@ class ClusterGraph:
         self.tasks: dict[str, TaskNode] = {}
         self.users: dict[str, UserNode] = {}
         self.kinds: dict[str, frozenset[str] | None] = {}
+        self.outside: dict[str, dict[str, Task]] = {}
+        """By kind that has no machine: tasks that wait, and are no part of the graph."""
+        self._of_kind: dict[str, dict[str, None]] = {}
+        """By kind: its tasks in the graph."""
+        self._kinds_opened: dict[str, None] = {}
+        """Kinds that had no machine, and have one now: their tasks are to come in."""
+        self._kinds_changed: set[str] = set()
+        """Kinds that have other machines."""
+        self._kinds_gone: set[str] = set()
+        """Kinds that are forgotten as soon as no task is of them."""
+        self._outside_kind: dict[str, str] = {}
+        """By task outside: its kind."""
         self.groups: dict[str, Group] = {}
         self.members: dict[str, dict[str, None]] = {}
         """By group that has limits: its tasks."""
@@ -179,11 +194,13 @@ class ClusterGraph:
         self._groups_changed: set[str] = set()
         self._asked_each_round: dict[str, None] = {}
         self._to_refresh: set[str] = set()
-        """Tasks that ran, and do not any more."""
+        """Tasks that ran, and do not any more; tasks of kinds that have other machines."""
         self._to_renew: set[str] = set()
         """Tasks that are of another class than they were."""
         self._aggregators_kept = AGGREGATORS_KEPT
         self._seen = False
+        self._has_seen_changes = False
+        """Whether machines are as they were when the policy was shown all of them."""
 
     # ---- what has changed
 
@@ -238,17 +255,75 @@ class ClusterGraph:
         self.racks.setdefault(machine.rack, set()).add(machine.name)
         self.slots += machine.slots
 
-    def set_kind(self, name: str, machines: Collection[str] | None) -> None:
-        """Which machines tasks of a kind may go to; None: all."""
+    def set_kind(self, name: str, machines: Collection[str] | Gone | None) -> None:
+        """Which machines tasks of a kind may go to; None: all. Without any its tasks wait outside the graph."""
+        if isinstance(machines, Gone):
+            self._kinds_gone.add(name)
+            return
+        self._kinds_gone.discard(name)
         allowed = None if machines is None else frozenset(machines)
         before = self.kinds.get(name)
         if allowed == before:
             return
         self.kinds[name] = allowed
-        everywhere = frozenset(self.machines)
-        self._structure |= (everywhere if before is None else before) ^ (everywhere if allowed is None else allowed)
-        if (before is None) != (allowed is None):
-            self._to_renew.update(task.task.name for task in self.tasks.values() if task.task.kind == name)
+        self._kinds_changed.add(name)
+        if self.is_closed(name):
+            self._close(name)
+            return
+        was_closed = before is not None and not before
+        if was_closed:
+            self._kinds_opened[name] = None
+        if was_closed or (before is None) != (allowed is None):
+            self._to_renew.update(self._of_kind.get(name, ()))
+        else:
+            self._to_refresh.update(self._of_kind.get(name, ()))
+
+    def is_closed(self, kind: str) -> bool:
+        """Whether tasks of the kind may go nowhere."""
+        allowed = self.kinds.get(kind)
+        return allowed is not None and not allowed
+
+    def _close(self, kind: str) -> None:
+        """Its tasks leave the graph, but those that run, which have no ways to other machines any more."""
+        self._kinds_opened.pop(kind, None)
+        for name in list(self._of_kind.get(kind, ())):
+            task = self.tasks[name].task
+            if task.runs_on is None:
+                self.remove_task(name)
+                self._put_outside(task)
+            else:
+                self._to_renew.add(name)
+
+    def _put_outside(self, task: Task) -> None:
+        self.outside.setdefault(task.kind, {})[task.name] = task
+        self._outside_kind[task.name] = task.kind
+
+    def _take_from_outside(self, name: str) -> Task | None:
+        kind = self._outside_kind.pop(name, None)
+        if kind is None:
+            return None
+        tasks = self.outside[kind]
+        task = tasks.pop(name)
+        if not tasks:
+            del self.outside[kind]
+        return task
+
+    def is_outside(self, name: str) -> bool:
+        """Whether the task waits outside the graph."""
+        return name in self._outside_kind
+
+    @property
+    def tasks_outside(self) -> int:
+        """How many wait there."""
+        return len(self._outside_kind)
+
+    def take_opened(self) -> list[Task]:
+        """Tasks that were outside and are to be added, as their kinds have machines now."""
+        opened, self._kinds_opened = self._kinds_opened, {}
+        tasks = [task for kind in opened for task in self.outside.get(kind, {}).values()]
+        for task in tasks:
+            self._take_from_outside(task.name)
+        return tasks
 
     def set_group(self, name: str, group: Group | None) -> None:
         """A group's limits, and where its tasks run that are no part of the graph; None: there is no such group."""
@@ -267,6 +342,7 @@ class ClusterGraph:
         """An unknown one is ignored."""
         gone = self.tasks.get(name)
         if gone is None:
+            self._take_from_outside(name)
             return
         if gone.task.runs_on is not None:
             self._stops(gone)
@@ -277,6 +353,10 @@ class ClusterGraph:
         self.waiting.drop(gone.node)
         self._leave_user(gone)
         gone.kind.tasks -= 1
+        of_kind = self._of_kind[gone.task.kind]
+        del of_kind[name]
+        if not of_kind:
+            del self._of_kind[gone.task.kind]
         self._asked_each_round.pop(name, None)
         self._to_refresh.discard(name)
         self._to_renew.discard(name)
@@ -290,6 +370,10 @@ class ClusterGraph:
         """A new one, or one that has changed, which is as new then. All machines are known, and the policy has seen
         them (`see`)."""
         self.remove_task(task.name)
+        if task.runs_on is None and self.is_closed(task.kind):
+            self._put_outside(task)
+            return
+        self._of_kind.setdefault(task.kind, {})[task.name] = None
         if task.group in self.groups:
             self.members.setdefault(task.group, {})[task.name] = None
         self._note_priority(task.priority)
@@ -325,6 +409,10 @@ class ClusterGraph:
     ) -> None:
         """A task runs there, as the running arc says, if there is one already; from now on, if nothing else is said.
         Unknown ones are ignored. `costs`: what the policy has said already."""
+        outside = self._take_from_outside(name) if machine in self.machines else None
+        if outside is not None:
+            self.add_task(replace(outside, runs_on=machine, since_s=self.now_s if since_s is None else since_s))
+            return
         task = self.tasks.get(name)
         place = self.machines.get(machine)
         if task is None or place is None or task.task.runs_on == machine:
@@ -402,19 +490,37 @@ class ClusterGraph:
                 place = self.machines[name]
                 self.pipes.change(place.slots, self.policy.machine_cost(place.machine), place.machine.slots)
         else:
+            self._has_seen_changes = self._has_seen_changes and not changed
             for name in changed:
                 self._follow(self.machines[name])
         for name in changed:
             self.fit_doors(name)
         self._refresh_tasks(structure, bool(changed) or self.follows is None)
+        self._refresh_classes()
         self._structure, self._changed = set(), {}
 
     def _show(self) -> None:
         """Show the policy the cluster, and ask about all aggregators."""
-        self.policy.see(Cluster(self._known_machines, self._known_tasks))
+        self._show_machines()
         for kind in self.classes.values():
             for aggregator in list(kind.aggregators):
                 self._refresh(kind, aggregator)
+
+    def _show_machines(self) -> None:
+        self.policy.see(Cluster(self._known_machines, self._known_tasks))
+        self._has_seen_changes = True
+
+    def _refresh_classes(self) -> None:
+        """Of kinds that have other machines."""
+        changed, self._kinds_changed = self._kinds_changed, set()
+        for key, kind in list(self.classes.items()) if changed else ():
+            if kind.kind not in changed:
+                continue
+            if kind.tasks == 0:
+                self._drop_class(self.classes.pop(key))
+            else:
+                for aggregator in list(kind.aggregators):
+                    self._refresh(kind, aggregator)
 
     def see_tasks(self) -> None:
         """After tasks have been told: what they leave to others."""
@@ -455,15 +561,27 @@ class ClusterGraph:
                 self.graph.set_costs(arcs, costs)
 
     def purge(self) -> None:
-        """Classes and aggregators that no task needs: those that were needed last stay."""
+        """Classes and aggregators that no task needs: those that were needed last stay, but for those of kinds and
+        groups that have gone."""
+        gone = {kind for kind in self._kinds_gone if kind not in self._of_kind and kind not in self.outside}
+        for name in gone:
+            self.kinds.pop(name, None)
+        self._kinds_gone -= gone
+        for key, one in list(self.classes.items()):
+            if one.tasks == 0 and (key[0] in gone or (key[2] and key[2] not in self.groups)):
+                self._drop_class(self.classes.pop(key))
         unused = [key for key, kind in self.classes.items() if kind.tasks == 0]
-        for key in unused[: max(0, len(unused) - CLASSES_KEPT)]:
+        drops = unused[: max(0, len(unused) - CLASSES_KEPT)]
+        for key in drops:
             self._drop_class(self.classes.pop(key))
         count = sum(len(kind.aggregators) for kind in self.classes.values())
-        if count > self._aggregators_kept:
+        full = count > self._aggregators_kept
+        if full:
             for kind in self.classes.values():
                 self._drop_aggregators(kind)
             self._aggregators_kept = AGGREGATORS_KEPT + 2 * sum(len(kind.aggregators) for kind in self.classes.values())
+        if self.forgets is not None and (drops or full):
+            self.forgets.aggregators_left({name for kind in self.classes.values() for name in kind.aggregators})
         for name in [name for name, user in self.users.items() if user.tasks == 0]:
             if self.graph.has_node(self.users[name].node) and not self.graph.in_arcs(self.users[name].node):
                 self.changes.remove_node(self.users.pop(name).node)
@@ -533,6 +651,8 @@ class ClusterGraph:
 
     def _refresh(self, kind: TaskClass, aggregator: Aggregator) -> None:
         """Ask where an aggregator leads, and have it lead there."""
+        if not self._has_seen_changes:  # It has heard of the arcs to some machines one by one.
+            self._show_machines()
         node = kind.aggregators[aggregator]
         whose = f"the aggregator {aggregator.kind} {aggregator.name}".rstrip()
         wanted: dict[tuple[str | Aggregator, int], ArcTo] = {}
@@ -598,8 +718,10 @@ class ClusterGraph:
 
     def group_room(self, name: str, machine: str) -> int:
         """How many more tasks of a group a machine may have, but for its rack's limit."""
-        group = self.groups[name]
+        group = self.groups.get(name)
         room = WAITING_MAX
+        if group is None:  # It has gone, and its class goes with the round.
+            return room
         if group.max_per_machine:
             room = group.max_per_machine - self.runs_of(name, machine)
         if group.max_per_rack:
@@ -653,6 +775,8 @@ class ClusterGraph:
     def _task_heads(self, task: TaskNode, costs: TaskCosts) -> list[tuple[int, int]]:
         """Where a task's arcs lead, and what they cost."""
         heads: list[tuple[int, int]] = []
+        if self.is_closed(task.task.kind):
+            return heads
         whose = f"task {task.task.name}"
         for arc in costs.arcs:
             head = self._head(task.kind, arc.to, whose)
@@ -674,11 +798,15 @@ class ClusterGraph:
         for name in list(self._to_renew):
             self.add_task(self.tasks[name].task)
         for name in list(self._to_refresh):
-            self._refresh_task(self.tasks[name])
+            task = self.tasks[name]
+            if self.is_closed(task.task.kind):
+                self.add_task(task.task)
+            else:
+                self._refresh_task(task)
         self._to_renew, self._to_refresh = set(), set()
         if not structure and not changed:
             return
-        for task in self.tasks.values():
+        for task in list(self.tasks.values()):
             names = task.asks_again
             preferred = task.task.preferred
             if (

@@ -18,8 +18,9 @@ from scheduler.flow.cluster_graph import ClusterGraph, Door, TaskNode
 from scheduler.flow.explaining import explain
 from scheduler.flow.extract import Placements, extract, settle
 from scheduler.flow.fitting import admit, copies
+from scheduler.flow.gang_trials import GangTurns, RoomOfMachines, why_never
 from scheduler.flow.graph import total_cost
-from scheduler.flow.limits import cost_max
+from scheduler.flow.limits import cost_max, largest
 from scheduler.flow.network import NONE
 from scheduler.flow.policies.policy import Group, Policy
 from scheduler.flow.problem import Integers, Problem, ProblemError
@@ -33,12 +34,14 @@ RESOLVES_MAX = 8
 """Solves of a round because tasks were turned away."""
 SHARINGS_MAX = 4
 """Solves of a round because slots stayed free that users' shares kept from others."""
-TRIALS_MAX = 16
-"""Gangs that are tried in a round."""
+GROWTH_MAX = 4
+"""So many times as many nodes a network may get before a solve, after a gang was tried at the highest price."""
 STEPS_MAX = 64
 """Arcs on the way of a task, for what sums may come to."""
 MACHINES_TRIED_MAX = 4
 """For a group whose tasks all go to one machine."""
+
+OUTSIDE = "no machine may have it now; or its constraints wait for their turn, as their user has many"
 
 
 @dataclass(slots=True)
@@ -81,8 +84,8 @@ class ClusterNetwork:
         self._narrowed: dict[tuple[int, str], tuple[Door, int]] = {}
         """Doors that let through less, or more, than they would by themselves."""
         self._withheld: list[TaskNode] = []
-        self._last_tried: dict[str, int] = {}
-        """By gang: in which round."""
+        self._turns = GangTurns()
+        self._room = RoomOfMachines(keeps_running=keeps_running)
         self._rounds = 0
 
     def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
@@ -117,11 +120,13 @@ class ClusterNetwork:
             solve_s=self.race.spent_s - spent_s,
             nodes=self.graph.nodes,
             arcs=self.graph.arcs,
-            waiting=len(cluster.tasks) - going + len(sent.refused),
+            waiting=cluster.tasks_outside + len(cluster.tasks) - going + len(sent.refused),
         )
 
     def explain(self, task: str) -> Explanation:
         """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
+        if self.cluster.is_outside(task):
+            return Explanation(task, None, 0, [], outside=OUTSIDE)
         told = explain(self.cluster, task)
         placements, node = self._placements, self.cluster.tasks[task].node
         if placements is None or task in self._refused or node >= len(placements.machine):
@@ -161,17 +166,19 @@ class ClusterNetwork:
     def _undo(self) -> None:
         """What the round before did for itself alone."""
         cluster = self.cluster
-        for task in self._tried:
-            if cluster.tasks.get(task.task.name) is task:
-                self._price_waiting(task, None)
-                if task.task.runs_on is None:
-                    cluster.withhold(task)
+        there = [task for task in self._tried if cluster.tasks.get(task.task.name) is task]
+        self._price_waiting(there, None)
+        for task in there:
+            if task.task.runs_on is None:
+                cluster.withhold(task)
         for task in self._withheld:
             if cluster.tasks.get(task.task.name) is task:
                 cluster.send(task)
         for door, capacity in self._narrowed.values():
             if cluster.changes.graph.has_node(door.node):
                 cluster.set_door(door, capacity)
+        if self._tried:  # No arc is as dear as in the trials any more.
+            self.graph.cost_max = largest(self.graph.cost)
         self._tried, self._withheld, self._narrowed = [], [], {}
 
     def _take(self, changes: ClusterChanges) -> None:
@@ -180,13 +187,17 @@ class ClusterNetwork:
             cluster.remove_task(name)
         for name in changes.machines_gone:
             cluster.remove_machine(name)
+            self._room.machine_gone(name)
         for machine in changes.machines:
             cluster.set_machine(machine)
+            self._room.machine_told(machine)
         for kind, names in changes.kinds.items():
             cluster.set_kind(kind, names)
         for group, limits in changes.groups.items():
             cluster.set_group(group, limits)
         cluster.see()
+        for task in cluster.take_opened():
+            cluster.add_task(task)
         for task in changes.tasks:
             if task.runs_on is not None and not self.keeps_running:
                 raise ProblemError(f"runs_on of task {task.name} is {task.runs_on}; this network keeps none that run")
@@ -271,34 +282,44 @@ class ClusterNetwork:
     # ---- gangs
 
     def _decide_gangs(self, stop: StopFlag | None) -> dict[str, str]:
-        """Try the gangs that wait, those of the highest priority first, then the oldest. Why some cannot be placed."""
+        """Try the gangs that wait, in turns of users. Why some cannot be placed."""
         cluster = self.cluster
         unplaceable: dict[str, str] = {}
-        candidates: list[tuple[int, int, float, str, list[TaskNode]]] = []
+        tasks_of: dict[str, list[TaskNode]] = {}
+        self._room.forget(cluster.members)
         for name, members in cluster.members.items():
-            if not cluster.is_all_or_nothing(name):
+            if not cluster.is_all_or_nothing(name) or len(members) < cluster.groups[name].gang:
                 continue
-            tasks = [cluster.tasks[member] for member in members if cluster.tasks[member].task.runs_on is None]
-            if not tasks or len(tasks) < cluster.groups[name].gang:
-                continue
-            oldest = min(task.task.since_s or 0.0 for task in tasks)
-            candidates.append((0, -tasks[0].task.priority, oldest, name, tasks))
-        if len(candidates) > TRIALS_MAX:
-            candidates = [(self._last_tried.get(each[3], 0), *each[1:]) for each in candidates]
-        candidates.sort(key=lambda each: each[:4])
-        self._last_tried = {each[3]: self._last_tried.get(each[3], 0) for each in candidates}
-        before = self._cost() if candidates else 0
-        for _, _, _, name, tasks in candidates[:TRIALS_MAX]:
-            reason = self._reason(name, tasks)
+            reason = self._why_never(name, len(members), cluster.tasks[next(iter(members))])
             if reason:
                 unplaceable[name] = reason
-                continue
-            self._last_tried[name] = self._rounds
-            if len(tasks) <= cluster.slots:
-                before = self._try(name, tasks, before, stop)
+            elif len(members) <= cluster.slots:
+                tasks_of[name] = [cluster.tasks[member] for member in members]
+        names = self._turns.take(
+            {
+                name: (task.user, -task.priority, min(one.task.since_s or 0.0 for one in tasks))
+                for name, tasks in tasks_of.items()
+                for task in (tasks[0].task,)
+            },
+            self._rounds,
+        )
+        before = self._cost() if names else 0
+        for name in names:
+            before = self._try(name, tasks_of[name], before, stop)
         if cluster.changes.recorded:
             self._solve(stop)
         return unplaceable
+
+    def _why_never(self, name: str, needed: int, first: TaskNode) -> str:
+        """Why a gang could not be placed even if nothing else were there; "" if it could."""
+        cluster, group, demand = self.cluster, self.cluster.groups[name], first.task.demand
+        allowed = cluster.kinds.get(first.kind.kind)
+        asked = needed, replace(group, running={}), tuple(sorted(demand.items())), allowed
+
+        def find() -> str:
+            return why_never(needed, name, group, self._room.places(cluster.machines, demand, allowed))
+
+        return self._room.why_never(name, asked, find)
 
     def _try(self, name: str, tasks: Sequence[TaskNode], before: int, stop: StopFlag | None) -> int:
         """Place a gang if that costs less than to have all its tasks wait. What the flow costs then."""
@@ -328,30 +349,32 @@ class ClusterNetwork:
     def _trial(self, tasks: Sequence[TaskNode], stop: StopFlag | None) -> int | None:
         """What the flow costs with all of these placed; None if they cannot be."""
         # Whoever would rather have one of them wait at the price of all would rather have all of them wait.
-        price = min(1 + sum(abs(task.waiting) for task in tasks), cost_max(self.graph.nodes))
+        price = 1 + sum(abs(task.waiting) for task in tasks)
         for task in tasks:
             self._tried.append(task)
             self.cluster.send(task)
-            self._price_waiting(task, price)
         self._bound_users()
+        self._price_waiting(tasks, min(price, cost_max(GROWTH_MAX * self.graph.nodes)))
         self._solve(stop)
         arcs = np.array([task.waiting_arc for task in tasks], np.int64)
         return None if self.graph.flow[arcs].any() else self._cost()
 
-    def _give_up(self, tasks: Iterable[TaskNode]) -> None:
+    def _give_up(self, tasks: Sequence[TaskNode]) -> None:
         """Undo a trial; the next solve sees to the flow."""
         for task in tasks:
             self.cluster.withhold(task)
-            self._price_waiting(task, None)
+        self._price_waiting(tasks, None)
         gone = {id(task) for task in tasks}
         self._tried = [task for task in self._tried if id(task) not in gone]
         self._bound_users()
 
-    def _price_waiting(self, task: TaskNode, cost: int | None) -> None:
-        """Of a task of a gang; None: as ever."""
-        if cost is None:
-            cost = self.cluster.waiting.cost(task.node)
-        self.cluster.changes.set_cost(task.waiting_arc, cost)
+    def _price_waiting(self, tasks: Sequence[TaskNode], cost: int | None) -> None:
+        """Of tasks of a gang, which the graph has already; None: as ever. The graph is told at once, so that what is to
+        change in it knows nothing of such prices, which bound how large it may get."""
+        waiting = self.cluster.waiting
+        arcs = np.array([task.waiting_arc for task in tasks], np.int64)
+        costs = [waiting.cost(task.node) if cost is None else cost for task in tasks]
+        self.graph.set_costs(arcs, np.array(costs, np.int64))
 
     def _open(self, task: TaskNode, machine: str, capacity: int) -> None:
         """The door of a class to a machine, for this round."""
@@ -376,29 +399,6 @@ class ClusterNetwork:
             most = min(most, limit) if limit else most
         fitting = copies(free, demand)
         return most if fitting is None else min(most, fitting)
-
-    def _reason(self, name: str, tasks: Sequence[TaskNode]) -> str:
-        """Why a gang could not be placed even if nothing else were there; "" if it could."""
-        cluster, kind = self.cluster, tasks[0].kind
-        group = cluster.groups[name]
-        needed, racks, most = len(tasks), Counter[str](), 0
-        for machine, place in cluster.machines.items():
-            if not cluster.allows(kind, machine):
-                continue
-            here = place.machine.slots + (0 if self.keeps_running else place.machine.running)
-            if group.max_per_machine:
-                here = min(here, group.max_per_machine)
-            if not place.machine.running and not place.tasks:
-                fitting = copies(place.machine.free, tasks[0].task.demand)
-                here = here if fitting is None else min(here, fitting)
-            most = max(most, here)
-            racks[place.machine.rack] += here
-            if group.together_with != name and not group.max_per_rack and racks.total() >= needed:
-                return ""
-        if group.together_with == name:
-            return "" if most >= needed else f"{needed:,} tasks go to one machine; the largest has room for {most:,}"
-        room = sum(min(count, group.max_per_rack) if group.max_per_rack else count for count in racks.values())
-        return "" if room >= needed else f"the gang needs {needed:,} places at once; its machines have {room:,}"
 
     # ---- who fits
 

@@ -14,16 +14,31 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
+from scheduler.flow.stage_plan import expected_of
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
     from scheduler.book.nodes import Node
+    from scheduler.flow.profiles import Profiles
     from scheduler.plane import BookForPlane
+    from sparrow_py.wire.messages import NodeInfo
 
 RACK = "rack"
 """The attribute that names a node's rack."""
+LOAD_STEPS: Mapping[str, float] = {
+    "cpu": 0.1,
+    "memory_bytes": 64 * 2**20,
+    "net_in_bytes_per_s": 1e6,
+    "net_out_bytes_per_s": 1e6,
+}
+"""What costs distinguish: a tenth of a task under load spreading, 1 of network-aware's units. A machine whose load is
+within a step of what the network was told is no changed one, or rounds would cost as much as the cluster is large."""
 ROUNDING = 1e-9
 """What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
+
+DIGITS = 9
+"""Of free resources after the point, as the network is told: the same sum in another order is the same."""
 
 
 @dataclass(slots=True)
@@ -47,8 +62,9 @@ def takes_tasks(node: Node) -> bool:
 class ClusterView:
     """See the module's docstring."""
 
-    def __init__(self, book: BookForPlane, *, keeps_running: bool) -> None:
+    def __init__(self, book: BookForPlane, profiles: Profiles, *, keeps_running: bool) -> None:
         self._book = book
+        self._profiles = profiles
         self._keeps_running = keeps_running
         """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
         self._strangers: dict[str, Strangers] = {}
@@ -56,12 +72,20 @@ class ClusterView:
         """As nodes have said last."""
         self._changed: dict[str, None] = {}
         """Nodes at which something happened since the network was told of them."""
+        self._offers: dict[str, NodeInfo] = {}
+        """By machine that the network was told of: what the node said of itself."""
+        self._touched: set[str] = set()
+        """Machines that came, went, or offer other things, since that was asked last."""
         self.machines: dict[str, Machine] = {}
         """As the network was told."""
         self._users: dict[str, Counter[str]] = {}
         """By node: how many tasks of each user it has."""
         self.running: Counter[str] = Counter()
         """By user, over all nodes."""
+        self.kept_for: StageState | None = None
+        """A gang for which slots are kept free."""
+        self.kept: dict[str, int] = {}
+        """By node: how many that are."""
         self.version = 0
         """Changes whenever machines come or go."""
 
@@ -83,9 +107,19 @@ class ClusterView:
                 left[name] = left.get(name, 0.0) - amount
         return left
 
-    def room_for(self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1) -> bool:
-        """Whether so many tasks with this demand fit there now."""
-        if self.slots_free(node) < tasks:
+    def keep(self, stage: StageState | None, slots: dict[str, int]) -> None:
+        """Let nobody but this stage have so many slots of these nodes, those that are free and those that get so."""
+        for node_id in slots.keys() | self.kept.keys():
+            if slots.get(node_id) != self.kept.get(node_id):
+                self.changed(node_id)
+        self.kept_for, self.kept = stage, slots
+
+    def room_for(
+        self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1, stage: StageState | None = None
+    ) -> bool:
+        """Whether so many tasks with this demand, of this stage, fit there now."""
+        kept = 0 if stage is not None and stage is self.kept_for else self.kept.get(node.id, 0)
+        if self.slots_free(node) - kept < tasks:
             return False
         if not demand:
             return True
@@ -136,6 +170,8 @@ class ClusterView:
     def forget_told(self) -> None:
         """The network is a new one, and knows nothing."""
         self.machines.clear()
+        self._offers.clear()
+        self._touched.clear()
         self._changed = dict.fromkeys(node.id for node in self._book.nodes.all())
         self.version += 1
 
@@ -150,10 +186,14 @@ class ClusterView:
             before = self.machines.get(node_id)
             if node is None or not takes_tasks(node):
                 if before is not None:
-                    del self.machines[node_id]
+                    del self.machines[node_id], self._offers[node_id]
+                    self._touched.add(node_id)
                     gone.append(node_id)
                     self.version += 1
                 continue
+            if self._offers.get(node_id) is not node.info:
+                self._offers[node_id] = node.info
+                self._touched.add(node_id)
             machine = self._machine(node)
             if machine != before:
                 self.machines[node_id] = machine
@@ -162,30 +202,51 @@ class ClusterView:
         self._changed.clear()
         return gone, machines
 
+    def take_touched(self) -> set[str]:
+        """Machines that kinds of tasks have to look at again: those that came or went, or offer other things, since
+        this was asked last."""
+        touched, self._touched = self._touched, set()
+        return touched
+
     def shares(self, users: set[str]) -> dict[str, Share]:
         """Of users that wait for slots."""
         weight = self._book.options.weight
         return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
 
     def _machine(self, node: Node) -> Machine:
-        load, measured = node.load, {}
-        if load is not None:
-            figures = {
-                "cpu": load.cpu,
-                "memory_bytes": load.memory_bytes,
-                "net_in_bytes_per_s": load.net_in_bytes_per_s,
-                "net_out_bytes_per_s": load.net_out_bytes_per_s,
-            }
-            measured = {name: float(figure) for name, figure in figures.items() if figure is not None}
         slots, free = self._for_network(node)
-        free = {name: max(0.0, amount) for name, amount in free.items()}
-        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), measured)
+        free = {name: max(0.0, round(amount, DIGITS)) for name, amount in free.items()}
+        return Machine(
+            node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), self._measured(node),
+            self._expected(node),
+        )  # fmt: skip
+
+    def _measured(self, node: Node) -> dict[str, float]:
+        """What the node measures, in whole steps; as the network was told, where that is about the same."""
+        told = self.machines.get(node.id)
+        before = told.load if told is not None else {}
+        measured: dict[str, float] = {}
+        for name, step in LOAD_STEPS.items():
+            figure = getattr(node.load, name, None)
+            if figure is not None:
+                is_same = name in before and abs(figure - before[name]) < step
+                measured[name] = before[name] if is_same else step * round(figure / step)
+        return measured
+
+    def _expected(self, node: Node) -> dict[str, float]:
+        """What our tasks there are expected to use."""
+        found: dict[str, float] = {}
+        for attempt in node.attempts:
+            for name, amount in expected_of(attempt.stage, self._profiles).items():
+                found[name] = found.get(name, 0.0) + amount
+        return found
 
     def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
         """Slots and resources for the tasks that the network has, those that run among them, if it has these."""
+        kept = min(self.kept.get(node.id, 0), self.slots_free(node))
         if not self._keeps_running:
-            return self.slots_free(node), self.free(node)
-        slots, free = self.lane_slots(node) - self._strangers_at(node).slots, self._without_strangers(node)
+            return self.slots_free(node) - kept, self.free(node)
+        slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
         for attempt in node.attempts:
             if attempt.stage.plan.running.get(attempt.task) != node.id:
                 slots -= 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from scheduler.flow import cluster_graph
+from scheduler.flow.cluster_changes import GONE
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork, Share
 from scheduler.flow.convex import stepped
 from scheduler.flow.policies.policy import ArcTo, Group, Machine, Task
@@ -130,6 +131,76 @@ def test_tasks_that_belong_together_go_to_one_machine_and_to_the_one_where_the_o
     )
     assert small.placed == []
     assert small.unplaceable == {"g": "3 tasks go to one machine; the largest has room for 2"}
+
+
+def entries(made: ClusterNetwork) -> dict[str, int]:
+    return {name: len(value) for name, value in vars(made.cluster).items() if isinstance(value, dict | set)}
+
+
+def test_kinds_and_groups_that_came_and_went_leave_nothing() -> None:
+    names = [f"t{number}" for number in range(1001)]
+    arcs = [ArcTo("m0", 1, 9), ArcTo("m1", 2, 9)]
+    made = network(Table({}, dict.fromkeys(names, 9), {"all": arcs}, dict.fromkeys(names, "all")))
+    machines = [Machine("m0", "r", 1), Machine("m1", "r", 1)]
+    task = Task("t1000", "j", kind="k", group="g", demand={})
+    limits = {"g": Group(max_per_machine=1)}
+    made.round(ClusterChanges(machines=machines, tasks=[task], kinds={"k": ["m0"]}, groups=limits))
+    before, nodes, arcs_before = entries(made), made.graph.nodes, made.graph.arcs
+    gone: list[str] = []
+    for number, name in enumerate(names[:1000]):
+        kind, group = f"k{number}", f"g{number}"
+        known = {kind: ["m1"] if number % 3 else []}
+        tasks = [Task(name, "j", kind=kind, group=group)]
+        told = ClusterChanges(
+            tasks_gone=gone, tasks=tasks, kinds=known, groups={group: Group(gang=number % 2, max_per_machine=1)}
+        )
+        assert ((name, "m1") in made.round(told).placed) == bool(number % 3)
+        made.round(ClusterChanges(tasks_gone=[name], kinds={kind: GONE}, groups={group: None}))
+    assert entries(made) == before
+    made.round(ClusterChanges())
+    assert (made.graph.nodes, made.graph.arcs) == (nodes, arcs_before)
+
+
+def test_a_kind_that_is_gone_stays_as_it_is_for_the_tasks_that_it_has() -> None:
+    table = Table({}, {"a": 9, "b": 9}, {"all": [ArcTo("m0", 1, 9), ArcTo("m1", 2, 9)]}, {"a": "all", "b": "all"})
+    made = network(table)
+    told = ClusterChanges(machines=machines_of(m0=1, m1=0), tasks=[Task("a", "j", kind="k")], kinds={"k": ["m1"]})
+    assert made.round(told).placed == []
+    assert made.round(ClusterChanges(kinds={"k": GONE})).placed == []
+    assert made.round(ClusterChanges(machines=machines_of(m1=1))).placed == [("a", "m1")]
+    made.round(ClusterChanges(tasks_gone=["a"]))
+    assert made.round(ClusterChanges(tasks=[Task("b", "j", kind="k")])).placed == [("b", "m0")]
+
+
+def test_tasks_of_a_kind_without_machines_wait_outside_and_come_in_with_its_machines() -> None:
+    table, tasks = crowd(ann=3)
+    made = network(table)
+    kind = [Task(task.name, task.job, user=task.user, kind="k") for task in tasks]
+    placed = made.round(ClusterChanges(machines=machines_of(m0=2), tasks=kind, kinds={"k": []}))
+    nodes = made.graph.nodes
+    assert (placed.placed, placed.waiting, placed.cost) == ([], 3, 0)
+    assert made.explain("ann0").outside and not made.explain("ann0").ways
+    made.round(ClusterChanges(tasks_gone=["ann1"]))
+    assert made.graph.nodes == nodes
+    opened = made.round(ClusterChanges(kinds={"k": ["m0"]}, machines=machines_of(m1=5)))
+    assert sorted(opened.placed) == [("ann0", "m0"), ("ann2", "m0")]
+    closed = made.round(ClusterChanges(kinds={"k": []}))
+    assert (closed.placed, closed.waiting) == ([], 2)
+
+
+def test_a_task_that_runs_stays_where_it_is_when_its_kind_leaves_the_network() -> None:
+    table = Table({"a": {"m0": 3, "m1": 1}, "b": {"m0": 1}}, {"a": 5, "b": 50})
+    made = network(table, keeps_running=True)
+    told = ClusterChanges(machines=machines_of(m0=1), tasks=[Task("a", "j", kind="k")], kinds={"k": ["m0"]})
+    assert made.round(told).placed == [("a", "m0")]
+    assert made.round(ClusterChanges(kinds={"k": []}, tasks_run=[("a", "m0")])).waiting == 0
+    better = made.round(ClusterChanges(machines=machines_of(m1=1)))
+    assert (better.placed, better.stopped) == ([], [])
+    stopped = made.round(ClusterChanges(tasks=[Task("b", "j")]))
+    assert (stopped.placed, stopped.stopped) == ([("b", "m0")], ["a"])
+    again = made.round(ClusterChanges(tasks=[Task("a", "j", kind="k")], tasks_run=[("b", "m0")]))
+    assert (again.placed, again.waiting) == ([], 1)
+    assert made.round(ClusterChanges(kinds={"k": None})).placed == [("a", "m1")]
 
 
 # ---- resources -----------------------------------------------------------------------------------------------------

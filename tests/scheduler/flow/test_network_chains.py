@@ -189,6 +189,11 @@ class World:
                 taken[machine] = taken.get(machine, 0) + 1
                 allowed = self.kinds.get(task.kind)
                 assert allowed is None or machine in allowed or machine == task.runs_on
+        outside = [task.name for task in self.tasks.values() if self.network.cluster.is_outside(task.name)]
+        assert outside == [
+            task.name for task in self.tasks.values() if self.kinds.get(task.kind) == [] and task.runs_on is None
+        ]
+        assert placed.waiting == len(self.tasks) - sum(taken.values())
         for machine, count in taken.items():
             assert count <= self.machines[machine].slots
 
@@ -233,7 +238,7 @@ def test_what_all_arcs_of_a_task_cost_more_changes_no_cost_but_by_that(
     for step in [("machine", 0, 2), ("machine", 5, 3), ("arrive", 1, 5), *(step for step, _ in steps)]:
         placed = plain.round(plain.step(*step))
         other = dearer.round(dearer.step(*step))
-        assert other.cost - placed.cost == sum(1000 + int(name[1:]) for name in plain.tasks)
+        assert other.cost - placed.cost == sum(1000 + int(name[1:]) for name in plain.network.cluster.tasks)
 
 
 def test_tasks_that_run_are_not_moved_between_equal_places() -> None:
@@ -253,3 +258,11 @@ def test_tasks_that_run_are_not_moved_between_equal_places() -> None:
         assert not placed.stopped
         told = list(placed.placed)
         runs |= dict(told)
+
+
+def test_the_first_task_of_a_demand_finds_machines_as_they_are_by_then() -> None:
+    made = ClusterNetwork(LoadSpreading(), second_after_s=NEVER_S)
+    free = {"gpu": 1.0}
+    made.round(ClusterChanges(machines=[Machine("m0", "r", 0, free), Machine("m1", "r", 1)], tasks=[Task("a", "j")]))
+    told = ClusterChanges(machines=[Machine("m0", "r", 1, free)], tasks=[Task("b", "j", demand=free)])
+    assert ("b", "m0") in made.round(told).placed
