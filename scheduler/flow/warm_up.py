@@ -10,6 +10,7 @@ from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.residual import all_reach_demand, residual_of
+from scheduler.flow.solvers.warm_start import largest_violation, take_back
 
 
 def warm_up() -> None:
@@ -37,4 +38,7 @@ def warm_up() -> None:
     graph.adopt(graph.solution())
     cost_scaling.solve(graph.problem())
     cost_scaling.solve(graph.problem(), graph.solution())
-    all_reach_demand(residual_of(graph.problem()).network)
+    network = residual_of(graph.problem()).network
+    all_reach_demand(network)
+    take_back(network, graph.potential, np.empty(0, np.int32))
+    largest_violation(network, graph.potential)
