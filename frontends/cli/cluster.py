@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import queue
+from collections.abc import Collection
 
 import click
 
+from frontends.cli.starting import told_if_slow
 from frontends.cli.stopping import exit_on_sigterm
 from sparrow_py import profiles
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
+from sparrow_py.wire.messages import FLOW, SPARROW
 
 
 @click.command(short_help="Run a cluster on this machine until Ctrl-C.")
@@ -58,16 +61,18 @@ def cluster(
     try:
         # Tasks find the modules of this directory, as they do with a node monitor that is started here.
         here = ["--python-path", os.curdir]
-        with LocalCluster(
-            schedulers,
-            node_monitors,
-            slots,
-            enable_command=enable_command,
-            profile=profile,
-            node_options=here,
-            policies=policies,
-        ) as running:
-            click.echo(introduction(running.addresses, node_monitors, enable_command))
+        with told_if_slow(policies):
+            started = LocalCluster(
+                schedulers,
+                node_monitors,
+                slots,
+                enable_command=enable_command,
+                profile=profile,
+                node_options=here,
+                policies=policies,
+            )
+        with started as running:
+            click.echo(introduction(running.addresses, node_monitors, enable_command, policies))
             running.tell_if_broken(broken.put)
             raise broken.get()
     except (KeyboardInterrupt, SystemExit):
@@ -75,7 +80,9 @@ def cluster(
         click.echo("stopped", err=True)
 
 
-def introduction(addresses: list[str], node_monitors: int, enable_command: bool) -> str:
+def introduction(
+    addresses: list[str], node_monitors: int, enable_command: bool, policies: Collection[str] = (SPARROW,)
+) -> str:
     """The text that tells a user how to use the cluster."""
     lines = [
         f"{counted(len(addresses), 'scheduler')}, {counted(node_monitors, 'node monitor')}; Ctrl-C stops them",
@@ -83,6 +90,7 @@ def introduction(addresses: list[str], node_monitors: int, enable_command: bool)
         "In another shell:",
         f"  export {SCHEDULERS_VARIABLE}={','.join(addresses)}",
         "  sparrow nodes",
+        *(["  sparrow schedulers"] if FLOW in policies else []),
     ]
     if enable_command:
         lines += ["  seq 10 | sparrow run -- factor {}"]

@@ -13,6 +13,7 @@ import click
 
 from frontends.cli.connection import connection_options
 from frontends.cli.output import Ended, Output
+from frontends.cli.starting import told_if_slow
 from frontends.cli.stopping import exit_on_sigterm
 from frontends.command.tasks import CommandTask, command_job, decode_result
 from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled, TaskError, TaskFailed
@@ -190,7 +191,8 @@ def open_client(schedulers: list[str], access: Access, slots: int | None, stack:
     if schedulers:
         return Client(schedulers, token=access.token or None, tls=access.tls)
     policies = ("flow",) if policy == "flow" else ("sparrow",)
-    cluster = LocalCluster(slots=slots, enable_command=True, forward_output=False, policies=policies)
+    with told_if_slow(policies):
+        cluster = LocalCluster(slots=slots, enable_command=True, forward_output=False, policies=policies)
     return Client(stack.enter_context(cluster))
 
 

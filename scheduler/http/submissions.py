@@ -73,10 +73,8 @@ def _check_auto(job: ClientJob, plane: str) -> None:
     long = f"tasks of all its stages are expected to take {FLOW_FROM_S:g} s or more"
     wanted, why = (FLOW, long) if job.is_long else (SPARROW, f"it does not say that {long}")
     if wanted != plane:
-        raise InvalidRequest(
-            "policy", AUTO,
-            f"for this job at a scheduler with policy {wanted}, as {why}; this one has policy {plane}",
-        )  # fmt: skip
+        said = f"this scheduler has policy {plane}; auto means {wanted} for this job, as {why}"
+        raise InvalidRequest.told("policy", f"policy: {said}: post it to a scheduler with policy {wanted}")
 
 
 def read_job(body: bytes, payload_bytes_max: int) -> tuple[str, JobSpec]:

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import sparrow_py
-from frontends.cli import output
+from frontends.cli import output, starting
 from frontends.cli.__main__ import COMMANDS, main
 from frontends.cli.cluster import introduction
 from frontends.cli.tables import age
@@ -873,6 +873,21 @@ class TestCluster:
         assert "  export SPARROW_SCHEDULER=127.0.0.1:1,127.0.0.1:2\n" in text
         assert "sparrow run" in text
         assert "sparrow run" not in introduction(["127.0.0.1:1"], 1, enable_command=False)
+        assert "sparrow schedulers" not in text
+        assert "sparrow schedulers" in introduction(["127.0.0.1:1"], 1, enable_command=False, policies=["flow"])
+
+    def test_a_start_that_takes_long_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[tuple[str, bool]] = []
+        monkeypatch.setattr(starting.click, "echo", lambda text, err: said.append((text, err)))
+        with starting.told_if_slow(["flow"]):
+            pass
+        assert not said, "it was fast"
+        monkeypatch.setattr(starting, "SLOW_AFTER_S", 0.0)
+        with starting.told_if_slow(["sparrow", "flow"]):
+            wait_until(lambda: said)
+        with starting.told_if_slow(["sparrow"]):
+            pass
+        assert said == [(starting.COMPILES, True)] and "compiles its solvers" in starting.COMPILES
 
 
 # ---- on real clusters ------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tests.support.daemons import Daemon, clean_environment, get_json, http, wai
 from tests.support.guarded import ADA, CLUSTER, ask, usual_tokens
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(360)]
 READY_S = 240.0
 """Where nobody has had the solvers compiled that takes a minute, and longer on a busy machine."""
 FLOW = ("--policy", "flow", "--settling-s", "0.2")

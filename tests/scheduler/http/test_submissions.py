@@ -63,14 +63,18 @@ def test_auto_is_the_policy_that_is_for_so_long_tasks(job: dict[str, Any], plane
 @pytest.mark.parametrize(
     ("job", "plane", "said"),
     [
-        ({"app": "a", **LONG}, "sparrow", "policy flow, as tasks of all its stages are expected to take 10 s or more"),
-        ({"app": "a", "expected_duration_s": 9.9}, "flow", "policy sparrow, as it does not say that tasks of all its"),
-        (NOT_ALL_LONG, "flow", "policy sparrow, as it does not say"),
+        (
+            {"app": "a", **LONG},
+            "sparrow",
+            "flow for this job, as tasks of all its stages are expected to take 10 s or more",
+        ),
+        ({"app": "a", "expected_duration_s": 9.9}, "flow", "sparrow for this job, as it does not say that tasks of"),
+        (NOT_ALL_LONG, "flow", "sparrow for this job, as it does not say"),
     ],
 )
 def test_auto_is_refused_where_another_policy_is_for_so_long_tasks(job: dict[str, Any], plane: str, said: str) -> None:
     with pytest.raises(
-        InvalidRequest, match=f"'auto' is not valid.*with {said}.*this one has policy {plane}"
+        InvalidRequest, match=f"^policy: this scheduler has policy {plane}; auto means {said}"
     ) as refusal:
         read_submission(body(policy="auto", **job), PAYLOAD_BYTES_MAX, plane)
     assert refusal.value.field == "policy"
