@@ -10,7 +10,7 @@ node of the class and the machine, with one arc to the machine, whose capacity i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from scheduler.flow.policies.policy import (
     UnitCost,
 )
 from scheduler.flow.problem import Integers, ProblemError
+from scheduler.flow.task_block import Aged, TaskBlock, grown
 
 WAITING_MAX = (1 << 31) - 1
 """Tasks of a user that may wait."""
@@ -364,38 +365,80 @@ class ClusterGraph:
             if not members:
                 del self.members[gone.task.group]
 
-    def add_task(self, task: Task) -> None:
-        """A new one, or one that has changed, which is as new then. All machines are known, and the policy has seen
-        them (`see`)."""
+    def add_tasks(self, tasks: Iterable[Task]) -> None:
+        """New ones, or such that have changed, which are as new then; all at once, as fast as arrays are. All machines
+        are known, and the policy has seen them (`see`)."""
+        coming = [task for task in {task.name: task for task in tasks}.values() if self._comes_in(task)]
+        if not coming:
+            return
+        self._note_priority(min(task.priority for task in coming))
+        block, waiting, staying = TaskBlock(), Aged(), Aged()
+        made = [
+            self._add_task(task, node, block, waiting, staying)
+            for task, node in zip(coming, self.graph.node_room.take_many(len(coming)).tolist(), strict=True)
+        ]
+        arcs = block.write(self.changes, self.sink)
+        for one, arc in zip(made, waiting.write(self.waiting, arcs, self.now_s).tolist(), strict=True):
+            one.waiting_arc = arc
+        staying.write(self.staying, arcs, self.now_s)
+
+    def _comes_in(self, task: Task) -> bool:
+        """Take out what is known of the task by now. Whether it comes into the graph: it may wait outside."""
         self.remove_task(task.name)
         if task.runs_on is None and self.is_closed(task.kind):
             self._put_outside(task)
-            return
+            return False
+        return True
+
+    def _add_task(self, task: Task, node: int, block: TaskBlock, waiting: Aged, staying: Aged) -> TaskNode:
+        """Note a task with this node, and gather its arcs: that of waiting first."""
+        place = None
+        if task.runs_on is not None:
+            place = self.machines.get(task.runs_on)
+            if place is None:
+                task = replace(task, runs_on=None)
+            elif task.since_s is None:
+                task = replace(task, since_s=self.now_s)
         self._of_kind.setdefault(task.kind, {})[task.name] = None
         if task.group in self.groups:
             self.members.setdefault(task.group, {})[task.name] = None
-        self._note_priority(task.priority)
-        runs_on, task = task.runs_on, replace(task, runs_on=None) if task.runs_on is not None else task
-        is_sent = runs_on is not None or not self.is_all_or_nothing(task.group)
-        node = self.changes.add_node(1 if is_sent else 0, Kind.TASK)
-        self.by_node[node] = task.name
-        kind = self._class(task)
+        is_sent = place is not None or not self.is_all_or_nothing(task.group)
+        kind, user = self._class(task), self._user(task.user)
         kind.tasks += 1
-        user = self._user(task.user)
         user.tasks += is_sent
         costs = self._ask(task)
-        waiting = self._waiting_cost(costs, task)
-        arc = self.changes.add_arc(node, user.node, waiting, 1)
-        ages = costs.waiting_per_s is not None
-        made = TaskNode(task, node, kind, arc, costs.asks_again, ages, waiting, is_sent)
+        price = self._waiting_cost(costs, task)
+        block.add_node(node, 1 if is_sent else 0)
+        made = TaskNode(task, node, kind, NO_ARC, costs.asks_again, costs.waiting_per_s is not None, price, is_sent)
+        arc = block.add_arc(node, user.node, price)
+        for head, cost in self._task_heads(made, costs):
+            block.add_arc(node, head, cost)
+        self.by_node[node] = task.name
         self.tasks[task.name] = made
         self._known_tasks[task.name] = task
-        self._age_waiting(made, costs, waiting)
-        if not ages:
+        since_s = self.now_s - task.waited_s if task.since_s is None else task.since_s
+        waiting.append(node, arc, price, 0.0 if place is not None else costs.waiting_per_s or 0.0, since_s)
+        if place is not None:
+            cost = self.running_cost(costs, task)
+            staying.append(node, block.add_arc(node, place.node, cost), cost, -(costs.running_per_s or 0.0), since_s)
+            self._takes_place(made, place)
+        if costs.waiting_per_s is None or (place is not None and costs.running_per_s is None):
             self._asked_each_round[task.name] = None
-        self._add_task_arcs(made, costs)
-        if runs_on is not None:
-            self.run(task.name, runs_on, since_s=task.since_s)
+        return made
+
+    def _takes_place(self, task: TaskNode, place: MachineNode) -> None:
+        """It runs there from now on: so much the less is left for others."""
+        runs, name = task.task, place.machine.name
+        place.tasks.add(runs.name)
+        self.at = grown(self.at, task.node + 1, NONE)
+        self.at[task.node] = place.node
+        for resource, amount in runs.demand.items():
+            place.used[resource] = place.used.get(resource, 0.0) + amount
+        if runs.group in self.groups:
+            self._group_running.setdefault(runs.group, Counter())[name] += 1
+            self._groups_changed.add(runs.group)
+        if runs.demand:
+            self._changed[name] = None
 
     def run(
         self,
@@ -409,7 +452,7 @@ class ClusterGraph:
         Unknown ones are ignored. `costs`: what the policy has said already."""
         outside = self._take_from_outside(name) if machine in self.machines else None
         if outside is not None:
-            self.add_task(replace(outside, runs_on=machine, since_s=self.now_s if since_s is None else since_s))
+            self.add_tasks([replace(outside, runs_on=machine, since_s=self.now_s if since_s is None else since_s)])
             return
         task = self.tasks.get(name)
         place = self.machines.get(machine)
@@ -425,17 +468,7 @@ class ClusterGraph:
             arc = self.changes.add_arc(task.node, place.node, running, 1)
         task.task = self._known_tasks[name] = runs
         self.send(task)
-        place.tasks.add(name)
-        if task.node >= len(self.at):
-            self.at = np.append(self.at, np.full(task.node + 1, NONE, np.int64))
-        self.at[task.node] = place.node
-        for resource, amount in runs.demand.items():
-            place.used[resource] = place.used.get(resource, 0.0) + amount
-        if runs.group in self.groups:
-            self._group_running.setdefault(runs.group, Counter())[machine] += 1
-            self._groups_changed.add(runs.group)
-        if runs.demand:
-            self._changed[machine] = None
+        self._takes_place(task, place)
         self.staying.add(task.node, arc, running, -(costs.running_per_s or 0.0), since_s, self.now_s)
         waiting = self._waiting_cost(costs, runs)
         self.waiting.add(task.node, task.waiting_arc, waiting, 0.0, since_s, self.now_s)
@@ -618,12 +651,15 @@ class ClusterGraph:
         allowed = self.kinds.get(kind.kind)
         return allowed is None or machine in allowed
 
-    def _head(self, kind: TaskClass, to: str | Aggregator, whose: str) -> int | None:
+    def _head(self, kind: TaskClass, to: str | Aggregator, of: TaskNode | Aggregator) -> int | None:
         """The node to which an arc leads; None if there may be no such arc."""
         if isinstance(to, Aggregator):
             return self._aggregator(kind, to).node
         place = self.machines.get(to)
         if place is None:
+            whose = (
+                f"the aggregator {of.kind} {of.name}".rstrip() if isinstance(of, Aggregator) else f"task {of.task.name}"
+            )
             raise ProblemError(f"an arc of {whose} leads to the machine {to}; there is no such machine")
         if not self.allows(kind, to):
             return None
@@ -648,7 +684,6 @@ class ClusterGraph:
         if not self._has_seen_changes:  # It has heard of the arcs to some machines one by one.
             self._show_machines()
         node = kind.aggregators[aggregator]
-        whose = f"the aggregator {aggregator.kind} {aggregator.name}".rstrip()
         wanted: dict[tuple[str | Aggregator, int], ArcTo] = {}
         for arc in self.policy.aggregator_arcs(aggregator):
             number = 0
@@ -658,12 +693,12 @@ class ClusterGraph:
         for key in [key for key in node.pipes if key not in wanted]:
             self.pipes.remove(node.pipes.pop(key))
         for key, arc in wanted.items():
-            self._lead(kind, node, key, arc, whose)
+            self._lead(kind, node, key, arc, aggregator)
 
     def _lead(
-        self, kind: TaskClass, node: AggregatorNode, key: tuple[str | Aggregator, int], arc: ArcTo, whose: str
+        self, kind: TaskClass, node: AggregatorNode, key: tuple[str | Aggregator, int], arc: ArcTo, of: Aggregator
     ) -> None:
-        head = self._head(kind, arc.to, whose)
+        head = self._head(kind, arc.to, of)
         pipe = node.pipes.get(key)
         if pipe is not None and pipe.head != head:
             self.pipes.remove(node.pipes.pop(key))
@@ -681,7 +716,7 @@ class ClusterGraph:
             for kind in self.classes.values():
                 node = kind.aggregators.get(aggregator)
                 if node is not None:
-                    self._lead(kind, node, (machine.name, 0), arc, f"the aggregator {aggregator.kind}")
+                    self._lead(kind, node, (machine.name, 0), arc, aggregator)
         self.pipes.change(place.slots, self.policy.machine_cost(machine), machine.slots)
 
     def fit_doors(self, machine: str) -> None:
@@ -771,32 +806,25 @@ class ClusterGraph:
         heads: list[tuple[int, int]] = []
         if self.is_closed(task.task.kind):
             return heads
-        whose = f"task {task.task.name}"
         for arc in costs.arcs:
-            head = self._head(task.kind, arc.to, whose)
+            head = self._head(task.kind, arc.to, task)
             if head is not None:
                 heads.append((head, _first(arc.cost)))
         if task.task.preferred:
             cost = self._preferred_cost(costs)
             for name in task.task.preferred:
-                head = self._head(task.kind, name, whose) if name in self.machines else None
+                head = self._head(task.kind, name, task) if name in self.machines else None
                 if head is not None:
                     heads.append((head, cost))
         return heads
 
-    def _add_task_arcs(self, task: TaskNode, costs: TaskCosts) -> None:
-        self.changes.add_unit_arcs(task.node, self._task_heads(task, costs))
-
     def _refresh_tasks(self, structure: set[str], changed: bool) -> None:
         """Ask of all tasks whose arcs may be others now, as machines are."""
-        for name in list(self._to_renew):
-            self.add_task(self.tasks[name].task)
+        renewed = [self.tasks[name].task for name in self._to_renew]
+        renewed += [one.task for name in self._to_refresh if self.is_closed((one := self.tasks[name]).task.kind)]
+        self.add_tasks(renewed)
         for name in list(self._to_refresh):
-            task = self.tasks[name]
-            if self.is_closed(task.task.kind):
-                self.add_task(task.task)
-            else:
-                self._refresh_task(task)
+            self._refresh_task(self.tasks[name])
         self._to_renew, self._to_refresh = set(), set()
         if not structure and not changed:
             return

@@ -196,12 +196,12 @@ class ClusterNetwork:
         for group, limits in changes.groups.items():
             cluster.set_group(group, limits)
         cluster.see()
-        for task in cluster.take_opened():
-            cluster.add_task(task)
         for task in changes.tasks:
             if task.runs_on is not None and not self.keeps_running:
                 raise ProblemError(f"runs_on of task {task.name} is {task.runs_on}; this network keeps none that run")
-            cluster.add_task(task)
+        coming = [*cluster.take_opened(), *changes.tasks]
+        cluster.add_tasks(coming)
+        cluster.pipes.foresee(len(coming))
         if self.keeps_running:
             for name, machine_name in changes.tasks_run:
                 cluster.run(name, machine_name)
